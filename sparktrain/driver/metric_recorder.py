@@ -7,7 +7,8 @@ from sparktrain.clock import Clock
 from sparktrain.driver.journal_writer import JournalPort, Rewriting
 from sparktrain.driver.waiting_reports import WaitingReports
 from sparktrain.ids import Member
-from sparktrain.rundir.metric_log import MetricLog, lines_of, step_row
+from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.rundir.report_parts import lines_of, step_row
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, GangRestarted, RunEnded, TrialConcluded
 

@@ -7,7 +7,7 @@ from sparktrain.boundary import users_call
 from sparktrain.display import gang_text
 from sparktrain.display.run_outcome import failure_lines, outcome_lines
 from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
-from sparktrain.results.sweep_result import stored_history, trial_frame
+from sparktrain.results.sweep_result import files_of, stored_history, trial_frame
 from sparktrain.runs.failure_table import failure_frame, log_of
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import TrialResult
@@ -30,6 +30,11 @@ class RunResult(GangOutcome):
     def history(self) -> "pd.DataFrame":
         """What the members reported: as `SweepResult.history`."""
         return stored_history(self._files)
+
+    @users_call
+    def reports(self) -> "pd.DataFrame":
+        """What the members reported, in long form: as `SweepResult.reports`."""
+        return files_of(self._files).reports()
 
     def to_pandas(self) -> "pd.DataFrame":
         """The run as its only trial, or no row: as `SweepResult.to_pandas`."""

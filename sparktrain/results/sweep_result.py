@@ -99,6 +99,19 @@ class SweepResult(SweepOutcome):
         return stored_history(self._files)
 
     @users_call
+    def reports(self) -> "pd.DataFrame":
+        """What all trials reported, in long form: one row for each metric of each report.
+
+        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC), `name` and `value` of the metric, as in the
+        Parquet files beneath `reports` of the run directory, and `superseded`: True where a newer generation has
+        reported this step again, so that `history()` leaves the row out. Rows are in the order of trials, steps, ranks
+        and generations; a report without metrics has none.
+
+        Blocks on the store. Raises as `history`.
+        """
+        return files_of(self._files).reports()
+
+    @users_call
     def failures(self) -> "pd.DataFrame":
         """The trials that failed or were lost, one row for each.
 
@@ -167,9 +180,14 @@ def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
 
 def stored_history(files: RunFiles | None) -> "pd.DataFrame":
     """`SweepResult.history`. Blocks on the store."""
+    return files_of(files).history()
+
+
+def files_of(files: RunFiles | None) -> RunFiles:
+    """The files of a result. Raises MissingFileError for one that has no directory."""
     if files is None:
         raise MissingFileError("the result has no directory, so it has no history: use sparktrain.load(directory)")
-    return files.history()
+    return files
 
 
 def _row(trial: TrialResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _LONGEST_NAME_BYTES = 200
 """File systems allow 255; the rest is for suffixes such as `.tar.gz`."""
 
 _LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/log\.txt")
-_BLOCK = re.compile(r"block-([0-9a-f]{8})-(\d+)-(\d+)\.jsonl\.gz")
+_PART = re.compile(r"(?:part|(block))-([0-9a-f]{8})-(\d+)-(\d+)\.(?:parquet|jsonl\.gz)")
 
 
 class MemberLayout(Struct, frozen=True):
@@ -86,13 +86,15 @@ class JournalLayout(Struct, frozen=True):
 
 
 class BlockName(NamedTuple):
-    """The name of a block of reports."""
+    """The name of a part of the reports."""
 
     key: str
     """Key of the driver that wrote it: eight hexadecimal digits."""
     first: int
     """Number of its first append."""
     last: int
+    old: bool = False
+    """It is a block of gzipped JSON lines, as older versions have written; else a Parquet file."""
 
 
 class ReportLayout(Struct, frozen=True):
@@ -101,15 +103,16 @@ class ReportLayout(Struct, frozen=True):
     path: str
 
     def block(self, name: BlockName) -> str:
-        """The path of a block."""
-        return f"{self.path}/block-{name.key}-{name.first:08d}-{name.last:08d}.jsonl.gz"
+        """The path of a part."""
+        numbers = f"{name.key}-{name.first:08d}-{name.last:08d}"
+        return f"{self.path}/block-{numbers}.jsonl.gz" if name.old else f"{self.path}/part-{numbers}.parquet"
 
     def name_of(self, path: str) -> BlockName | None:
-        """The name of the block with this path; None for any other file."""
-        found = _BLOCK.fullmatch(path.removeprefix(f"{self.path}/"))
+        """The name of the part with this path; None for any other file."""
+        found = _PART.fullmatch(path.removeprefix(f"{self.path}/"))
         if found is None:
             return None
-        name = BlockName(found[1], int(found[2]), int(found[3]))
+        name = BlockName(found[2], int(found[3]), int(found[4]), found[1] is not None)
         return name if self.block(name) == path else None
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from sparktrain.board.report_events import Point, ReportEvents
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError, UserError
-from sparktrain.rundir.metric_log import StepRow, block_paths, read_blocks
+from sparktrain.rundir.metric_log import block_paths, read_parts
+from sparktrain.rundir.report_parts import StepRow, schema
 from sparktrain.runs import plan as plans
 from sparktrain.runs.hparam_columns import HParamColumns
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.run_files import counting
+from sparktrain.runs.stored_reports import StoredReports
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.records import DriverStarted
@@ -43,7 +44,7 @@ class BoardFeed:
         self._plan = ""
         self._written_space: object = None
         self._paths: tuple[str, ...] | None = None
-        self._rows: dict[int, list[StepRow]] = {}
+        self._reports = StoredReports(schema().empty_table())
         self._final_at: dict[int, float] = {}
         """When a trial was first seen to be final, by this object's clock."""
         self._said = False
@@ -65,7 +66,7 @@ class BoardFeed:
         """Write what is new. Blocks on the store. Raises OSError, and RunDirectoryError for a run that is corrupt."""
         view = self._observer.look()
         # What is stored when the end of a run is seen is complete, so reports are read after the journal.
-        self._read_rows()
+        self._read_reports()
         shown = self._shown(view)
         for trial in events.trials - {int(each.result.id) for each in shown}:
             events.forget(trial)
@@ -73,11 +74,11 @@ class BoardFeed:
         for each in shown:
             self._write_trial(events, each, view)
 
-    def _read_rows(self) -> None:
+    def _read_reports(self) -> None:
         store, layout = self._place.store, self._place.layout
         if self._paths is None or self._paths != block_paths(store, layout):
-            self._paths, rows = read_blocks(store, layout)
-            self._rows = counting(rows)
+            self._paths, table = read_parts(store, layout)
+            self._reports = StoredReports(table)
 
     def _shown(self, view: RunView) -> list[TrialView]:
         """All trials that have started, or the best of many."""
@@ -103,9 +104,7 @@ class BoardFeed:
         self._columns.see([each.result.params for each in view.trials])
         if view.metric is not None:
             self._metrics[view.metric] = None
-        for rows in self._rows.values():
-            for row in rows:
-                self._metrics.update(dict.fromkeys(row.metrics))
+        self._metrics.update(dict.fromkeys(self._reports.names))
         for each in view.trials:
             self._metrics.update(dict.fromkeys(each.result.metrics))
         space = self._columns.all, tuple(self._metrics)
@@ -117,7 +116,7 @@ class BoardFeed:
         trial, result = int(each.result.id), each.result
         if (ended := events.ended(trial)) is not None and ended != result.status:
             events.forget(trial)  # a driver that resumes the run has started it again
-        rows = self._rows.get(trial, [])
+        rows = self._reports.of(trial)
         begun = rows[0].time if rows else each.since or 0.0
         events.start(trial, self._columns.cells(result.params), begun)
         events.add(trial, points_of(rows))

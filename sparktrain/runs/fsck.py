@@ -12,6 +12,7 @@ from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal import salvage, writer
 from sparktrain.rundir.journal.salvage import SalvageReport
+from sparktrain.rundir.metric_log import block_paths, check_part, superseded_paths
 from sparktrain.runs import plan as plans
 from sparktrain.runs.dataset_files import corrupt_files
 from sparktrain.runs.history import answers, read_overview
@@ -48,7 +49,7 @@ class RunFinding:
 
     severity: Severity
     subject: str
-    """`run.json`, `journal`, `plan`, `code`, `checkpoint`, `data` or `results.json`."""
+    """`run.json`, `journal`, `plan`, `code`, `checkpoint`, `data`, `reports` or `results.json`."""
     problem: str
     trial: TrialId | None = None
     checkpoint: Checkpoint | None = None
@@ -156,6 +157,7 @@ class RunExaminer:
             findings += self._of_checkpoints(view, checked)
             findings += self._of_datasets(view)
             findings += self._of_results(view)
+            findings += self._of_reports(view)
         return Examined(
             name=layout.path,
             directory=self._place.where,
@@ -236,6 +238,23 @@ class RunExaminer:
         left = len(view.trials) != view.total or any(not each.result.status.observed for each in view.trials)
         for path, problem in corrupt_files(self._place.store, self._place.layout, fast=self._fast):
             yield RunFinding(Severity.BLOCKING if left else Severity.CORRUPT, "data", problem, path=path)
+
+    def _of_reports(self, view: RunView) -> Iterator[RunFinding]:
+        """The parts of reports that cannot be read, and those that a driver which died has left beside a joined one."""
+        store, layout = self._place.store, self._place.layout
+        for path in () if self._fast else block_paths(store, layout):
+            try:
+                check_part(store, layout, path)
+            except FileNotFoundError:  # joined with others since it was listed
+                continue
+            except RunDirectoryError as error:
+                yield RunFinding(Severity.CORRUPT, "reports", str(error), path=path)
+        left = superseded_paths(store, layout.reports)
+        if left and view.state is not RunState.RUNNING:
+            parts = formatting.count(len(left), "part")
+            where = store.where(layout.reports.path)
+            problem = f"{where} has {parts} of reports that a joined one repeats, so programs that read the folder see"
+            yield RunFinding(Severity.NOTE, "reports", f"{problem} rows twice: `sparktrain gc` deletes them")
 
     # ---- checkpoints
 

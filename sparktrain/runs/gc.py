@@ -12,6 +12,7 @@ from sparktrain.errors import CheckpointError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.metric_log import superseded_paths
 from sparktrain.runs.dataset_files import unnamed_files
 from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
@@ -59,7 +60,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Orphan:
-    """A file that belongs to no checkpoint and to no dataset."""
+    """A file that belongs to no checkpoint and to no dataset, or reports that another file has too."""
 
     file: str
     """Its path in the store."""
@@ -254,7 +255,7 @@ class Tidier:
                     seen = store.stat(file)
                     if file not in named and seen.modified < before:
                         yield Orphan(file, store.where(file), seen.size)
-        for file in unnamed_files(store, layout):
+        for file in (*unnamed_files(store, layout), *superseded_paths(store, layout.reports)):
             with suppress(FileNotFoundError):
                 seen = store.stat(file)
                 if seen.modified < before:

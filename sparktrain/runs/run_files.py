@@ -2,7 +2,6 @@
 
 import tempfile
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +9,14 @@ from msgspec.structs import replace
 
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
-from sparktrain.rundir.metric_log import StepRow, block_paths, read_blocks
+from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
+from sparktrain.runs.stored_reports import StoredReports
 from sparktrain.store.base import PIECE_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-INDEX = ("trial", "generation", "rank", "step", "time")
-"""The columns of a history before its metrics."""
 _SHOWN_LOGS = 12
 
 
@@ -33,22 +31,18 @@ class RunFiles:
         self.directory = directory
         self._lock = threading.Lock()
         self._paths: tuple[str, ...] | None = None
-        self._rows: dict[int, list[StepRow]] = {}
-        """The rows that count, by trial."""
+        self._reports: StoredReports | None = None
 
     def __reduce__(self) -> tuple[type["RunFiles"], tuple[str]]:
         return RunFiles, (self.directory,)
 
     def history(self, trial: int | None = None) -> "pd.DataFrame":
         """The reports of the run, or of one trial. Raises RunDirectoryError for reports that are corrupt."""
-        with self._lock:
-            place = self._place()
-            if self._paths is None or self._paths != block_paths(place.store, place.layout):
-                self._paths, rows = read_blocks(place.store, place.layout)
-                self._rows = counting(rows)
-            if trial is not None:
-                return as_frame(self._rows.get(trial, []))
-            return as_frame([row for number in sorted(self._rows) for row in self._rows[number]])
+        return self._stored_reports().history(trial)
+
+    def reports(self) -> "pd.DataFrame":
+        """Each metric of each report of the run. Raises RunDirectoryError for reports that are corrupt."""
+        return self._stored_reports().long_form()
 
     def log(self, trial: int, generation: int, rank: int, lines: int | None) -> str:
         """What the member printed, or the last lines of its newest process: it may have restarted alone.
@@ -87,59 +81,16 @@ class RunFiles:
                     file.write(piece)
             return keras.saving.load_model(copy, **options)
 
+    def _stored_reports(self) -> StoredReports:
+        with self._lock:
+            place = self._place()
+            if self._reports is None or self._paths != block_paths(place.store, place.layout):
+                self._paths, table = read_parts(place.store, place.layout)
+                self._reports = StoredReports(table)
+            return self._reports
+
     def _place(self) -> RunLocation:
         return place_of(self.directory, LOOK_TIMEOUT_S)
-
-
-def counting(rows: Sequence[StepRow]) -> dict[int, list[StepRow]]:
-    """The rows that count, by trial, in the order of their steps.
-
-    A generation that resumes, or starts again, reports steps that the one before it had reported too: the newer one
-    wins. So a row counts when no later generation of its trial has a row of the same step or of an earlier one.
-    """
-    trials: dict[int, dict[tuple[int, int, int], StepRow]] = {}
-    first: dict[int, dict[int, int]] = {}
-    for row in rows:
-        # A block may have been written twice, when its store did not answer the first time.
-        trials.setdefault(row.trial, {})[row.generation, row.rank, row.step] = row
-        steps = first.setdefault(row.trial, {})
-        steps[row.generation] = min(row.step, steps.get(row.generation, row.step))
-    found = {}
-    for trial, of_trial in trials.items():
-        limits = _limits(first[trial])
-        kept = [row for row in of_trial.values() if (limit := limits[row.generation]) is None or row.step < limit]
-        found[trial] = sorted(kept, key=lambda row: (row.step, row.rank))
-    return found
-
-
-def _limits(first: dict[int, int]) -> dict[int, int | None]:
-    """For each generation the step from which on a later one counts; None for the newest."""
-    limits: dict[int, int | None] = {}
-    limit: int | None = None
-    for generation in sorted(first, reverse=True):
-        limits[generation] = limit
-        limit = first[generation] if limit is None else min(limit, first[generation])
-    return limits
-
-
-def as_frame(rows: Sequence[StepRow]) -> "pd.DataFrame":
-    """One row for each report, one column for each metric: NaN where a report has none of that name."""
-    import numpy as np
-    import pandas as pd
-
-    times = np.fromiter((round(row.time * 1e6) for row in rows), np.int64, len(rows))
-    columns: dict[str, Any] = {
-        "trial": np.fromiter((row.trial for row in rows), np.int64, len(rows)),
-        "generation": np.fromiter((row.generation for row in rows), np.int64, len(rows)),
-        "rank": np.fromiter((row.rank for row in rows), np.int64, len(rows)),
-        "step": np.fromiter((row.step for row in rows), np.int64, len(rows)),
-        "time": pd.to_datetime(times, unit="us", utc=True),
-    }
-    taken = set(columns)
-    for name in dict.fromkeys(name for row in rows for name in row.metrics):
-        values = (float(row.metrics.get(name, "nan")) for row in rows)
-        columns[f"metrics.{name}" if name in taken else name] = np.fromiter(values, np.float64, len(rows))
-    return pd.DataFrame(columns)
 
 
 def _member(place: RunLocation, trial: int, generation: int, rank: int) -> Member:

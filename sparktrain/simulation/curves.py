@@ -18,7 +18,7 @@ from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
-from sparktrain.runs.run_files import INDEX
+from sparktrain.runs.stored_reports import INDEX
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.simulation.recorded_search import RecordedCases
 from sparktrain.state.trial import TrialStatus

@@ -47,6 +47,33 @@ def test_a_history_as_csv_is_read_back_as_it_was(run: ScriptedRun, capfd: Captur
     pd.testing.assert_frame_equal(back, st.load(run.directory).history(), check_dtype=False)
 
 
+def test_reports_in_long_form(run: ScriptedRun, tmp_path: Path, capfd: Capture) -> None:
+    run.note(2, 1, generation=2, loss=0.25)
+    run.note(2, 2, generation=2, **{"=cmd()": 1e300, "-x": float("inf")})
+    wanted = st.load(run.directory).reports()
+    assert wanted["superseded"].tolist() == [False, False, True, True, False, False, False]
+    path = tmp_path / "reports.parquet"
+    output_of(capfd, run.directory, "--parquet", "--reports", "-o", str(path))
+    pd.testing.assert_frame_equal(pd.read_parquet(path), wanted, check_dtype=False)
+    rows = list(csv.DictReader(io.StringIO(output_of(capfd, run.directory, "--reports"))))
+    assert [(row["name"], row["value"]) for row in rows[-3:]] == [
+        ("loss", "0.25"),
+        ("'=cmd()", "1e+300"),
+        ("'-x", "inf"),
+    ]
+    steps = [json.loads(line) for line in output_of(capfd, run.directory, "--jsonl", "--reports").splitlines()]
+    assert [(row["name"], row["value"], row["superseded"]) for row in steps[2:4]] == [
+        ("loss", None, True), ("accuracy", 0.25, True),
+    ]  # fmt: skip
+
+
+def test_text_that_a_spreadsheet_takes_for_a_formula_gets_a_quote() -> None:
+    frame = pd.DataFrame({"=x": ["=1+1", "+2", "-3", "@A1", "a=b"], "number": [-1.0, -2.5, 3.0, -4.0, 5.0]})
+    frame["mixed"] = pd.Series([-1, "-1", None, 0.5, "x"], dtype=object)
+    written = export_command.as_csv(frame).decode().splitlines()
+    assert written == ["'=x,number,mixed", "'=1+1,-1.0,-1", "'+2,-2.5,'-1", "'-3,3.0,", "'@A1,-4.0,0.5", "a=b,5.0,x"]
+
+
 def test_json_lines(run: ScriptedRun, capfd: Capture) -> None:
     trials = [json.loads(line) for line in output_of(capfd, run.directory, "--jsonl").splitlines()]
     result = st.load(run.directory)
@@ -83,6 +110,7 @@ def test_a_run_of_one_gang(tmp_path: Path, capfd: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "table", "missing"),
     [
+        (["--csv", "--reports"], "trial,generation,rank,step,time,name,value,superseded\n", "reports"),
         (["--csv"], "id,status,seconds,error,log,generations,host\n", "trials"),
         (["--jsonl"], "", "trials"),
         (["--csv", "--history"], "trial,generation,rank,step,time\n", "reports"),
@@ -113,6 +141,7 @@ def test_a_file_is_replaced_as_a_whole(run: ScriptedRun, tmp_path: Path, capfd: 
     ("words", "message"),
     [
         (["--csv", "--jsonl"], "two formats of one table"),
+        (["--history", "--reports"], "two forms of what trials reported: pass one of them"),
         (["-o", "nowhere/trials.csv"], "in no folder that exists: pass the path of a local file"),
         (["-o", "."], "is a folder"),
         (["-o", ""], "pass the path of a local file"),
@@ -157,4 +186,4 @@ def test_its_help_has_exit_codes_and_examples_that_parse(capfd: Capture, monkeyp
     assert all(f"\n  {code:>3}  " in shown for code in LOOKING_CODES)
     monkeypatch.setattr(common, "look", lambda work, **options: 0)
     lines = [line for line in export_command.EXPORT_EXAMPLES.splitlines() if line.startswith("  ")]
-    assert [cli.main(line.split()[1:]) for line in lines] == [0, 0, 0, 0]
+    assert [cli.main(line.split()[1:]) for line in lines] == [0] * 5

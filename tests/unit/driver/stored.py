@@ -15,7 +15,8 @@ from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.rundir.metric_log import MetricLog, StepRow, lines_of, step_row
+from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.rundir.report_parts import StepRow, lines_of, step_row
 from sparktrain.runs import plan as plans
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan, spec_fields

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparktrain.rundir.metric_log import MetricLog, lines_of
+from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.rundir.report_parts import lines_of
 from sparktrain.store.base import Store
 from tests.contract.metric_log_contract import LAYOUT, MetricLogContract, row, steps
 from tests.unit.store.gated import MemoryStore

@@ -94,6 +94,28 @@ def test_a_corrupt_checkpoint_of_a_trial_with_a_result_blocks_nothing(run: Scrip
     assert examined(run).code == 7
 
 
+def test_a_corrupt_part_of_the_reports_is_named_and_blocks_nothing(run: ScriptedRun) -> None:
+    run.note(0, 1, 2)
+    run.note(0, 3)
+    spoil(part := file(run, "reports/part-*.parquet"))
+    found = examined(run)
+    assert findings_of(found) == [("corrupt", "reports")]
+    assert f"{part} is corrupt" in found.findings[0].problem
+    assert "put a copy back, or delete it to read the other reports" in found.findings[0].problem
+    part.unlink()
+    assert examined(run).findings == ()
+
+
+def test_reports_that_a_joined_part_repeats_are_a_note(run: ScriptedRun) -> None:
+    run.note(0, 1)
+    part = file(run, "reports/part-*.parquet")
+    part.with_name(part.name.replace("00000001.parquet", "00000002.parquet")).write_bytes(part.read_bytes())
+    found = examined(run)
+    assert (found.code, findings_of(found)) == (0, [("note", "reports")])
+    assert "1 part of reports that a joined one repeats" in found.findings[0].problem
+    assert "`sparktrain gc` deletes" in found.findings[0].problem
+
+
 def test_a_repair_of_a_corrupt_journal_keeps_what_can_be_kept(run: ScriptedRun) -> None:
     spoil(file(run, "journal/batch-0001-00000008"))  # trial 1 has failed
     found = examined(run)

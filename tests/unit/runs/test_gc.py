@@ -11,6 +11,8 @@ from sparktrain.clock import SystemClock
 from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
 from sparktrain.rundir.checkpoints import fetch
 from sparktrain.rundir.journal.reader import read
+from sparktrain.rundir.metric_log import block_paths, read_blocks
+from sparktrain.rundir.report_parts import joined_tables, part_of, table_of_part
 from sparktrain.runs import watcher
 from sparktrain.runs.gc import KeepPolicy, Orphan, Tidier, keep_of
 from sparktrain.runs.watcher import this_process
@@ -45,6 +47,24 @@ def kept(run: ScriptedRun) -> dict[int, list[int]]:
 
 def manifests(run: ScriptedRun) -> list[str]:
     return [path.partition("trials/")[2] for path in run.store.list("mnist/trials") if "manifest-" in path]
+
+
+def test_reports_that_a_joined_part_repeats(run: ScriptedRun) -> None:
+    for step in range(3):
+        run.note(0, step, loss=0.5)
+    parts = block_paths(run.store, run.layout)
+    tables = [table_of_part(run.store.read(path)) for path in parts]
+    name = run.layout.reports.name_of(parts[0])
+    assert name is not None
+    joined = run.layout.reports.block(name._replace(last=2))
+    run.store.put_if_absent(joined, part_of(joined_tables(tables[:2])))  # and there the driver died
+    run.end()
+    for path in run.store.list(run.layout.reports.path):
+        os.utime(run.store.where(path), (BEGUN, BEGUN))
+    found = tidier(run).tidy(this_process(HandClock(), "gc"))
+    assert [each.file for each in found.orphans] == list(parts[:2])
+    assert run.store.list(run.layout.reports.path) == sorted([joined, parts[2]])
+    assert [row.step for row in read_blocks(run.store, run.layout)[1]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

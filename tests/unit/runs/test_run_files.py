@@ -1,5 +1,6 @@
 """Histories, logs and models of a run directory."""
 
+import gzip
 import pickle
 import time
 from pathlib import Path
@@ -10,8 +11,10 @@ import pandas as pd
 import pytest
 
 import sparktrain as st
-from sparktrain.rundir.metric_log import step_row
-from sparktrain.runs.run_files import as_frame, counting
+from sparktrain.rundir.layout import BlockName
+from sparktrain.rundir.report_parts import lines_of, step_row, table_of_lines
+from sparktrain.rundir.report_table import current, rows_of
+from sparktrain.runs.stored_reports import as_frame
 from tests.unit.driver.stored import BEGUN, ScriptedRun
 
 INDEX = ["trial", "generation", "rank", "step", "time"]
@@ -56,6 +59,33 @@ def test_a_row_for_each_report_and_a_column_for_each_metric(run: ScriptedRun) ->
     pd.testing.assert_frame_equal(frame, wanted)
 
 
+def test_reports_have_what_a_newer_generation_has_replaced(run: ScriptedRun) -> None:
+    run.note(0, 10, 20, 30, loss=0.25, accuracy=float("inf"))
+    run.note(0, 20, generation=2, loss=0.5)
+    run.record([step_row(1, 1, 0, 5, BEGUN, {})])
+    result = opened(run)
+    frame = result.reports()
+    assert list(frame.columns) == [*INDEX, "name", "value", "superseded"]
+    assert [tuple(row) for row in frame[["generation", "step", "name", "value", "superseded"]].to_numpy()] == [
+        (1, 10, "loss", 0.25, False), (1, 10, "accuracy", np.inf, False), (1, 20, "loss", 0.25, True),
+        (1, 20, "accuracy", np.inf, True), (2, 20, "loss", 0.5, False), (1, 30, "loss", 0.25, True),
+        (1, 30, "accuracy", np.inf, True),
+    ]  # fmt: skip
+    assert frame["time"].dt.tz is not None
+    assert result.history()[["trial", "step"]].to_numpy().tolist() == [[0, 10], [0, 20], [1, 5]]
+    with pytest.raises(st.MissingFileError, match="the result has no directory"):
+        st.SweepResult(name="x", status=result.status, trials=()).reports()
+
+
+def test_a_run_that_an_older_version_started_has_reports_of_both_formats(run: ScriptedRun) -> None:
+    old = run.layout.reports.block(BlockName("0123abcd", 1, 2, old=True))
+    rows = [step_row(0, 1, 0, step, BEGUN + step, {"loss": float("nan")}) for step in (1, 2)]
+    run.store.put_if_absent(old, gzip.compress(lines_of(rows)))
+    run.note(0, 2, 3, generation=2, loss=0.5)
+    assert opened(run).history()["step"].tolist() == [1, 2, 3]
+    assert opened(run).reports()["superseded"].tolist() == [False, True, False, False]
+
+
 def test_the_history_of_one_trial_has_its_own_metrics_alone(run: ScriptedRun) -> None:
     run.note(0, 10, loss=0.5)
     run.note(1, 10, accuracy=0.5)
@@ -85,7 +115,7 @@ def test_a_result_sees_what_is_reported_later_and_reads_nothing_twice(
 
 
 def test_a_metric_may_have_the_name_of_a_column() -> None:
-    frame = as_frame([step_row(0, 1, 0, 5, 1.0, {"rank": 3.0, "time": 2.5})])
+    frame = as_frame(table_of_lines(lines_of([step_row(0, 1, 0, 5, 1.0, {"rank": 3.0, "time": 2.5})])))
     assert frame[["metrics.rank", "metrics.time", "rank"]].iloc[0].tolist() == [3.0, 2.5, 0]
 
 
@@ -104,7 +134,7 @@ def test_corrupt_reports_end_a_history_and_not_the_result(tmp_path: Path) -> Non
 def steps_of(*rows: tuple[int, int, int]) -> list[tuple[int, int, int]]:
     """Generation, rank and step of the rows that count, of one trial."""
     made = [step_row(0, generation, rank, step, 0.0, {}) for generation, rank, step in rows]
-    return [(row.generation, row.rank, row.step) for row in counting(made).get(0, [])]
+    return [(row.generation, row.rank, row.step) for row in rows_of(current(table_of_lines(lines_of(made))))]
 
 
 def test_a_generation_that_resumes_wins_from_its_first_step_on() -> None:
@@ -131,6 +161,11 @@ def test_a_restart_of_a_gang_is_one_of_all_its_members() -> None:
     assert steps_of(*rows) == [(1, 0, 10), (1, 1, 10), (2, 0, 20), (3, 0, 30)]
 
 
+def test_the_newest_report_of_a_step_counts_after_a_member_has_restarted_alone() -> None:
+    made = [step_row(0, 1, 1, 10, 1.0, {"a": 1.0, "b": 1.0}), step_row(0, 1, 1, 10, 2.0, {"b": 2.0})]
+    assert [row.metrics for row in rows_of(current(table_of_lines(lines_of(made))))] == [{"b": 2.0}]
+
+
 def test_a_row_that_was_written_twice_counts_once() -> None:
     assert steps_of((1, 0, 10), (1, 0, 10)) == [(1, 0, 10)]
 
@@ -148,6 +183,7 @@ def test_ten_thousand_trials_in_five_seconds(tmp_path: Path) -> None:
     started = time.process_time()
     frame = result.history()
     took = time.process_time() - started
+    assert len(result.reports()) == 2 * trials * reports
     assert frame.shape == (trials * reports, 7)
     assert frame.loc[frame["step"] == 9, "loss"].iloc[-1] == 1 / (9 + trials)
     assert took < 5.0

@@ -12,7 +12,8 @@ from mlflow import MlflowClient
 from sparktrain.config.tracking_options import MLflow
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.rundir.metric_log import MetricLog, lines_of, step_row
+from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.rundir.report_parts import lines_of, step_row
 from sparktrain.store.localfs import LocalStore
 from sparktrain.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
 from sparktrain.tracking.mlflow_limits import chunks, key_of, params_of
