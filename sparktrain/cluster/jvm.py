@@ -1,8 +1,10 @@
-"""The JVM of a Spark session that sparktrain creates itself, started so that it logs errors alone."""
+"""The JVM of a Spark session that sparktrain creates itself: it logs into a file, on stderr until it has started."""
 
 import os
 import re
+import shutil
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -14,18 +16,28 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from sparktrain.cluster.stderr_filter import pass_on
+from sparktrain.formatting import count
 from sparktrain.threads import spawn
 
 QUIET_LOG = """\
-rootLogger.level = error
+rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = console
+rootLogger.appenderRef.stderr.level = error
+rootLogger.appenderRef.file.ref = file
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = SPARK_LOG
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
 """
 _LOG_FILE = "log4j2.properties"
+_SPARK_LOG = "spark.log"
+_ERROR = re.compile(r"[-\d]{10} [:\d]{8} (?:ERROR|FATAL) ")
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Options of the JVM that starts next: a configuration key would replace the user's own options."""
 NOISE = re.compile(
@@ -75,6 +87,35 @@ def start(settings: Mapping[str, str], scratch: str) -> None:
     known._ensure_initialized(gateway=gateway)
 
 
+def log_to_file_alone(session: Any, scratch: str) -> None:
+    """Have Spark, which has started, log its errors no longer on stderr: only where `start` has configured its log."""
+    context = getattr(session, "_sc", None)
+    if context is not None and (Path(scratch) / _SPARK_LOG).exists():
+        with suppress(Exception):  # as in `hush`
+            logging = context._jvm.org.apache.logging.log4j.LogManager.getContext(False)
+            logging.getConfiguration().getRootLogger().removeAppender("console")
+            logging.updateLoggers()
+
+
+def kept_log(scratch: str, *, failed: bool) -> str | None:
+    """A line that names the log of Spark's driver, which survives `scratch`; None where it has no error.
+
+    With `failed`, also a log of warnings alone is kept. Never raises: where the log cannot be kept, there is no line.
+    """
+    log = Path(scratch) / _SPARK_LOG
+    try:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            errors = sum(_ERROR.match(line) is not None for line in lines)
+        if not errors and not (failed and log.stat().st_size):
+            return None
+        handle, kept = tempfile.mkstemp(prefix="sparktrain-driver-", suffix=".log")
+        os.close(handle)
+        shutil.copyfile(log, kept)
+    except OSError:
+        return None
+    return f"Spark logged {count(errors, 'error') if errors else 'warnings'} in the driver: {kept}"
+
+
 def hush(session: Any) -> None:
     """Suppress Spark's output about the agents' job, in a session that may be the user's.
 
@@ -111,11 +152,12 @@ def _drop(java: Any, pattern: str) -> None:
 
 @contextmanager
 def _quiet_log(scratch: str) -> Iterator[None]:
-    """Have Spark log errors alone, unless the user has configured its log."""
+    """Have Spark log into a file of `scratch`, and errors on stderr too, unless the user has configured its log."""
     before = os.environ.get(_OPTIONS)
     if not _has_log():
         path = Path(scratch) / _LOG_FILE
-        path.write_text(QUIET_LOG, encoding="utf-8")
+        log = str(Path(scratch) / _SPARK_LOG)
+        path.write_text(QUIET_LOG.replace("SPARK_LOG", log), encoding="utf-8")
         os.environ[_OPTIONS] = f"{before or ''} -Dlog4j2.configurationFile={path}".strip()
     try:
         yield

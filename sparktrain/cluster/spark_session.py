@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from sparktrain.cluster import jvm, spark_master, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
-from sparktrain.errors import SessionError, SparktrainError
+from sparktrain.errors import InfraError, SessionError, SparktrainError
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
 """How many containers an application of ours may lose: it has nothing but agents, which can be replaced."""
+_OF_PY4J = "An error occurred while calling "
+"""The start of a line before the one with the cause."""
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -37,19 +39,28 @@ def local_session(
 ) -> Iterator[SparkSession]:
     """The session of `spark-submit`, or one on `master`, stopped at the end of the block. Blocks while Spark starts.
 
-    `show` gets a line for people before Spark starts. Without `master` and outside of `spark-submit`, the session is a
-    cluster of two executor processes on this machine. Raises SessionError when Spark cannot start.
+    `show` gets a line for people before Spark starts, and at the end one that names Spark's log, if that has errors;
+    the log is a file where sparktrain starts the JVM and the user has not configured it. Without `master` and outside of
+    `spark-submit`, the session is a cluster of two executor processes on this machine. Raises SessionError when Spark
+    cannot start.
     """
     # Executors may still write into it when it is removed.
     with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
         if not is_submitted():
             show(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)
+        failed = False
         try:
+            jvm.log_to_file_alone(session, scratch)
             yield session
+        except InfraError:
+            failed = True
+            raise
         finally:
             jvm.hush_end(session)
             session.stop()
+            if (line := jvm.kept_log(scratch, failed=failed)) is not None:
+                show(line)
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
@@ -81,7 +92,8 @@ def _absent(defaults: Mapping[str, str], known: Mapping[str, str]) -> dict[str, 
 
 
 def _problem(where: str, error: Exception) -> str:
-    problem = next(iter(str(error).splitlines()), type(error).__name__)
+    lines = [line.removeprefix(": ") for line in str(error).splitlines() if not line.startswith(_OF_PY4J)]
+    problem = next(iter(lines), type(error).__name__)
     return f"no Spark session on {where}: {problem}; check that Java 17 is installed and that the master runs"
 
 

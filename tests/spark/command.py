@@ -1,9 +1,16 @@
 """The command line in other processes, and the files of a user who calls it."""
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
+
+from sparktrain.threads import spawn
 
 MASTER = "local-cluster[2,1,1024]"
 BIN = Path(sys.executable).parent
@@ -11,7 +18,7 @@ TIMEOUT_S = 110
 
 TRAIN = """
 import command_helper
-from tests.support.functions import breed
+from tests.support.functions import breed, end_executor
 
 print("imported")
 
@@ -20,6 +27,11 @@ def train(x, scale=1):
     if x < 0:
         raise ValueError(f"x ({x}) is below zero")
     return {"y": command_helper.double(x) * scale, "x": x}
+
+def murder(x, ctx):
+    if ctx.generation == 1:
+        end_executor()
+    return {"y": x}
 
 def hold(x, pids, ctx):
     breed(x, pids, ctx)
@@ -53,6 +65,33 @@ def start(folder: Path, *arguments: str, command: str = "sparktrain", **env: str
         env=environment(**env),
         start_new_session=True,
     )
+
+
+def on_a_terminal(folder: Path, *arguments: str, **env: str) -> tuple[int, str]:
+    """Run a command of sparktrain on a terminal of its own until its end; return exit code and all that it showed."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+    process = subprocess.Popen(
+        [str(BIN / "sparktrain"), *arguments],
+        stdin=follower, stdout=follower, stderr=follower,
+        cwd=folder, env=environment(**env), start_new_session=True,
+    )  # fmt: skip
+    os.close(follower)
+    shown: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # the last writer has closed it
+            while data := os.read(leader, 65536):
+                shown.append(data)
+
+    reader = spawn(read)
+    try:
+        process.wait(TIMEOUT_S)
+    finally:
+        process.kill()
+        reader.join(TIMEOUT_S)
+        os.close(leader)
+    return process.returncode, b"".join(shown).decode(errors="replace")
 
 
 def finish(process: "subprocess.Popen[bytes]", timeout_s: float = TIMEOUT_S) -> tuple[int, bytes, str]:

@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.spark.command import finish, start, write_files
+from tests.spark.command import finish, on_a_terminal, start, write_files
 from tests.support.local_spark import ONE_EXECUTOR
 from tests.support.processes import Sighted, descendants, wait_until, written_pids
 
@@ -70,6 +71,39 @@ def test_a_sweep_with_failed_trials_alone_reports_the_cause_and_exits_with_3(tmp
     assert log.endswith("ValueError: x (-1) is below zero\n")
     assert stderr == "", "--quiet shows nothing"
     assert json.loads((tmp_path / "runs" / "bad" / "results.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.all
+def test_a_terminal_has_no_line_of_spark_though_executors_die(tmp_path: Path) -> None:
+    target = f"{write_files(tmp_path)}:murder"
+    (tmp_path / "tmp").mkdir()
+    arguments = ("--grid", "x=1,2", "--metric", "y", "--mode", "max", "--dir", str(tmp_path / "runs"))
+    code, screen = on_a_terminal(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp"))
+    assert code == 0, screen
+    assert "2 trials" in screen
+    assert not re.search(r"WARN|ERROR|TaskSchedulerImpl|native-hadoop|log4j|incubator|absl|cpu_feature_guard", screen)
+    [log] = (tmp_path / "tmp").glob("sparktrain-driver-*.log")
+    assert str(log) in screen.replace("\r\n", "")
+    assert re.search(r"ERROR TaskSchedulerImpl: Lost executor", log.read_text())
+
+
+def test_a_start_that_fails_shows_what_spark_logs(tmp_path: Path) -> None:
+    target = f"{write_files(tmp_path)}:train"
+    options = (
+        "--master",
+        IN_ONE_JVM,
+        "--conf",
+        "spark.driver.port=nowhere",
+        "--grid",
+        "x=1",
+        "--metric",
+        "y",
+        "--json",
+    )
+    code, out, stderr = finish(start(tmp_path, "sweep", target, *options, "--mode", "max"))
+    assert (code, out) == (2, b""), stderr
+    assert re.search(r"ERROR SparkContext: Error initializing SparkContext", stderr)
+    assert "error: no Spark session on local[2]: org.apache.spark.SparkIllegalArgumentException: " in stderr
 
 
 def test_ctrl_c_keeps_results_and_leaves_no_process(tmp_path: Path) -> None:

@@ -6,12 +6,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sparktrain.clock import SystemClock, pause
 
 
 def square(x: float) -> dict[str, float]:
     """A result that is exact."""
     return {"y": x * x}
+
+
+def end_executor() -> None:
+    """Kill the executor that runs this process, as a lost node does."""
+    for each in psutil.Process().parents():
+        if any(word.endswith("CoarseGrainedExecutorBackend") for word in each.cmdline()):
+            each.kill()
 
 
 def breed(x: int, pids: str, ctx: Any) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,43 @@ def test_tasks_that_a_closing_pool_ends_are_no_warning(tag: str, dropped: bool) 
         f"Job 6 cancelled part of cancelled job tags {tag} SQLSTATE: XXKDA)"
     )
     assert (re.fullmatch(jvm.EXPECTED, line) is not None) is dropped
+
+
+WARNING = "2026-11-24 03:02:05 WARN NativeCodeLoader: Unable to load native-hadoop library\n"
+ERROR = "2026-11-24 03:02:12 ERROR TaskSchedulerImpl: Lost executor 0 on 127.0.0.1: Command exited with code 137\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "failed", "line"),
+    [
+        (None, True, None),
+        ("", True, None),
+        (WARNING, False, None),
+        (WARNING, True, "Spark logged warnings in the driver: "),
+        (WARNING + ERROR + "  at ERROR (of a traceback)\n", False, "Spark logged 1 error in the driver: "),
+        (ERROR * 2, True, "Spark logged 2 errors in the driver: "),
+    ],
+)
+def test_a_log_with_errors_outlives_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str | None, failed: bool, line: str | None
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    if log is not None:
+        (tmp_path / "spark.log").write_text(log)
+    found = jvm.kept_log(str(tmp_path), failed=failed)
+    assert (found is None) == (line is None)
+    if found is None or line is None:
+        assert not list((tmp_path / "tmp").iterdir())
+    else:
+        assert found.startswith(line)
+        assert Path(found.removeprefix(line)).read_text() == log
+
+
+def test_a_log_that_cannot_be_kept_costs_the_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    (tmp_path / "spark.log").write_text(ERROR)
+    assert jvm.kept_log(str(tmp_path), failed=True) is None
 
 
 def test_a_log_of_the_users_own_is_left_alone(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
