@@ -40,9 +40,9 @@ def local_session(
     """The session of `spark-submit`, or one on `master`, stopped at the end of the block. Blocks while Spark starts.
 
     `show` gets a line for people before Spark starts, and at the end one that names Spark's log, if that has errors;
-    the log is a file where sparktrain starts the JVM and the user has not configured it. Without `master` and outside of
-    `spark-submit`, the session is a cluster of two executor processes on this machine. Raises SessionError when Spark
-    cannot start.
+    the log is a file where sparktrain starts the JVM and the user has not configured it. Without `master` and outside
+    of `spark-submit`, the session is a cluster of two executor processes on this machine. Raises SessionError when
+    Spark cannot start.
     """
     # Executors may still write into it when it is removed.
     with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
