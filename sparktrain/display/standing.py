@@ -26,18 +26,28 @@ def of_view(view: RunView) -> Standing:
     )  # fmt: skip
 
 
-def add_counts(line: Text, of: Standing, running: str | None = "running") -> Text:
-    """`line` with the counts of trials after it; `running` follows the number that run, None leaves both out."""
-    total = "" if of.total is None else f" of {of.total}"
+def counts(name: str, of: Standing, running: str | None = "running", width: int | None = None) -> Text:
+    """The counts of trials after the name of the run, if any; without those that wait where `width` has no room.
+
+    `running` follows the number that run; None leaves out these, and those that wait.
+    """
+    line = _counts(name, of, running, short=False)
+    return line if width is None or line.cell_len <= width else _counts(name, of, running, short=True)
+
+
+def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Text:
+    line = Text(f"{formatting.plain(name)}  " if name else "", style="bold" if name else "")
+    total = "" if of.total is None else f"/{of.total}" if short else f" of {of.total}"
     # A stopped trial has no result: such a run counts the trials that a resume does not run.
     done, word = of.done, "done"
     if of.stopped:
         done, word = of.done - of.failed - of.lost - of.stopped - of.pruned, "succeeded"
-    line.append(f"{done}{total} {'trial' if (of.total or done) == 1 else 'trials'} {word}", "not bold")
+    noun = "" if short else " trial" if (of.total or done) == 1 else " trials"
+    line.append(f"{done}{total}{noun} {word}", "not bold")
     if running is not None:
         # Trials that a sampler will propose count as queued where their number is known.
         queued = of.queued if of.total is None else max(0, of.total - of.done - of.running)
-        line.append(f"  {of.running} {running}  {queued} queued", "not bold")
+        line.append(f"  {of.running} {running}" + ("" if short else f"  {queued} queued"), "not bold")
     for count, status in (
         (of.pruned, TrialStatus.PRUNED),
         (of.failed, TrialStatus.FAILED),

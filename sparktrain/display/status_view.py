@@ -21,8 +21,10 @@ _RESERVED_LINES = 12
 """Lines of a terminal that are not rows of trials, while a run is watched."""
 _SHOWN_FAILURES = 3
 _SHOWN_RESTARTS = 6
-_GO_FIRST = (4, 6, 3)
-"""Columns that are left out first to make room for parameters: checkpoint, generation, and age of the report."""
+_GO_FIRST = (4, 6, 3, 7)
+"""Columns that are left out first to make room for parameters: checkpoint, generation, age of the report, and hosts."""
+_CUT, _CUT_AT_LEAST = 2, 10
+"""The column that a narrow terminal cuts then: what was reported."""
 _PARAMS_AT_LEAST = 16
 _STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
 
@@ -41,7 +43,7 @@ class StatusScreen:
         if view.state is RunState.ENDED:
             yield from self._ended(console, options)
         else:
-            yield from self._header()
+            yield from self._header(options.max_width)
             rows = min(_MOST_ROWS, max(3, console.height - _RESERVED_LINES)) if console.is_terminal else _MOST_ROWS
             yield from _running(view, self._now, options.max_width, rows)
             yield from _restarts(view)
@@ -52,13 +54,13 @@ class StatusScreen:
         if not view.complete and view.state is not RunState.RUNNING:
             yield Text(f"resume with: sparktrain resume {formatting.plain(view.directory)}", style="bold")
 
-    def _header(self) -> Iterator[Text]:
+    def _header(self, width: int) -> Iterator[Text]:
         view = self._view
         line = Text(formatting.plain(view.name), style="bold").append("  ")
         line.append(state_words(view, self._now), f"{_STYLES[view.state]} not bold")
         yield one_line(line)
         yield one_line(Text(driver_words(view, self._now), style="dim"))
-        yield one_line(_counts(view))
+        yield one_line(_counts(view, width))
         if view.metric is not None:
             yield one_line(_best(view))
         if view.board is not None:
@@ -112,10 +114,10 @@ def _state(view: RunView) -> str:
     return str(view.status or "running")
 
 
-def _counts(view: RunView) -> Text:
+def _counts(view: RunView, width: int | None = None) -> Text:
     of = standing.of_view(view)
     running = {RunState.RUNNING: "running", RunState.GONE: "was running" if of.running == 1 else "were running"}
-    return standing.add_counts(Text(), of, running.get(view.state))
+    return standing.counts("", of, running.get(view.state), width)
 
 
 def _best(view: RunView) -> Text:
@@ -137,6 +139,10 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     for number in _GO_FIRST:
         if width - sum(sizes[each] for each in kept) < _PARAMS_AT_LEAST:
             kept.remove(number)
+    if (missing := sum(sizes[each] for each in kept) + _PARAMS_AT_LEAST - width) > 0:
+        for row in cells:
+            row[_CUT] = formatting.shorten(row[_CUT], max(_CUT_AT_LEAST, sizes[_CUT] - GAP - missing))
+        sizes[_CUT] = max(_CUT_AT_LEAST + GAP, sizes[_CUT] - missing)
     left = max(_PARAMS_AT_LEAST, width - sum(sizes[each] for each in kept))
     grid = table(*(columns[each] for each in kept), ("parameters", "left"))
     differ = trial_table.varying(view.results)

@@ -158,7 +158,7 @@ class Screen:
             yield one_line(Text(f"{formatting.clock(progress.seconds)}  {gang_view.newest(progress)}".rstrip()))
             yield one_line(_agents(progress))
             return
-        yield one_line(_counts(progress))
+        yield one_line(_counts(progress, width=width))
         yield _bar(progress, width)
         if progress.metric is not None:
             yield one_line(self.best(progress, "best so far"))
@@ -264,9 +264,8 @@ def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) ->
     return Group(line, *where)
 
 
-def _counts(progress: Progress, over: bool = False) -> Text:
-    line = Text(formatting.plain(progress.name), style="bold").append("  ")
-    return standing.add_counts(line, progress, None if over else "running")
+def _counts(progress: Progress, over: bool = False, width: int | None = None) -> Text:
+    return standing.counts(progress.name, progress, None if over else "running", width)
 
 
 def _bar(progress: Progress, width: int) -> RenderableType:

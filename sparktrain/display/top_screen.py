@@ -158,7 +158,7 @@ class TopScreen:
         if view.state is RunState.ENDED:
             line = Text(formatting.plain(view.name), style="bold").append(f"  {view.status}", "not bold")
         of = standing.of_view(view)
-        counts = standing.add_counts(Text(), of)
+        counts = standing.counts("", of)
         counts.append("".join(f"  {part}" for part in standing.best_part(of)), "bold green")
         return [one_line(line), one_line(counts), one_line(Text(driver_words(view, self._now), style="dim"))]
 

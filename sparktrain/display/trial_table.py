@@ -28,7 +28,7 @@ _MOST_ROWS = 40
 _BEST_ROWS = 20
 _CELL_LIMITS = (32, 16, 10)
 """Longest cell and heading of a parameter: the widest that fits."""
-_PARAMS_AT_LEAST = 20
+_PARAMS_AT_LEAST = 12
 _COUNTED = (TrialStatus.PRUNED, TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
 
 

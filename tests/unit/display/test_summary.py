@@ -40,6 +40,17 @@ def test_the_final_table() -> None:
     )
 
 
+def test_a_narrow_terminal_cuts_parameters_and_no_other_column() -> None:
+    params = [{"lr": n / 1e6, "units": n, "optimizer": f"adam-{n}"} for n in range(10_000)]
+    many = tuple(
+        replace(GOOD, id=TrialId(n), metrics={"accuracy": n / 1e4}, params=each) for n, each in enumerate(params)
+    )
+    lines = shown(replace(RESULT, trials=many), 60).splitlines()
+    assert lines[3] == "trial  parameters           accuracy  status      time"
+    assert lines[4] == " 9999  lr=0.009999 units=…    0.9999  succeeded  3.5 s  best"
+    assert "the best 20 of 10000 trials" in lines
+
+
 def test_trials_with_the_same_cause_are_listed_together() -> None:
     many = tuple(replace(BAD, id=TrialId(number)) for number in range(20))
     text = shown(replace(RESULT, status=SweepStatus.FAILED, trials=many))

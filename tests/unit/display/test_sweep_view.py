@@ -68,6 +68,24 @@ def test_the_picture() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "mnist  8990 of 10000 trials done  64 running  946 queued  231 failed  12 lost"),
+        (60, "mnist  8990/10000 done  64 running  231 failed  12 lost"),
+    ],
+)
+def test_a_narrow_terminal_has_the_failures_of_a_large_sweep(width: int, line: str) -> None:
+    screen = Screen()
+    large = {"total": 10_000, "done": 8990, "failed": 231, "lost": 12, "agents_alive": 61, "agents_wanted": 64}
+    screen.update(progress(*(running(9000 + n, accuracy=0.5) for n in range(64)), **large))
+    shown = drawn(screen, width)
+    assert shown[1] == line
+    assert shown[-1] == "and 49 more"
+    assert all(cell_len(each) <= width for each in shown)
+    assert not any("…" in each for each in shown)
+
+
 def test_before_anything_runs() -> None:
     screen = Screen()
     screen.update(progress(done=0, best=None, eta_s=None, agents_alive=0, note="waiting for agents (0 of 4)"))
