@@ -22,7 +22,6 @@ from sparktrain.rundir.report_parts import (
     table_of_lines,
     table_of_part,
 )
-from sparktrain.rundir.report_table import current, rows_of
 from sparktrain.store.base import Store
 from sparktrain.store.parallel import CheckCancelled, spread
 
@@ -128,6 +127,8 @@ def read_table(store: Store, layout: RunLayout, *, counting: bool = False) -> "p
     With `counting`, only the rows that count, sorted by trial, step and rank: `report_table.current`. A driver may
     write meanwhile. Blocks on the store. Raises RunDirectoryError for a part that is corrupt, OSError from the store.
     """
+    from sparktrain.rundir.report_table import current
+
     table = read_parts(store, layout)[1]
     return current(table) if counting else table
 
@@ -148,6 +149,8 @@ def read_parts(store: Store, layout: RunLayout) -> tuple[tuple[str, ...], "pa.Ta
 
 def read_blocks(store: Store, layout: RunLayout) -> tuple[tuple[str, ...], list[StepRow]]:
     """The paths of the current parts of a run, and their reports as objects, for few of them: as `read_table`."""
+    from sparktrain.rundir.report_table import rows_of
+
     paths, table = read_parts(store, layout)
     return paths, rows_of(table)
 

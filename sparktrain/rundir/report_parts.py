@@ -10,16 +10,17 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-import google_crc32c
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
 COLUMNS = ("trial", "generation", "rank", "step", "time", "name", "value")
+INDEX = COLUMNS[:5]
+"""The columns of a report, whatever its metrics are."""
 _COMPRESSION_LEVEL = 3
 _DELTAS = dict.fromkeys(("trial", "generation", "rank", "step", "time"), "DELTA_BINARY_PACKED")
 _WITHOUT_METRICS: Mapping[Any, float] = {None: math.nan}
@@ -60,6 +61,7 @@ def lines_of(rows: Iterable[StepRow]) -> bytes:
 
 def table_of_lines(lines: bytes) -> "pa.Table":
     """The table of `COLUMNS` that `lines_of` has written as lines."""
+    import numpy as np
     import pyarrow as pa
 
     rows = _rows.decode_lines(lines)
@@ -147,6 +149,8 @@ def joined_tables(tables: "list[pa.Table]") -> "pa.Table":
 
 def _checksum(table: "pa.Table") -> bytes:
     """The CRC-32C of all cells, column after column."""
+    import google_crc32c
+
     crc = 0
     for name in COLUMNS:
         for chunk in table[name].chunks:
@@ -156,6 +160,8 @@ def _checksum(table: "pa.Table") -> bytes:
 
 def _cells(chunk: "pa.Array") -> "NDArray[np.generic]":
     """The cells as numbers: text as its own CRC-32C, whatever its place in a dictionary is."""
+    import google_crc32c
+    import numpy as np
     import pyarrow as pa
 
     if pa.types.is_dictionary(chunk.type):
@@ -167,5 +173,7 @@ def _cells(chunk: "pa.Array") -> "NDArray[np.generic]":
 
 def _microseconds(seconds: "NDArray[np.float64]") -> "NDArray[np.int64]":
     """Whole microseconds; 0 for what is no time."""
+    import numpy as np
+
     known = np.nan_to_num(seconds * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
     return np.rint(np.clip(known, -_LATEST_US, _LATEST_US)).astype(np.int64)

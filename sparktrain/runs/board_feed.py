@@ -4,19 +4,22 @@ import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparktrain.board.report_events import Point, ReportEvents
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError, UserError
 from sparktrain.rundir.metric_log import block_paths, read_parts
-from sparktrain.rundir.report_parts import StepRow, schema
+from sparktrain.rundir.report_parts import StepRow
 from sparktrain.runs import plan as plans
 from sparktrain.runs.hparam_columns import HParamColumns
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.stored_reports import StoredReports
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.records import DriverStarted
+
+if TYPE_CHECKING:
+    from sparktrain.runs.stored_reports import StoredReports
 
 MOST_TRIALS = 500
 """TensorBoard is slow with more."""
@@ -44,7 +47,7 @@ class BoardFeed:
         self._plan = ""
         self._written_space: object = None
         self._paths: tuple[str, ...] | None = None
-        self._reports = StoredReports(schema().empty_table())
+        self._reports: StoredReports | None = None
         self._final_at: dict[int, float] = {}
         """When a trial was first seen to be final, by this object's clock."""
         self._said = False
@@ -75,6 +78,8 @@ class BoardFeed:
             self._write_trial(events, each, view)
 
     def _read_reports(self) -> None:
+        from sparktrain.runs.stored_reports import StoredReports
+
         store, layout = self._place.store, self._place.layout
         if self._paths is None or self._paths != block_paths(store, layout):
             self._paths, table = read_parts(store, layout)
@@ -104,7 +109,7 @@ class BoardFeed:
         self._columns.see([each.result.params for each in view.trials])
         if view.metric is not None:
             self._metrics[view.metric] = None
-        self._metrics.update(dict.fromkeys(self._reports.names))
+        self._metrics.update(dict.fromkeys(self._reports.names if self._reports is not None else ()))
         for each in view.trials:
             self._metrics.update(dict.fromkeys(each.result.metrics))
         space = self._columns.all, tuple(self._metrics)
@@ -116,7 +121,7 @@ class BoardFeed:
         trial, result = int(each.result.id), each.result
         if (ended := events.ended(trial)) is not None and ended != result.status:
             events.forget(trial)  # a driver that resumes the run has started it again
-        rows = self._reports.of(trial)
+        rows = self._reports.of(trial) if self._reports is not None else []
         begun = rows[0].time if rows else each.since or 0.0
         events.start(trial, self._columns.cells(result.params), begun)
         events.add(trial, points_of(rows))

@@ -11,11 +11,12 @@ from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
-from sparktrain.runs.stored_reports import StoredReports
 from sparktrain.store.base import PIECE_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from sparktrain.runs.stored_reports import StoredReports
 
 _SHOWN_LOGS = 12
 
@@ -81,7 +82,9 @@ class RunFiles:
                     file.write(piece)
             return keras.saving.load_model(copy, **options)
 
-    def _stored_reports(self) -> StoredReports:
+    def _stored_reports(self) -> "StoredReports":
+        from sparktrain.runs.stored_reports import StoredReports
+
         with self._lock:
             place = self._place()
             if self._reports is None or self._paths != block_paths(place.store, place.layout):

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparktrain.rundir.report_parts import StepRow
+from sparktrain.rundir.report_parts import INDEX, StepRow
 from sparktrain.rundir.report_table import arranged, codes_of, column, report_starts, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-INDEX = ("trial", "generation", "rank", "step", "time")
-"""The columns of a history before its metrics."""
 
 
 class StoredReports:

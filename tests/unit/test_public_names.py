@@ -136,6 +136,7 @@ INTERNAL = {
     "AttemptError",
     "ClientError",
     "CorruptFileError",
+    "CorruptPartError",
     "CorruptGroupError",
     "FilesGoneError",
     "LinkClosedError",
