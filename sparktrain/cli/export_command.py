@@ -1,17 +1,14 @@
 """The command that writes the trials of a run, or their history, as a table for other programs. Wiring alone."""
 
-import os
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
 from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option
 from sparktrain.cli.inspect_commands import LookingCommand
-from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
+from sparktrain.runs.local_output import output_path, replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +83,7 @@ def write_table(out: Output, directory: str, form: str, rows: TableRows, output:
     from sparktrain.results.parquet_table import parquet_of
     from sparktrain.results.stored_result import load
 
-    target = None if output is None else _checked(output)
+    target = None if output is None else output_path(output, "-o")
     result = load(directory)
     frame = {TableRows.TRIALS: result.to_pandas, TableRows.HISTORY: result.history, TableRows.REPORTS: result.reports}[
         rows
@@ -100,7 +97,7 @@ def write_table(out: Output, directory: str, form: str, rows: TableRows, output:
     if target is None:
         out.write(table)
     else:
-        _replace(target, table)
+        replace_file(target, table, "-o")
     if frame.empty:
         common.print_line(
             f"run {result.name} has no {'trials' if rows is TableRows.TRIALS else 'reports'} yet: the table has no rows"
@@ -131,22 +128,3 @@ def _lines(result: "SweepResult | RunResult", frame: "pd.DataFrame", rows: Table
         return b"".join(msgspec.json.encode(trial_json(trial)) + b"\n" for trial in result.trials)
     written: str = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us")
     return b"" if frame.empty else written.encode()  # pandas writes an empty line for no rows
-
-
-def _checked(output: str) -> Path:
-    path = Path(output).expanduser()
-    if not output or path.is_dir() or not path.parent.is_dir():
-        where = "a folder" if path.is_dir() else "in no folder that exists"
-        raise SpecError(f"-o ({shown(output)}) is {where}: pass the path of a local file")
-    return path
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put the whole file in place of what may be there."""
-    unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise SpecError(f"-o ({path}) cannot be written: {error.strerror or error}; pass another path") from error

@@ -1,6 +1,8 @@
 """The result of a run of one gang: what its call returns, or the error that it raises."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
@@ -35,6 +37,13 @@ class RunResult(GangOutcome):
     def reports(self) -> "pd.DataFrame":
         """What the members reported, in long form: as `SweepResult.reports`."""
         return files_of(self._files).reports()
+
+    @users_call
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the run as one HTML file: as `SweepResult.report`."""
+        from sparktrain.report.writing import write_report
+
+        return write_report([files_of(self._files).directory], path)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The run as its only trial, or no row: as `SweepResult.to_pandas`."""

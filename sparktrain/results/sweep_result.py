@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
@@ -110,6 +111,20 @@ class SweepResult(SweepOutcome):
         Blocks on the store. Raises as `history`.
         """
         return files_of(self._files).reports()
+
+    @users_call
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the run as one HTML file, which needs no network: results, curves, timeline, cost. Returns its path.
+
+        Args:
+            path: the file; by default NAME-report.html in the current folder. A file that is there is replaced.
+
+        Blocks on the store. Raises SpecError for a file that cannot be written or a result without a directory,
+        RunDirectoryError when nothing of the run can be read, OSError when the store fails.
+        """
+        from sparktrain.report.writing import write_report
+
+        return write_report([files_of(self._files).directory], path)
 
     @users_call
     def failures(self) -> "pd.DataFrame":

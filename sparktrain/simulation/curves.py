@@ -15,8 +15,8 @@ from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
-from sparktrain.rundir.report_parts import INDEX
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.rundir.report_parts import INDEX
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.trial_result import TrialResult

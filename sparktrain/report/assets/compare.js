@@ -1,0 +1,64 @@
+// Several runs beside each other.
+
+const RUN_COLOURS = ["--accent", "--failed", "--succeeded", "--pruned", "--paused", "--lost", "--stopped", "--muted"];
+
+function comparisonPage(doc) {
+  const ctx = { doc };
+  const runs = doc.runs;
+  const colour = (at) => RUN_COLOURS[at % RUN_COLOURS.length];
+  const named = (at) => keyOf(colour(at), short(`${runs[at].letter} · ${runs[at].headline.name}`, 60));
+  const page = h("main", {},
+    h("header", { class: "head" }, h("div", { class: "title" }, h("h1", {}, `${runs.length} runs compared`)), h("p", { class: "made" }, `made ${moment(doc.made)} by sparktrain ${doc.sparktrain}`)),
+    runs.flatMap((run) => run.headline.problems.map((line) => h("p", { class: "warn", role: "alert" }, `${run.letter}: ${line}`))));
+  const add = (id, title, draw) => {
+    const body = h("div", { class: "card-body" });
+    page.append(h("section", { class: "card", id }, h("h2", {}, title), body));
+    body.append(draw(body.clientWidth || Math.min(1180, innerWidth - 64)));
+  };
+  document.getElementById("app").replaceChildren(page, tip);
+  add("runs", "Runs", () => runsTable(runs, named));
+  if (doc.differences.length) add("differences", "What differs", () => differencesTable(doc, runs, named));
+  else add("differences", "What differs", () => h("p", { class: "muted" }, "The plans of the runs are the same but for their names."));
+  if (doc.best_params.length) add("params", "Parameters of the best trials", () => matrix(runs, doc.best_params, named));
+  if (doc.history.length) add("history", "Best so far", (width) => overlay(doc.history, runs, "trials ended", width, colour, named));
+  for (const curves of doc.curves) add(`curves-${curves.metric}`, `${short(curves.metric, 80)} of the best trials`, (width) => overlay(curves.lines, runs, "step", width, colour, named));
+  for (const part of doc.code) add("code", `Code of ${part.letters}`, () => h("pre", { tabindex: "0" }, part.lines.join("\n")));
+}
+
+function runsTable(runs, named) {
+  const head = ["run", "state", "best", "trials", "failed", "duration", "slot-hours", "started"];
+  const rows = runs.map((run, at) => {
+    const line = run.headline;
+    const total = Object.values(line.counts).reduce((sum, each) => sum + each, 0);
+    const failed = (line.counts.failed || 0) + (line.counts.lost || 0);
+    const state = line.state === "ended" ? line.status : line.state;
+    const best = line.best && line.metric ? `${number(line.best.value)} ${short(line.metric, 30)} (trial ${line.best.trial})` : "–";
+    const cells = [named(at), chip(state), best, total, failed, duration(line.seconds), run.slot_s === null ? "–" : hours(run.slot_s), moment(line.started)];
+    return h("tr", { title: line.directory }, cells.map((cell, place) => h("td", { class: place > 2 ? "right" : "" }, cell)));
+  });
+  return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, head.map((name, place) => h("th", { class: place > 2 ? "right" : "" }, name)))), h("tbody", {}, rows)));
+}
+
+function differencesTable(doc, runs, named) {
+  return matrix(runs, doc.differences, named);
+}
+
+function matrix(runs, entries, named) {
+  const rows = entries.map((entry) => {
+    const different = new Set(entry.values.map((value) => asText(value))).size > 1;
+    return h("tr", { class: different ? "" : "same" }, h("th", { title: entry.name }, short(entry.name, 60)), entry.values.map((value) => h("td", { title: asText(value) }, typeof value === "number" ? number(value) : short(asText(value), 60))));
+  });
+  return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, h("th", {}, ""), runs.map((_, at) => h("th", {}, named(at))))), h("tbody", {}, rows)));
+}
+
+function overlay(lines, runs, x, width, colour, named) {
+  const box = h("div", { class: "plot" });
+  const data = uPlot.join(lines.map((line) => [line.x, line.y]));
+  const range = robust(lines.flatMap((line) => line.y));
+  const pad = 0.05 * (range.high - range.low);
+  uplot(width, 300, {
+    x, scales: { x: { time: false }, y: { range: () => [range.low - pad, range.high + pad] } }, cursor: { points: { show: false } },
+    series: [{}, ...lines.map((line) => ({ stroke: css(colour(line.run)), width: 2, spanGaps: true, points: { show: line.x.length < 3 } }))],
+  }, data, box);
+  return h("div", {}, box, h("div", { class: "foot" }, h("div", { class: "legend" }, lines.map((line) => named(line.run))), h("span", {}, cutNote(range.cut))));
+}

@@ -1,0 +1,89 @@
+// The pane of one trial: parameters, metrics, curve, failures, restarts, and in a served page its log and its end.
+
+class TrialPane {
+  constructor(ctx) {
+    this.ctx = ctx;
+    this.trial = null;
+    this.body = h("div", { class: "pane-body" });
+    this.element = h("dialog", { class: "pane", "aria-label": "Trial", onclose: () => this.closed(), onclick: (event) => { if (event.target === this.element) this.element.close(); } },
+      h("form", { method: "dialog" }, h("button", { class: "quiet close", "aria-label": "Close" }, "✕")), this.body);
+  }
+
+  open(id) {
+    const row = this.ctx.row(id);
+    if (!row) return;
+    this.trial = id;
+    this.back = document.activeElement;
+    hideTip();
+    if (!this.element.open) this.element.showModal();
+    this.element.scrollTop = 0;
+    this.draw();
+    if (this.ctx.doc.live) this.ctx.live.follow(id, this.log);
+  }
+
+  closed() {
+    if (this.ctx.live) this.ctx.live.unfollow();
+    this.trial = null;
+    if (this.back && this.back.focus) this.back.focus();
+  }
+
+  draw() {
+    const row = this.ctx.row(this.trial);
+    if (!row) return;
+    const { headline, live } = this.ctx.doc;
+    const failure = this.ctx.doc.views.failures.kinds?.find((kind) => kind.trials.includes(row.id));
+    const facts = [["took", duration(row.seconds)], ["started", moment(row.started)], ["ended", moment(row.ended)], ["host", row.host], ["generation", row.generations], ["last step", row.step], ["case", row.case], ["repeat", row.repeat], ["fold", row.fold]];
+    this.log = this.log || h("pre", { class: "log", tabindex: "0" });
+    this.body.replaceChildren(...[
+      h("h2", {}, `Trial ${row.id} `, chip(row.status), row.place === 0 ? h("span", { class: "chip chip-best" }, "best") : null),
+      row.value !== undefined && h("p", { class: "big" }, number(row.value), h("small", {}, ` ${short(headline.metric || "", 60)}`)),
+      row.error && h("p", { class: "warn" }, row.error),
+      row.pruned && h("p", { class: "muted" }, row.pruned),
+      ...(row.notices || []).map((notice) => h("p", { class: "muted" }, notice)),
+      row.unsaved && h("p", { class: "muted" }, row.unsaved),
+      this.part("Parameters", Object.entries(row.params || {})),
+      this.part("Metrics", Object.entries(row.metrics || {})),
+      this.curve(row),
+      this.part("Facts", facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")),
+      row.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, row.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
+      failure && failure.first === row.id && texts(failure),
+      live && h("section", {}, h("h3", {}, "Log"), this.log),
+      h("section", {}, h("h3", {}, "On the command line"), headline.again && command(headline.again + row.id), command(`sparktrain logs ${quoted(headline.directory)} --trial ${row.id}`)),
+      live && live.rights.includes("stop") && ["running", "queued", "paused"].includes(row.status) && h("button", { type: "button", class: "danger", onclick: () => this.ctx.live.stop(row.id) }, "Stop this trial"),
+    ].filter(Boolean));
+  }
+
+  part(title, entries) {
+    return entries.length ? h("section", {}, h("h3", {}, title), pairs(entries)) : null;
+  }
+
+  curve(row) {
+    for (const curves of this.ctx.doc.views.curves || []) {
+      const line = curves.lines.find((each) => each.trial === row.id);
+      if (!line || line.values.filter((value) => value !== null).length < 2) continue;
+      const box = h("section", {}, h("h3", {}, short(curves.metric, 60)));
+      const range = robust(line.values);
+      const wide = Math.min(560, innerWidth - 60);
+      const width = Math.max(240, Math.min(wide, (this.element.clientWidth || wide) - 56));
+      uplot(width, 180, { x: "step", scales: { x: { time: false }, y: { range: [range.low, range.high] } }, cursor: { show: false }, series: [{}, { stroke: css("--accent"), width: 2, spanGaps: true, points: { show: false } }] }, [curves.steps, line.values], box);
+      return box;
+    }
+    return null;
+  }
+}
+
+function restartText(each) {
+  const from = each.step === undefined || each.step === null ? "from the start" : `from step ${each.step}`;
+  const cost = each.steps_lost ? `, ${count(each.steps_lost, "step")} repeated` : "";
+  return `${each.host || "unknown host"} · back after ${duration(each.seconds)}, ${from}${cost}`;
+}
+
+function texts(failure) {
+  return h("section", {},
+    failure.log_tail && [h("h3", {}, "Last lines of the log"), h("pre", { tabindex: "0" }, failure.log_tail.join("\n"))],
+    failure.traceback && [h("h3", {}, "Traceback"), h("pre", { tabindex: "0" }, failure.traceback)]);
+}
+
+function quoted(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`;
+}

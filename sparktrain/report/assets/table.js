@@ -1,0 +1,204 @@
+// The table of trials: only the rows in sight are elements, so that 10,000 scroll without a stutter.
+
+const ROW_HEIGHT = 32;
+const SPARE_ROWS = 12;
+const MOST_COLUMNS = 60;
+
+function columnsOf(doc) {
+  const { metric } = doc.headline;
+  const names = (key) => {
+    const found = new Set();
+    for (const row of doc.trials) for (const name in row[key] || {}) found.add(name);
+    return [...found];
+  };
+  const params = names("params");
+  const metrics = names("metrics").sort((a, b) => (b === metric) - (a === metric));
+  const plain = (name, get, width, kind) => ({ name, title: name, get, width, kind: kind || "number" });
+  const some = (get) => doc.trials.some((row) => get(row) !== undefined && get(row) !== null && get(row) !== "");
+  const found = [
+    plain("trial", (row) => row.id, 70),
+    plain("status", (row) => row.status, 104, "status"),
+    plain("place", (row) => (row.place === undefined ? undefined : row.place + 1), 64),
+    ...metrics.map((name) => ({ name, title: `metric ${name}`, get: (row) => row.metrics?.[name], width: widthOf(name), kind: "number", group: "metric" })),
+    ...params.map((name) => ({ name, title: `parameter ${name}`, get: (row) => row.params?.[name], width: widthOf(name), kind: "number", group: "param" })),
+    plain("step", (row) => row.step, 84),
+    plain("time", (row) => row.seconds, 84, "duration"),
+    plain("started", (row) => row.started, 150, "moment"),
+    plain("host", (row) => row.host, 150, "text"),
+    plain("restarts", (row) => (row.restarts ? row.restarts.length : undefined), 80),
+    plain("error", (row) => row.error || row.pruned, 360, "text"),
+  ];
+  return found.filter((column) => column.name === "trial" || column.name === "status" || some(column.get)).slice(0, MOST_COLUMNS);
+}
+
+function widthOf(name) {
+  return Math.min(220, Math.max(96, 26 + 7.4 * Array.from(name).length));
+}
+
+function cellText(column, value) {
+  if (value === undefined || value === null) return "";
+  if (column.kind === "duration") return duration(value);
+  if (column.kind === "moment") return moment(value);
+  return typeof value === "number" ? number(value) : asText(value);
+}
+
+function compare(a, b) {
+  const [none, other] = [a === undefined || a === null || a === "", b === undefined || b === null || b === ""];
+  if (none || other) return none - other;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return asText(a) < asText(b) ? -1 : asText(a) > asText(b) ? 1 : 0;
+}
+
+// "lr<0.01 status=failed adam": conditions on columns, and words that any cell has.
+function filterOf(text, columns) {
+  const tests = text.trim().split(/\s+/).filter(Boolean).map((word) => {
+    const parts = /^(.+?)(<=|>=|!=|=|<|>)(.+)$/.exec(word);
+    const column = parts && columns.find((each) => each.name.toLowerCase() === parts[1].toLowerCase());
+    if (column) return conditionOf(column, parts[2], parts[3]);
+    const wanted = word.toLowerCase();
+    return (row) => columns.some((each) => cellText(each, each.get(row)).toLowerCase().includes(wanted));
+  });
+  return (row) => tests.every((test) => test(row));
+}
+
+function conditionOf(column, sign, text) {
+  const wanted = Number(text);
+  return (row) => {
+    const value = column.get(row);
+    if (sign === "=" || sign === "!=") {
+      const same = typeof value === "number" ? value === wanted : asText(value).toLowerCase() === text.toLowerCase();
+      return same === (sign === "=");
+    }
+    if (typeof value !== "number" || Number.isNaN(wanted)) return false;
+    return sign === "<" ? value < wanted : sign === ">" ? value > wanted : sign === "<=" ? value <= wanted : value >= wanted;
+  };
+}
+
+class TrialTable {
+  constructor(ctx) {
+    this.ctx = ctx;
+    this.sort = { name: ctx.doc.trials.some((row) => row.place !== undefined) ? "place" : "trial", down: false };
+    this.status = "";
+    this.at = 0;
+    this.search = h("input", { type: "search", placeholder: "Filter: adam, lr<0.01, host=node-3 …", "aria-label": "Filter trials", oninput: () => this.later() });
+    this.select = h("select", { "aria-label": "Status", onchange: () => this.pick() });
+    this.shown = h("span", { class: "muted", "aria-live": "polite" });
+    this.head = h("div", { class: "thead", role: "row" });
+    this.rows = h("div", { class: "rows", role: "rowgroup" });
+    this.inner = h("div", { class: "tinner" }, this.head, this.rows);
+    this.box = h("div", { class: "table", role: "grid", tabindex: "0", "aria-label": "Trials; arrow keys move, Enter opens", onscroll: () => this.frame(), onkeydown: (event) => this.key(event) }, this.inner);
+    this.element = h("div", {}, h("div", { class: "tools" }, this.search, this.select, this.shown), this.box);
+    this.refresh();
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.apply(), 120);
+  }
+
+  pick() {
+    this.status = this.select.value;
+    this.apply();
+  }
+
+  // After a change of the document.
+  refresh() {
+    const counts = {};
+    for (const row of this.ctx.doc.trials) counts[row.status] = (counts[row.status] || 0) + 1;
+    const options = Object.entries(counts).map(([status, many]) => h("option", { value: status, selected: status === this.status }, `${status} (${many})`));
+    this.select.replaceChildren(h("option", { value: "" }, `All (${this.ctx.doc.trials.length})`), ...options);
+    this.columns = columnsOf(this.ctx.doc);
+    this.width = this.columns.reduce((sum, column) => sum + column.width, 0);
+    this.drawHead();
+    this.apply();
+  }
+
+  drawHead() {
+    this.head.replaceChildren(...this.columns.map((column) => {
+      const mine = column.name === this.sort.name;
+      const arrow = mine ? (this.sort.down ? " ↓" : " ↑") : "";
+      const cell = h("button", {
+        type: "button", role: "columnheader", class: `th ${column.kind === "text" || column.kind === "status" ? "" : "right"} ${column.group || ""}`, title: column.title,
+        "aria-sort": mine ? (this.sort.down ? "descending" : "ascending") : "none", onclick: () => this.order(column),
+      }, h("span", {}, column.name), arrow);
+      cell.style.width = `${column.width}px`;
+      return cell;
+    }));
+  }
+
+  order(column) {
+    const again = this.sort.name === column.name;
+    const best = column.name === this.ctx.doc.headline.metric && this.ctx.doc.headline.mode === "max";
+    this.sort = { name: column.name, down: again ? !this.sort.down : best };
+    this.drawHead();
+    this.apply();
+  }
+
+  apply() {
+    const keeps = filterOf(this.search.value, this.columns);
+    const column = this.columns.find((each) => each.name === this.sort.name) || this.columns[0];
+    const sign = this.sort.down ? -1 : 1;
+    const found = this.ctx.doc.trials.filter((row) => (!this.status || row.status === this.status) && keeps(row));
+    const empty = (value) => value === undefined || value === null || value === "";
+    this.found = found.sort((a, b) => {
+      const [one, other] = [column.get(a), column.get(b)];
+      return empty(one) || empty(other) ? compare(one, other) || a.id - b.id : sign * compare(one, other) || a.id - b.id;
+    });
+    this.shown.textContent = found.length === this.ctx.doc.trials.length ? count(found.length, "trial") : `${found.length.toLocaleString("en")} of ${count(this.ctx.doc.trials.length, "trial")}`;
+    this.at = Math.min(this.at, Math.max(0, found.length - 1));
+    this.rows.style.height = `${found.length * ROW_HEIGHT}px`;
+    this.inner.style.width = `${this.width}px`;
+    this.box.style.height = `${Math.min(560, found.length * ROW_HEIGHT + 52)}px`;
+    this.drawn = null;
+    this.draw();
+  }
+
+  frame() {
+    if (this.waiting) return;
+    this.waiting = requestAnimationFrame(() => { this.waiting = 0; this.draw(); });
+  }
+
+  draw() {
+    const high = this.box.clientHeight || 560;
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
+    const last = Math.min(this.found.length, Math.ceil((this.box.scrollTop + high) / ROW_HEIGHT) + SPARE_ROWS);
+    const key = `${first} ${last} ${this.at}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
+    const made = [];
+    for (let place = first; place < last; place++) made.push(this.rowOf(place));
+    this.rows.replaceChildren(...made);
+  }
+
+  rowOf(place) {
+    const row = this.found[place];
+    const cells = this.columns.map((column) => {
+      const value = column.get(row);
+      const text = cellText(column, value);
+      const right = column.kind !== "text" && column.kind !== "status" && typeof value !== "string";
+      const cell = h("span", { class: `td ${right ? "right" : ""}`, role: "gridcell", title: text.length > 12 ? short(text, 400) : null }, column.kind === "status" ? chip(text) : short(text, 80));
+      cell.style.width = `${column.width}px`;
+      return cell;
+    });
+    const line = h("div", { class: `tr ${place === this.at ? "at" : ""} ${row.place === 0 ? "first" : ""}`, role: "row", "data-trial": row.id, onclick: () => { this.at = place; this.draw(); this.ctx.open(row.id); } }, cells);
+    line.style.top = `${place * ROW_HEIGHT}px`;
+    return line;
+  }
+
+  key(event) {
+    const page = Math.max(1, Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2);
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    if (event.target !== this.box) return;
+    if (event.key === "Enter" && this.found[this.at]) {
+      event.preventDefault();
+      this.ctx.open(this.found[this.at].id);
+    } else if (event.key in moves && this.found.length) {
+      event.preventDefault();
+      this.at = Math.min(this.found.length - 1, Math.max(0, this.at + moves[event.key]));
+      const [top, high] = [this.at * ROW_HEIGHT, this.box.clientHeight - 52];
+      if (top < this.box.scrollTop) this.box.scrollTop = top;
+      if (top > this.box.scrollTop + high - ROW_HEIGHT) this.box.scrollTop = top - high + ROW_HEIGHT;
+      this.draw();
+    }
+  }
+}

@@ -1,0 +1,37 @@
+"""The results of a run in the order in which they came, and the best so far."""
+
+from msgspec import Struct
+
+from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.trial_rows import TrialRow
+
+
+class HistoryView(Struct, frozen=True):
+    """One entry in each list for each trial with a finite value of the metric, in the order of their ends."""
+
+    metric: str
+    mode: str
+    trials: tuple[int, ...]
+    values: tuple[float, ...]
+    best: tuple[float | None, ...]
+    """The best value until then, of the trials that can be the best; None before the first."""
+
+
+def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView | None:
+    """None where the run has no metric, or no trial has a value."""
+    metric = inputs.view.metric
+    if metric is None:
+        return None
+    ended = [row for row in rows if row.value is not None and row.status in ("succeeded", "pruned")]
+    ended.sort(key=lambda row: (row.ended or 0.0, row.id))
+    if not ended:
+        return None
+    better = max if inputs.view.mode == "max" else min
+    best: list[float | None] = []
+    for row in ended:
+        before = best[-1] if best else None
+        value = row.value if row.place is not None else None
+        both = [each for each in (before, value) if each is not None]
+        best.append(better(both) if both else None)
+    values = tuple(row.value for row in ended if row.value is not None)
+    return HistoryView(metric, inputs.view.mode, tuple(row.id for row in ended), values, tuple(best))

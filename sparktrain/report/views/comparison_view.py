@@ -1,0 +1,135 @@
+"""Several runs beside each other: what differs in their plans, their best trials, and their curves over each other."""
+
+import difflib
+from collections.abc import Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.report.views.headline_view import Headline
+from sparktrain.report.views.report_document import ReportDocument
+
+MOST_RUNS = len(ascii_uppercase)
+_MOST_CODE_LINES = 400
+
+
+class ComparedRun(Struct, frozen=True):
+    """One of the runs."""
+
+    letter: str
+    headline: Headline
+    slot_s: float | None
+    """What its gangs took, in seconds of slots; None where that is unknown."""
+
+
+class ComparedValue(Struct, frozen=True):
+    """A name, and its value in each run: None where a run has none."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+class ComparedLine(Struct, frozen=True):
+    """A line of one run."""
+
+    run: int
+    x: tuple[float, ...]
+    y: tuple[float | None, ...]
+
+
+class ComparedCurves(Struct, frozen=True):
+    """The curve of each run's best trial."""
+
+    metric: str
+    lines: tuple[ComparedLine, ...]
+
+
+class CodeDifference(Struct, frozen=True):
+    """How the source of the training function differs between two runs."""
+
+    letters: str
+    lines: tuple[str, ...]
+
+
+class RunComparison(Struct, frozen=True, kw_only=True):
+    """Several runs as their page shows them."""
+
+    version: int = 1
+    kind: str = "comparison"
+    made: float
+    sparktrain: str
+    runs: tuple[ComparedRun, ...]
+    differences: tuple[ComparedValue, ...]
+    """Facts of the plans and versions that are not the same in all runs."""
+    best_params: tuple[ComparedValue, ...]
+    history: tuple[ComparedLine, ...]
+    """The best value so far by the number of trials that have ended; only of runs with the first one's metric."""
+    curves: tuple[ComparedCurves, ...]
+    code: tuple[CodeDifference, ...]
+
+
+def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
+    """The comparison of at least two and at most 26 runs. Pure."""
+    best = [each.headline.best.params if each.headline.best is not None else {} for each in documents]
+    return RunComparison(
+        made=max(each.made for each in documents),
+        sparktrain=documents[0].sparktrain,
+        runs=tuple(
+            ComparedRun(letter, each.headline, None if each.views.cost is None else each.views.cost.slot_s)
+            for letter, each in zip(ascii_uppercase, documents, strict=False)
+        ),
+        differences=tuple(each for each in _side_by_side(list(map(_facts, documents))) if len(set(each.values)) > 1),
+        best_params=_side_by_side(best) if any(best) else (),
+        history=_history(documents),
+        curves=_curves(documents),
+        code=_code(documents),
+    )
+
+
+def _facts(document: ReportDocument) -> dict[str, Any]:
+    """What may differ: not the name and the place of a run."""
+    found = {"function": document.headline.function}
+    for subject, facts in document.views.environment.facts.items():
+        if subject != "run":
+            found |= {f"{subject}: {each.name}": each.value for each in facts if each.name != "name"}
+    return found
+
+
+def _side_by_side(found: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...]:
+    names = dict.fromkeys(name for each in found for name in each)
+    return tuple(ComparedValue(name, tuple(each.get(name) for each in found)) for name in names)
+
+
+def _history(documents: Sequence[ReportDocument]) -> tuple[ComparedLine, ...]:
+    metric = documents[0].headline.metric
+    lines = []
+    for number, each in enumerate(documents):
+        view = each.views.history
+        if view is not None and view.metric == metric:
+            lines.append(ComparedLine(number, tuple(range(1, len(view.best) + 1)), view.best))
+    return tuple(lines)
+
+
+def _curves(documents: Sequence[ReportDocument]) -> tuple[ComparedCurves, ...]:
+    found: dict[str, list[ComparedLine]] = {}
+    for number, each in enumerate(documents):
+        best = None if each.headline.best is None else each.headline.best.trial
+        for curves in each.views.curves:
+            line = next((line for line in curves.lines if line.trial == best), None)
+            if line is not None:
+                found.setdefault(curves.metric, []).append(ComparedLine(number, curves.steps, line.values))
+    return tuple(ComparedCurves(metric, tuple(lines)) for metric, lines in found.items())
+
+
+def _code(documents: Sequence[ReportDocument]) -> tuple[CodeDifference, ...]:
+    """Each run against the first one."""
+    first = documents[0].views.environment.source
+    found = []
+    for letter, each in zip(ascii_uppercase[1:], documents[1:], strict=False):
+        lines = difflib.unified_diff(
+            first.splitlines(), each.views.environment.source.splitlines(), "A", letter, lineterm=""
+        )
+        if shown := list(lines)[:_MOST_CODE_LINES]:
+            found.append(CodeDifference(f"A and {letter}", tuple(shown)))
+    return tuple(found)

@@ -1,0 +1,31 @@
+"""The Pareto front of a sweep with several metrics."""
+
+from msgspec import Struct
+
+from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.runs.pareto import front_of
+
+MOST_POINTS = 3000
+
+
+class FrontView(Struct, frozen=True):
+    """The metrics that count, and the trials that no other one dominates."""
+
+    metrics: tuple[str, ...]
+    modes: tuple[str, ...]
+    trials: tuple[int, ...]
+    constraints: tuple[str, ...]
+
+
+def front_view(inputs: RunInputs) -> FrontView | None:
+    """None for a sweep with one metric and no constraint."""
+    outcome = inputs.outcome
+    if not outcome.other_metrics and not outcome.constraints:
+        return None
+    objectives = outcome.objectives
+    return FrontView(
+        tuple(each.metric for each in objectives),
+        tuple(each.mode for each in objectives),
+        tuple(trial.id for trial in front_of(outcome)) if outcome.other_metrics else (),
+        tuple(map(str, outcome.constraints)),
+    )

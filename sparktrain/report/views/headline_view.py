@@ -1,0 +1,127 @@
+"""The first lines of a report: how the run stands, its best trial, and the command that trains it again."""
+
+import shlex
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.report.views.parameter_axes import flat
+from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.runs.failure_table import no_best
+from sparktrain.runs.results_json import json_value
+from sparktrain.state.records import DriverStarted
+from sparktrain.state.trial import TrialStatus
+
+
+class BestTrial(Struct, frozen=True, omit_defaults=True):
+    """The best trial."""
+
+    trial: int
+    value: float | None
+    params: dict[str, Any]
+    metrics: dict[str, float | None]
+    command: str
+    """Trains it again."""
+    checkpoint: str | None = None
+    """The manifest of its newest checkpoint."""
+    log: str | None = None
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """How the run stands. Times are in seconds since 1970."""
+
+    name: str
+    kind: str
+    """`sweep` or `run`."""
+    function: str
+    directory: str
+    state: str
+    """`running`, `gone` (its driver does not answer) or `ended`."""
+    status: str | None
+    """How it ended, as in `results.json`."""
+    reason: str
+    metric: str | None
+    mode: str
+    counts: dict[str, int]
+    """Trials by status; only those that there are."""
+    total: int | None
+    started: float | None
+    ended: float | None
+    seconds: float
+    """How long drivers have run."""
+    drivers: int
+    """How many drivers the run has had."""
+    restarts: int
+    """Of gangs and members, in all trials."""
+    best: BestTrial | None
+    no_best: str
+    """Why there is no best trial; empty where there is."""
+    again: str
+    """The command that trains a trial again, without the number of the trial at its end; empty where none does."""
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+    """What could not be read."""
+
+
+def headline_of(inputs: RunInputs) -> Headline:
+    """The headline of the run."""
+    view = inputs.view
+    best = _best(inputs)
+    ended = view.state == "ended"
+    return Headline(
+        name=view.name,
+        kind=view.kind,
+        function=view.function,
+        directory=view.directory,
+        state=str(view.state),
+        status=None if view.status is None else str(view.status),
+        reason=view.reason,
+        metric=view.metric,
+        mode=view.mode,
+        counts={str(status): view.counts[status] for status in TrialStatus if view.counts.get(status)},
+        total=view.total,
+        started=view.started,
+        ended=view.last_record if ended else None,
+        seconds=round(view.seconds(inputs.now), 2),
+        drivers=sum(isinstance(record, DriverStarted) for record in inputs.records),
+        restarts=sum(len(trial.restarts) for trial in view.results),
+        best=best,
+        no_best="" if best is not None else _why(inputs),
+        again=_again(inputs),
+        notes=view.notes,
+        problems=inputs.problems,
+    )
+
+
+def _best(inputs: RunInputs) -> BestTrial | None:
+    view = inputs.view
+    found = view.best
+    if found is None and view.kind == "run":
+        found = next((trial for trial in view.results if trial.status is TrialStatus.SUCCEEDED), None)
+    if found is None:
+        return None
+    trial = next(each for each in view.trials if each.result.id == found.id)
+    again = _again(inputs)
+    return BestTrial(
+        trial=found.id,
+        value=json_value(found.metrics.get(view.metric or "")),
+        params=flat(found.params),
+        metrics=json_value(found.metrics),
+        command=f"{again}{found.id}" if again else "",
+        checkpoint=trial.manifest,
+        log=found.log,
+    )
+
+
+def _again(inputs: RunInputs) -> str:
+    """A refit takes code and parameters from the run directory."""
+    if inputs.view.kind != "sweep":
+        return ""
+    where = shlex.quote(inputs.view.directory)
+    return f"sparktrain refit {where} --workers {inputs.view.gang} --from-checkpoint none --trial "
+
+
+def _why(inputs: RunInputs) -> str:
+    if inputs.view.state != "ended" and not any(each.status.final for each in inputs.view.results):
+        return "no trial has ended yet"
+    return no_best(inputs.outcome)

@@ -1,0 +1,111 @@
+"""All views of a run as one document, which the page shows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sparktrain.report.views.best_history import HistoryView, history_view
+from sparktrain.report.views.cost_view import CostView, cost_view
+from sparktrain.report.views.curves_view import Curves, curves_of
+from sparktrain.report.views.environment_view import EnvironmentView, environment_view
+from sparktrain.report.views.failures_view import FailuresView, failures_view
+from sparktrain.report.views.front_view import FrontView, front_view
+from sparktrain.report.views.headline_view import Headline, headline_of
+from sparktrain.report.views.importance_view import ImportanceView, importance_view
+from sparktrain.report.views.parameter_axes import Axis, ParallelView, axes_of, parallel_view
+from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.slices_view import SlicesView, slices_view
+from sparktrain.report.views.timeline_view import TimelineView, stays_of, timeline_view
+from sparktrain.report.views.trial_rows import TrialRow, trial_rows
+
+VERSION = 1
+
+
+class Live(Struct, frozen=True):
+    """What a reader of a served page may do."""
+
+    rights: tuple[str, ...]
+    """`stop`, or none."""
+    csrf: str
+    """The token that a request which changes something must have."""
+
+
+class Views(Struct, frozen=True, kw_only=True):
+    """The views that take longer than the rows."""
+
+    failures: FailuresView
+    history: HistoryView | None
+    parallel: ParallelView
+    importance: ImportanceView
+    slices: SlicesView
+    curves: tuple[Curves, ...]
+    timeline: TimelineView | None
+    cost: CostView | None
+    front: FrontView | None
+    environment: EnvironmentView
+
+
+class ReportDocument(Struct, frozen=True, kw_only=True):
+    """A run as the page shows it. NaN and infinity are null in its JSON."""
+
+    version: int = VERSION
+    kind: str = "run"
+    made: float
+    """When, in seconds since 1970."""
+    sparktrain: str
+    """The version that has made it."""
+    headline: Headline
+    trials: tuple[TrialRow, ...]
+    views: Views
+    live: Live | None = None
+
+
+def document_of(inputs: RunInputs, sparktrain: str = "", live: Live | None = None) -> ReportDocument:
+    """The document of a run. Pure; 10,000 trials with a million reports take some seconds."""
+    rows = trial_rows(inputs)
+    return ReportDocument(
+        made=inputs.now,
+        sparktrain=sparktrain,
+        headline=headline_of(inputs),
+        trials=rows,
+        views=views_of(inputs, rows),
+        live=live,
+    )
+
+
+def views_of(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> Views:
+    """The views of a run with these rows. Pure."""
+    ranked = sorted((row for row in rows if row.place is not None), key=lambda row: row.place or 0)
+    axes = axes_of(row.params for row in (ranked or rows))
+    importance = importance_view(axes, _in_id_order(ranked), inputs.view.mode)
+    stays = stays_of(inputs)
+    timeline = timeline_view(inputs, stays)
+    return Views(
+        failures=failures_view(inputs.view.results),
+        history=history_view(inputs, rows),
+        parallel=parallel_view(_by_importance(axes, importance), [row.id for row in ranked]),
+        importance=importance,
+        slices=slices_view(axes, importance, _in_id_order(ranked)) if ranked else SlicesView(),
+        curves=curves_of(inputs),
+        timeline=timeline,
+        cost=cost_view(stays, timeline),
+        front=front_view(inputs),
+        environment=environment_view(inputs),
+    )
+
+
+def encoded(document: Struct | Sequence[Any]) -> bytes:
+    """The JSON of a document, or of a part of it: NaN and infinity as null."""
+    return msgspec.json.encode(document)
+
+
+def _in_id_order(rows: Sequence[TrialRow]) -> list[TrialRow]:
+    return sorted(rows, key=lambda row: row.id)
+
+
+def _by_importance(axes: Sequence[Axis], importance: ImportanceView) -> tuple[Axis, ...]:
+    """The most important parameter is the last axis, beside that of the metric."""
+    order = {each.name: place for place, each in enumerate(importance.shares)}
+    return tuple(sorted(axes, key=lambda axis: -order.get(axis.name, len(order))))

@@ -1,0 +1,174 @@
+"""Who ran where and when: a lane for each slot of a host, and a bar for each generation of a trial."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.runs.view import RunState
+from sparktrain.state.records import (
+    AnyRecord,
+    DriverStarted,
+    GangFormed,
+    GangRestarted,
+    RunEnded,
+    TrialConcluded,
+    TrialPaused,
+)
+
+KINDS = ("succeeded", "failed", "pruned", "stopped", "lost", "restarted", "paused", "running")
+"""What became of the gang of a bar: the status of its trial, or why another gang followed."""
+MOST_BARS = 40_000
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A gang from its start to its end."""
+
+    trial: int
+    generation: int
+    hosts: tuple[str, ...]
+    start: float
+    end: float
+    kind: str
+
+
+class Lane(Struct, frozen=True):
+    """A slot of a host, as far as what ran there shows: agents are not recorded."""
+
+    host: str
+    slot: int
+    busy_s: float
+
+
+class Bar(Struct, frozen=True, array_like=True):
+    """One member of a gang on its lane. Times are in seconds since the start of the timeline."""
+
+    lane: int
+    trial: int
+    generation: int
+    start: float
+    end: float
+    kind: int
+    """The place in `KINDS`."""
+
+
+class TimelineView(Struct, frozen=True):
+    """The lanes of a run."""
+
+    start: float
+    """Seconds since 1970."""
+    seconds: float
+    """From the start of the first driver to the end, or to now."""
+    lanes: tuple[Lane, ...]
+    bars: tuple[Bar, ...]
+    kinds: tuple[str, ...] = KINDS
+    left_out: int = 0
+    """Bars beyond the first 40,000."""
+    drivers: tuple[float, ...] = ()
+    """When drivers started, in seconds since the start."""
+
+
+def stays_of(inputs: RunInputs) -> tuple[Stay, ...]:
+    """The gangs of a run, in the order in which they ended. Records without a time are left out."""
+    return tuple(_Stays(inputs).found(inputs.records))
+
+
+class _Stays:
+    def __init__(self, inputs: RunInputs) -> None:
+        self._open: dict[int, GangFormed] = {}
+        self._newest = 0.0
+        """The time of the newest record so far."""
+        self._inputs = inputs
+
+    def found(self, records: Sequence[AnyRecord]) -> Iterator[Stay]:
+        for record in records:
+            match record:
+                case GangFormed():
+                    yield from self._close(record.trial, record.at, "restarted")
+                    self._open[record.trial] = record
+                case GangRestarted():
+                    yield from self._close(record.trial, record.at, "restarted")
+                case TrialPaused():
+                    yield from self._close(record.trial, record.at, "paused")
+                case TrialConcluded():
+                    yield from self._close(record.trial, record.at, str(record.status))
+                case DriverStarted():  # the driver before it has died: no record has when its gangs ended
+                    yield from self._close_all(self._newest, "restarted")
+                case RunEnded():
+                    yield from self._close_all(record.at, "stopped")
+            self._newest = max(self._newest, record.at)
+        live = self._inputs.view.state is RunState.RUNNING
+        yield from self._close_all(self._inputs.end, "running" if live else "restarted")
+
+    def _close_all(self, at: float, kind: str) -> Iterator[Stay]:
+        for trial in list(self._open):
+            yield from self._close(trial, at, kind)
+
+    def _close(self, trial: int, at: float, kind: str) -> Iterator[Stay]:
+        formed = self._open.pop(trial, None)
+        if formed is not None and formed.at and at:
+            yield Stay(trial, formed.generation, formed.hosts, formed.at, max(formed.at, at), kind)
+
+
+def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | None:
+    """None where no gang has started."""
+    if not stays:
+        return None
+    drivers = [record.at for record in inputs.records if isinstance(record, DriverStarted) and record.at]
+    start = min([*drivers, *(stay.start for stay in stays)])
+    seconds = max([inputs.end, *(stay.end for stay in stays)]) - start
+    lanes = _Lanes()
+    bars: list[Bar] = []
+    for stay in sorted(stays, key=lambda stay: (stay.start, stay.trial)):
+        for host in stay.hosts:
+            lane = lanes.take(host, stay.start, stay.end)
+            begin, end = round(stay.start - start, 2), round(stay.end - start, 2)
+            bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
+    order, found = lanes.in_order()
+    placed = tuple(Bar(order[bar.lane], *_rest(bar)) for bar in bars[:MOST_BARS])
+    return TimelineView(
+        start,
+        round(seconds, 2),
+        found,
+        placed,
+        left_out=len(bars) - len(placed),
+        drivers=tuple(round(at - start, 2) for at in drivers),
+    )
+
+
+def _rest(bar: Bar) -> tuple[int, int, float, float, int]:
+    return bar.trial, bar.generation, bar.start, bar.end, bar.kind
+
+
+class _Lanes:
+    """Gives each stay the first lane of its host that is free."""
+
+    def __init__(self) -> None:
+        self._of_host: dict[str, list[int]] = {}
+        self._hosts: list[tuple[str, int]] = []
+        self._ends: list[float] = []
+        self._busy: list[float] = []
+
+    def take(self, host: str, start: float, end: float) -> int:
+        """The number of the lane, in the order in which lanes were first taken."""
+        mine = self._of_host.setdefault(host, [])
+        lane = next((each for each in mine if self._ends[each] <= start), None)
+        if lane is None:
+            lane = len(self._hosts)
+            self._hosts.append((host, len(mine)))
+            self._ends.append(0.0)
+            self._busy.append(0.0)
+            mine.append(lane)
+        self._ends[lane] = end
+        self._busy[lane] += end - start
+        return lane
+
+    def in_order(self) -> tuple[list[int], tuple[Lane, ...]]:
+        """The place of each lane when they are sorted by host, and the lanes in that order."""
+        ranked = sorted(range(len(self._hosts)), key=lambda lane: self._hosts[lane])
+        order = [0] * len(ranked)
+        for place, lane in enumerate(ranked):
+            order[lane] = place
+        return order, tuple(Lane(*self._hosts[lane], round(self._busy[lane], 2)) for lane in ranked)

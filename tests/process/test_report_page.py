@@ -1,0 +1,88 @@
+"""The report of a run as a file, in Debian's Chromium."""
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from sparktrain.report.writing import write_report
+from tests.unit.driver.stored import HandClock, ScriptedRun
+
+TRIALS = 400
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as drive:
+        found = drive.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> ScriptedRun:
+    """A search over numbers, choices and odd names, with failures and stopped trials."""
+    made, draw = (
+        ScriptedRun(tmp_path_factory.mktemp("report") / "runs", "search", total=TRIALS).begin(),
+        random.Random(1),
+    )
+    made.add(*({"lr": 10 ** draw.uniform(-4, 0), "act": draw.choice(["relu", "<b>gelu</b>"])} for _ in range(TRIALS)))
+    for trial in range(TRIALS):
+        made.at += 1.0
+        made.form(trial, hosts=(f"host-{trial % 5}",))
+        value = draw.random()
+        if trial % 3 == 0:
+            made.note(trial, 1, 2, 3, accuracy=value)
+        if trial % 50 == 7:
+            made.fail(trial, "ValueError: <script>alert(1)</script>")
+        else:
+            made.succeed(trial, accuracy=math.nan if trial == 11 else value)
+    made.end()
+    return made
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_a_report_is_drawn_and_searched(
+    browser: Browser, run: ScriptedRun, tmp_path: Path, scheme: str, width: int
+) -> None:
+    path = write_report([run.directory], tmp_path / "report.html", HandClock())
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda line: wrong.append(line.text) if line.type == "error" else None)
+    page.on("dialog", lambda dialog: wrong.append("a dialog"))
+    page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else wrong.append(asked.url))
+    page.set_default_timeout(20_000)
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-ready=yes]")
+    assert "cannot be drawn" not in page.inner_text("body")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "wider than the screen"
+    page.get_by_label("Filter trials").fill("act=<b>gelu</b>")
+    page.get_by_label("Status", exact=True).select_option("failed")
+    failed = page.locator("[data-trial]")
+    failed.first.wait_for()
+    page.get_by_role("grid").focus()
+    page.keyboard.press("Enter")
+    pane = page.get_by_role("dialog", name="Trial")
+    pane.get_by_text("ValueError: <script>alert(1)</script>").first.wait_for()
+    page.keyboard.press("Escape")
+    assert not pane.is_visible()
+    assert wrong == []
+    page.close()
+
+
+def test_two_reports_beside_each_other_are_drawn(browser: Browser, run: ScriptedRun, tmp_path: Path) -> None:
+    path = write_report([run.directory, run.directory], tmp_path / "both.html", HandClock())
+    page, wrong = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda line: wrong.append(line.text) if line.type == "error" else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-ready=yes]")
+    page.get_by_text("2 runs compared").wait_for()
+    assert wrong == []
+    page.close()
