@@ -132,15 +132,17 @@ class Board:
         code = self._process.wait()
         if not self._over.is_set():
             self._over.set()
-            logger.warning("TensorBoard has ended, with exit code %d%s", code, self._last_line())
+            logger.warning("TensorBoard has ended, with exit code %d%s", code, last_line(self._log))
         self._log.close()
 
-    def _last_line(self) -> str:
-        descriptor = self._log.fileno()
-        start = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
-        lines = os.pread(descriptor, _TAIL_BYTES, start).decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f": {last}" if last else ""
+
+def last_line(log: IO[bytes]) -> str:
+    """The last line of a process's log, as the end of a message."""
+    descriptor = log.fileno()
+    start = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
+    lines = os.pread(descriptor, _TAIL_BYTES, start).decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last}" if last else ""
 
 
 def check_tensorboard(wanted: bool = True) -> bool:
@@ -155,7 +157,11 @@ def check_tensorboard(wanted: bool = True) -> bool:
 
 def _listening(bind: str, port: int | None) -> socket.socket:
     """A socket that listens. Raises SpecError."""
-    number, subject = (port, "port") if port is not None else port_of_environment()
+    return listening_on(bind, *((port, "port") if port is not None else port_of_environment()))
+
+
+def listening_on(bind: str, number: int, subject: str) -> socket.socket:
+    """A socket that listens on a port, 0 for any free one; `subject` names the port. Raises SpecError."""
     if not 0 <= number < 2**16:
         raise SpecError(f"{subject} ({number}) must be a port below 65536, or 0 for any free one")
     try:

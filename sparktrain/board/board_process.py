@@ -23,13 +23,12 @@ def start_process(settings: BoardSettings, log: IO[bytes]) -> "subprocess.Popen[
 
     Raises OSError.
     """
-    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "sparktrain.board"],
         stdin=subprocess.PIPE,
         stdout=log.fileno(),
         stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": path},
+        env=child_environment(),
         pass_fds=[settings.descriptor],
         start_new_session=True,
     )
@@ -38,6 +37,12 @@ def start_process(settings: BoardSettings, log: IO[bytes]) -> "subprocess.Popen[
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
         process.stdin.flush()
     return process
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a process that serves: this one's, with this sparktrain first on its path."""
+    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def port_of_environment() -> tuple[int, str]:

@@ -10,22 +10,30 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-_NO_TOKEN = "401 Unauthorized", "open the URL that sparktrain has printed: it has the token of this TensorBoard\n"
-_WRONG_TOKEN = "403 Forbidden", "this is not the token of this TensorBoard: open the URL that sparktrain has printed\n"
+READER = "sparktrain.reader"
+"""The key of a request's environment: whether it has the token of those who may only look."""
+_NO_TOKEN = "401 Unauthorized", "open the URL that sparktrain has printed: it has the token of this {subject}\n"
+_WRONG_TOKEN = "403 Forbidden", "this is not the token of this {subject}: open the URL that sparktrain has printed\n"
 
 
 class TokenGuard:
     """A WSGI application before another one. Requests have the token in one of three places.
 
     In the query (`?token=`): the answer sets a cookie, and leads to the same page without the token. In that cookie. In
-    a header `Authorization: Bearer TOKEN`, for programs.
+    a header `Authorization: Bearer TOKEN`, for programs. Addresses in answers are relative, for a proxy may serve the
+    application below a path of its own.
     """
 
-    def __init__(self, app: App, token: str, cookie: str) -> None:
-        """`cookie` is the name of the cookie: browsers send one to all ports of a host."""
+    def __init__(self, app: App, token: str, cookie: str, reader: str = "", subject: str = "TensorBoard") -> None:
+        """`cookie` is the name of the cookie: browsers send one to all ports of a host.
+
+        `reader` is a second token: a request with it has `READER` in its environment. `subject` is what is guarded.
+        """
         self._app = app
-        self._token = token
+        self._tokens = tuple(filter(None, (token, reader)))
+        self._reader = reader
         self._cookie = cookie
+        self._subject = subject
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333."""
@@ -33,18 +41,21 @@ class TokenGuard:
         asked = [value for name, value in query if name == "token"]
         if asked and self._is_right(asked[-1]):
             rest = urlencode([(name, value) for name, value in query if name != "token"])
-            return self._signed_in(environ, rest, start_response)
+            return self._signed_in(environ, asked[-1], rest, start_response)
         given = [*asked, *self._others(environ)]
-        if any(map(self._is_right, given)):
+        if right := next(filter(self._is_right, given), ""):
+            environ[READER] = right == self._reader
             return self._app(environ, start_response)
         status, text = _WRONG_TOKEN if given else _NO_TOKEN
+        text = text.format(subject=self._subject)
         extra = [] if given else [("WWW-Authenticate", "Bearer")]
         start_response(status, [("Content-Type", "text/plain; charset=utf-8"), *extra])
         return [text.encode()]
 
-    def _signed_in(self, environ: Environ, query: str, start_response: StartResponse) -> Iterable[bytes]:
-        path = "/" + quote(environ.get("PATH_INFO", "/").lstrip("/"))  # `//host` would lead to another host
-        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Lax"
+    def _signed_in(self, environ: Environ, token: str, query: str, start_response: StartResponse) -> Iterable[bytes]:
+        """The cookie has no path: a browser takes the folder of the page, whatever a proxy puts before it."""
+        path = "./" + quote(environ.get("PATH_INFO", "/").rpartition("/")[2])
+        cookie = f"{self._cookie}={token}; HttpOnly; SameSite=Lax"
         location = f"{path}?{query}" if query else path
         headers = [("Location", location), ("Set-Cookie", cookie), ("Referrer-Policy", "no-referrer")]
         start_response("303 See Other", [*headers, ("Content-Length", "0")])
@@ -61,4 +72,4 @@ class TokenGuard:
         return [*found, *([] if cookie is None else [cookie.value])]
 
     def _is_right(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self._token.encode())
+        return any(hmac.compare_digest(token.encode(), each.encode()) for each in self._tokens)

@@ -126,6 +126,7 @@ class ProgressKeywords(TrackingKeywords, total=False):
     tensorboard: Annotated[
         bool, CallOption("Serve TensorBoard while the run lasts.", FLAG, default=False, page="tensorboard.md")
     ]
+    page: Annotated[bool, CallOption("Serve a page of the run while it lasts.", FLAG, default=False, page="page.md")]
     retry_failed: Annotated[
         bool,
         CallOption(

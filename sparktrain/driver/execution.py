@@ -20,11 +20,14 @@ from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.errors import PoolError
+from sparktrain.ids import TrialId
+from sparktrain.page.live_page import LivePage
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
 from sparktrain.runs.board_feed import BoardFeed
 from sparktrain.runs.locate import RunLocation
 from sparktrain.state.ending import Ending
+from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 
 
 class AgentSource(Protocol):
@@ -150,6 +153,7 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
         with ExitStack() as beside:
             with _given_back(prepared):
                 beside.enter_context(_board(prepared, agents.engine, display))
+                beside.enter_context(_page(prepared, agents, display))
                 prepared = _with_data(prepared, agents, display)
                 streams = beside.enter_context(_streams(prepared, agents))
                 work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams, listener=feed)
@@ -194,6 +198,25 @@ def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[
         display.print_line(f"{run.path}: TensorBoard: {board.url}")
         with announced(prepared.store, run, board.url):
             yield
+
+
+@contextmanager
+def _page(prepared: PreparedRun, agents: AgentPool, display: Display) -> Iterator[None]:
+    """Serve the live page of a run that wants it, where its TensorBoard would be, and show its URL. Raises OSError."""
+    if not prepared.page:
+        yield
+        return
+
+    def stop(trial: int | None) -> None:
+        if trial is None or prepared.plan.kind == "run":
+            agents.stop("stopped on its page", TIMEOUT_GRACE_S)
+        else:
+            agents.stop_trial(TrialId(trial), "stopped on its page")
+
+    address, where = agents.engine.address(), prepared.store.where(prepared.layout.path)
+    with LivePage.start(where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
+        display.print_line(f"{prepared.layout.path}: page: {page.url}")
+        yield
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from sparktrain.errors import (
     SessionError,
     SparktrainError,
 )
+from sparktrain.ids import TrialId
 from sparktrain.protocol.certificates import CertificateKeeper, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
@@ -260,6 +261,14 @@ class AgentPool:
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
         submit(self._stop(reason, grace_s))
+
+    def stop_trial(self, trial: TrialId, reason: str) -> None:
+        """Stop one trial of the run, if any. Any thread; does not block."""
+        submit(self._stop_trial(trial, reason))
+
+    async def _stop_trial(self, trial: TrialId, reason: str) -> None:
+        if self._coordinator is not None:
+            self._coordinator.stop_trial(trial, reason)
 
     async def _stop(self, reason: str, grace_s: float) -> None:
         if self._coordinator is not None:

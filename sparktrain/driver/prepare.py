@@ -86,6 +86,7 @@ class PreparedRun:
     allow_changed: frozenset[str] = frozenset()
     retry_failed: bool = False
     tensorboard: bool = False
+    page: bool = False
     """TensorBoard is served while the run lasts."""
     callbacks: tuple[Any, ...] = field(default=(), repr=False)
     """What learns about the run: objects with methods of `Callback`."""
@@ -216,8 +217,8 @@ class PreparedRun:
         return replace(same, found=found, retry_failed=again, replaces=replaces)
 
     def observed(self, asked: Mapping[str, Any]) -> "PreparedRun":
-        """The same with the callbacks that the options of its call ask for. Raises SpecError."""
-        return replace(self, callbacks=callbacks_of(asked))
+        """The same with the callbacks and the page that the options of its call ask for. Raises SpecError."""
+        return replace(self, callbacks=callbacks_of(asked), page=bool(asked.get("page", self.page)))
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
         """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
@@ -394,6 +395,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         allow_changed=frozenset(asked["allow_changed"]),
         retry_failed=asked["retry_failed"],
         tensorboard=check_tensorboard(asked["tensorboard"]),
+        page=asked["page"],
         callbacks=callbacks_of(given),
         sampler=given.get("sampler"),
         warm=warm,

@@ -1,4 +1,4 @@
-"""Searches that follow several metrics, or bounds of metrics, beat random ones."""
+"""Searches that follow several metrics, or bounds of metrics, are better than random ones."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

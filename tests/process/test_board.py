@@ -53,7 +53,7 @@ def test_only_the_token_opens_a_board_and_closing_it_leaves_nothing(tmp_path: Pa
         assert browser.status("/data/runs?token=wrong") == 403
         assert browser.status("/data/runs", Authorization=f"Bearer {browser.token[:-1]}") == 403
         status, headers, _ = browser.get(f"/?token={browser.token}")
-        assert (status, headers["Location"]) == (303, "/")
+        assert (status, headers["Location"]) == (303, "./")
         cookie = headers["Set-Cookie"].partition(";")[0]
         status, _, page = browser.get("/", Cookie=cookie)
         assert (status, b"<html" in page) == (200, True)

@@ -1,4 +1,4 @@
-"""Trials that the user stops while the sweep goes on. Pure."""
+"""Trials that the user stops while the sweep continues. Pure."""
 
 from sparktrain.ids import TrialId
 from sparktrain.state.sweep import Sweep

@@ -1,0 +1,60 @@
+"""`sparktrain page DIR`: the live page of a run directory. Wiring alone."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from sparktrain.cli import common
+from sparktrain.cli.board_command import SERVED, AsJson
+from sparktrain.cli.common import LOOKING_CODES, Output
+from sparktrain.cli.flags import CommandWithExamples, Debug, Directory, option
+
+EXAMPLES = """\
+The page of a run, in any store, for a browser on this machine:
+  sparktrain page hdfs:///runs/mnist
+For browsers on other machines, on a port of your choice:
+  sparktrain page sparktrain-runs/mnist --host 0.0.0.0 --port 8080
+"""
+
+
+class PageCommand(CommandWithExamples):
+    """The help of `sparktrain page`."""
+
+    examples = EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 1: "The page has ended by itself"}
+
+
+def page(
+    directory: Directory,
+    host: Annotated[
+        str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")
+    ] = "127.0.0.1",
+    port: Annotated[int, option(SERVED, "PORT", "The port (default: any free one).")] = 0,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Serve the live page of a run, which may still grow, until Ctrl-C: the report's views, and the logs of its trials.
+
+    Prints the URL, which has a token: without it nothing is shown. Only the page of the run's own driver (--page) can
+    stop trials.
+    """
+    return common.look(lambda out: serve(out, directory, host, port), as_json=as_json, debug=debug)
+
+
+def serve(out: Output, directory: str, host: str, port: int) -> int:
+    """Print the URL and serve. Blocks until the page ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
+    import socket
+
+    from sparktrain.board.board import ANYWHERE
+    from sparktrain.page.live_page import LivePage
+    from sparktrain.runs.locate import run_in
+
+    place = run_in(directory)
+    shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host
+    with LivePage.start(place.where, bind=host, host=shown, port=port) as served:
+        if out.as_json:
+            out.document({"url": served.url}, lines=True)
+        else:
+            out.write(f"page: {served.url}\n".encode())
+            common.print_line("Ctrl-C ends it")
+        served.wait()
+    return 1

@@ -1,0 +1,157 @@
+"""The addresses of a page, as a WSGI application (PEP 3333): relative ones, for a proxy may serve it anywhere."""
+
+import gzip
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+from sparktrain.board.token_guard import READER, Environ, StartResponse
+from sparktrain.ids import TrialId
+from sparktrain.page.page_feed import PageFeed
+from sparktrain.page.page_settings import StopRequest
+from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
+from sparktrain.report.views.report_document import Live
+from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in
+
+HEARTBEAT_S = 10.0
+"""Time between two signs of an event stream on which nothing happens: proxies close silent ones."""
+LONGEST_WAIT_S = 30.0
+LOG_BYTES = 2**20
+"""The most bytes of a log in one answer."""
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+_HEADERS = (
+    ("Content-Security-Policy", SERVED_POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+)
+
+Stop = Callable[[StopRequest], None]
+
+
+class PageApp:
+    """Answers requests, which have a right token: see `TokenGuard`. Called in a thread for each."""
+
+    def __init__(self, place: RunLocation, feed: PageFeed, stop: Stop | None) -> None:
+        """`stop` asks the driver of the run to stop; None where it cannot be asked."""
+        self._place = place
+        self._feed = feed
+        self._stop = stop
+        self._csrf = secrets.token_urlsafe(24)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """See PEP 3333."""
+        asked = _Request(environ, start_response)
+        path = environ.get("PATH_INFO", "/").strip("/").split("/")
+        match environ.get("REQUEST_METHOD"), path:
+            case "GET", [""]:
+                return asked.answer(served_page(), "text/html; charset=utf-8")
+            case "GET", ["static", name] if name in STATIC:
+                return asked.answer(asset(name), STATIC[name])
+            case "GET", ["state"]:
+                return asked.answer(self._feed.document(self._live(asked)), JSON)
+            case "GET", ["events"]:
+                return self._events(asked)
+            case "GET", ["logs", number] if number.isdecimal():
+                return self._log(asked, TrialId(int(number)))
+            case "POST", ["stop"]:
+                return self._stopped(asked, None)
+            case "POST", ["trials", number, "stop"] if number.isdecimal():
+                return self._stopped(asked, int(number))
+            case "GET" | "POST", _:
+                return asked.answer(b"the page has no such address\n", TEXT, "404 Not Found")
+        return asked.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
+
+    def _live(self, asked: "_Request") -> Live:
+        stops = self._stop is not None and not asked.reads_only
+        return Live(("stop",) if stops else (), self._csrf)
+
+    # ---- events
+
+    def _events(self, asked: "_Request") -> Iterable[bytes]:
+        since = max(asked.number("since"), asked.last_event)
+        if "wait" not in asked.query:
+            return self._stream(asked, since)
+        news = self._feed.since(since, min(LONGEST_WAIT_S, asked.number("wait")))
+        return asked.answer(b"[" + b",".join(event for _, event in news) + b"]", JSON)
+
+    def _stream(self, asked: "_Request", since: int) -> Iterator[bytes]:
+        """Server-sent events (HTML standard, section 9.2), until the reader is gone."""
+        asked.begin("text/event-stream", ("X-Accel-Buffering", "no"))
+        yield b"event: heartbeat\ndata: {}\n\n"
+        while True:
+            news = self._feed.since(since, HEARTBEAT_S)
+            if not news:
+                yield b"event: heartbeat\ndata: {}\n\n"
+            for since, event in news:
+                yield b"id: %d\ndata: %s\n\n" % (since, event)
+
+    # ---- logs
+
+    def _log(self, asked: "_Request", trial: TrialId) -> Iterable[bytes]:
+        """What the log of the newest chief has from a byte on, as plain text."""
+        try:
+            found = chosen(logs_in(self._place, trial), LogSelection(trial))
+            if not found:
+                return asked.answer(f"trial {trial} has no log yet\n".encode(), TEXT, "404 Not Found")
+            start, piece = self._piece(found[-1], asked.number("offset"))
+        except OSError as error:
+            return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
+        return asked.answer(piece, TEXT, "200 OK", ("X-Next-Offset", str(start + len(piece))))
+
+    def _piece(self, log: LogFile, offset: int) -> tuple[int, bytes]:
+        """From `offset`; from the start of a log that is shorter, for it is of a newer generation."""
+        start = offset if offset <= log.size else 0
+        return start, self._place.store.read_range(log.path, start, LOG_BYTES) if log.size > start else b""
+
+    # ---- stops
+
+    def _stopped(self, asked: "_Request", trial: int | None) -> Iterable[bytes]:
+        if self._stop is None:
+            text = "only the page of the run's own driver (page=True, --page) can stop it\n"
+            return asked.answer(text.encode(), TEXT, "403 Forbidden")
+        given = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
+        if asked.reads_only or not hmac.compare_digest(given.encode(), self._csrf.encode()):
+            return asked.answer(b"this link may look, and not stop anything\n", TEXT, "403 Forbidden")
+        self._stop(StopRequest(trial))
+        return asked.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
+
+
+class _Request:
+    """One request and the start of its answer."""
+
+    def __init__(self, environ: Environ, start_response: StartResponse) -> None:
+        self.environ = environ
+        self.query = parse_qs(environ.get("QUERY_STRING", ""))
+        self._start_response: Any = start_response
+
+    @property
+    def reads_only(self) -> bool:
+        """It has the token of those who may only look."""
+        return bool(self.environ.get(READER))
+
+    @property
+    def last_event(self) -> int:
+        """The event after which the browser lost its stream."""
+        given = self.environ.get("HTTP_LAST_EVENT_ID", "")
+        return int(given) if given.isdecimal() else 0
+
+    def number(self, name: str) -> int:
+        """A number of the query, 0 by default."""
+        given = self.query.get(name, ["0"])[-1]
+        return int(given) if given.isdecimal() and len(given) < 16 else 0
+
+    def begin(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
+        """Send the head of the answer."""
+        self._start_response(status, [("Content-Type", kind), *_HEADERS, *more])
+
+    def answer(self, body: bytes, kind: str, status: str = "200 OK", *more: tuple[str, str]) -> Iterable[bytes]:
+        """The whole answer, compressed where that is worth it and the browser takes it."""
+        if len(body) > 4096 and "gzip" in self.environ.get("HTTP_ACCEPT_ENCODING", ""):
+            body, more = gzip.compress(body, 1), (*more, ("Content-Encoding", "gzip"))
+        self.begin(kind, ("Content-Length", str(len(body))), *more, status=status)
+        return [body]

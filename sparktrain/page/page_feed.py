@@ -1,0 +1,165 @@
+"""Follows a run directory for the readers of a page: its document as it is now, and the changes since then."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from msgspec import Struct
+
+from sparktrain.clock import Clock
+from sparktrain.config.versions import installed_versions
+from sparktrain.errors import SparktrainError
+from sparktrain.report.reading import NO_REPORTS, read_inputs, read_reports
+from sparktrain.report.views.headline_view import Headline, headline_of
+from sparktrain.report.views.report_document import Live, ReportDocument, Views, encoded, views_of
+from sparktrain.report.views.trial_rows import TrialRow, trial_rows
+from sparktrain.rundir.metric_log import block_paths
+from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.view import RunView
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.records import AnyRecord
+from sparktrain.threads import spawn
+
+LOOK_S = 0.5
+"""Time between two looks at a run while its page is read."""
+IDLE_LOOK_S = 5.0
+"""The same while it is not."""
+VIEWS_S = 3.0
+"""Least time between two computations of the views that take longer."""
+KEPT_EVENTS = 1000
+"""Changes that a reader may fetch later; one who missed more gets everything."""
+_READ_S = 30.0
+"""The page counts as read for this long: long polls and heartbeats come more often."""
+_SHARE = 5
+"""A computation is repeated after this multiple of the time that it took, at the earliest."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class PageEvent(Struct, frozen=True, omit_defaults=True):
+    """A change, as a patch of the document."""
+
+    id: int
+    headline: Headline
+    trials: tuple[TrialRow, ...]
+    """The rows that are new or other than before."""
+    views: Views | None = None
+
+
+class PageFeed:
+    """The state of one run, for any number of readers. `document` and `since` are for any thread."""
+
+    def __init__(self, place: RunLocation, clock: Clock) -> None:
+        """Reads the run. Blocks on the store; raises RunDirectoryError and OSError as `read_inputs`."""
+        self._place = place
+        self._clock = clock
+        self._observer = Observer(place, clock)
+        self._inputs = read_inputs(place, clock)
+        self._rows = trial_rows(self._inputs)
+        self._views = views_of(self._inputs, self._rows)
+        self._headline = headline_of(self._inputs)
+        self._news = threading.Condition()
+        self._events: deque[tuple[int, bytes]] = deque(maxlen=KEPT_EVENTS)
+        self._number = 0
+        self._read_at = clock.now()
+        self._blocks: Sequence[str] = ()
+        self._viewed: RunView = self._inputs.view
+
+    # ---- for readers
+
+    def document(self, live: Live) -> bytes:
+        """The JSON of everything, as it is now."""
+        self._note_reader()
+        with self._news:
+            found = ReportDocument(
+                made=self._inputs.now,
+                sparktrain=installed_versions().get("sparktrain", "unknown"),
+                headline=self._headline,
+                trials=self._rows,
+                views=self._views,
+                live=live,
+            )
+        return encoded(found)
+
+    def since(self, number: int, wait_s: float) -> list[tuple[int, bytes]]:
+        """The changes after event `number`, each with its own. Waits for the first one, for `wait_s` at most."""
+        self._note_reader()
+        with self._news:
+            if number > self._number:  # of a server before this one
+                number = 0
+            self._news.wait_for(lambda: self._number > number, wait_s)
+            if self._number - number > len(self._events):
+                return [(self._number, self._event(self._rows, self._views))]
+            return [each for each in self._events if each[0] > number]
+
+    def _note_reader(self) -> None:
+        self._read_at = self._clock.now()
+
+    # ---- the run
+
+    def follow(self, over: threading.Event) -> None:
+        """Look at the run until `over` is set; the views have a thread of their own. Blocks."""
+        spawn(lambda: self._repeat(over, self.look_at_reports, VIEWS_S), "sparktrain-page-views")
+        self._repeat(over, self.look, LOOK_S)
+
+    def _repeat(self, over: threading.Event, look: Callable[[], None], least_s: float) -> None:
+        """Call `look` again and again, for a share of the time, and more seldom while the page is not read."""
+        warned, pause_s = False, 0.0
+        while not over.wait(pause_s):
+            began = self._clock.now()
+            try:
+                look()
+                warned = False
+            except (OSError, SparktrainError) as error:
+                if not warned:
+                    logger.warning("the page cannot read the run, and tries again: %s", error)
+                warned = True
+            took = self._clock.now() - began
+            idle_s = 0.0 if began < self._read_at + _READ_S else IDLE_LOOK_S
+            pause_s = max(least_s, idle_s, _SHARE * took)
+
+    def look(self) -> None:
+        """Read what is new of the trials, and make an event of it. Raises as `Observer.look`; for one thread."""
+        view = self._observer.look()
+        if view is self._inputs.view:
+            return
+        now, records = self._clock.wall(), self._observer.records
+        inputs = replace(self._inputs, view=view, records=records, now=now)
+        self._publish(view, records, headline_of(inputs), trial_rows(inputs))
+
+    def look_at_reports(self) -> None:
+        """Compute the views again where anything is new. Blocks on the store; for one thread."""
+        blocks, inputs = block_paths(self._place.store, self._place.layout), self._inputs
+        if blocks != self._blocks:
+            problems = [each for each in inputs.problems if not each.startswith(NO_REPORTS)]
+            reports = read_reports(self._place, problems)
+            inputs = replace(inputs, reports=reports, problems=tuple(problems))
+        elif inputs.view is self._viewed:
+            return
+        views = views_of(inputs, trial_rows(inputs))
+        with self._news:
+            self._inputs = replace(self._inputs, reports=inputs.reports, problems=inputs.problems)
+            self._blocks, self._viewed, self._views = blocks, inputs.view, views
+            self._announce((), views)
+
+    def _publish(
+        self, view: RunView, records: Sequence[AnyRecord], headline: Headline, rows: tuple[TrialRow, ...]
+    ) -> None:
+        with self._news:
+            known = {row.id: row for row in self._rows}
+            new = [row for row in rows if known.get(row.id) != row]
+            moved = headline != self._headline
+            self._inputs = replace(self._inputs, view=view, records=records, now=self._clock.wall())
+            self._headline, self._rows = headline, rows
+            if new or moved:
+                self._announce(new, None)
+
+    def _announce(self, rows: Sequence[TrialRow], views: Views | None) -> None:
+        self._number += 1
+        self._events.append((self._number, self._event(rows, views)))
+        self._news.notify_all()
+
+    def _event(self, rows: Sequence[TrialRow], views: Views | None) -> bytes:
+        return encoded(PageEvent(self._number, self._headline, tuple(rows), views))
