@@ -66,7 +66,7 @@ def row(page: Page, trial: int, status: str) -> Locator:
 
 
 def fits(page: Page) -> bool:
-    """Nothing is wider than the screen, once the page is drawn anew for it."""
+    """Nothing is wider than the screen, once the page is drawn for it."""
     deadline = time.monotonic() + LIMIT_MS / 1000
     while not page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"):
         if time.monotonic() > deadline:
