@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.boundary import users_call
@@ -34,6 +33,7 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
+from sparktrain.notebook.pool_card import ShownPool
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped
@@ -325,21 +325,19 @@ def resume_target(
     return run_end(prepared, made) if prepared.plan.kind == "run" else made
 
 
-class Pool:
+class Pool(ShownPool):
     """Agents that stay between calls, so that a notebook's next cell starts at once. `sparktrain.pool` makes it.
 
     Its methods block; call them from the thread that made the pool.
     """
 
     def __init__(self, agents: AgentPool) -> None:
-        self._agents = agents
+        self._agents: AgentPool = agents
 
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

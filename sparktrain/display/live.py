@@ -38,6 +38,8 @@ class DrawingDisplay(Display):
 
     interval_s = 0.1
     """Least time between two pictures."""
+    repeat_s: float | None = None
+    """Time after which a picture is drawn once more although nothing has changed; None where it stays by itself."""
 
     def __init__(self, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         self._close_timeout_s = close_timeout_s
@@ -79,7 +81,7 @@ class DrawingDisplay(Display):
         try:
             self._open()
             while not self._closing.is_set():
-                self._news.wait()
+                self._news.wait(self.repeat_s)
                 self._news.clear()
                 self._show()
                 self._closing.wait(self.interval_s)
@@ -172,12 +174,18 @@ class TerminalDisplay(DrawingDisplay):
 
 
 class NotebookDisplay(DrawingDisplay):
-    """A picture in the output of a notebook's cell that changes in place."""
+    """A picture in the output of a notebook's cell that changes in place.
+
+    Each update is the whole picture, and it is repeated without news: a browser that was away and comes back, and has
+    missed updates, soon shows the present state.
+    """
 
     interval_s = 0.5
+    repeat_s = 10.0
 
-    def __init__(self) -> None:
+    def __init__(self, repeat_s: float = repeat_s) -> None:
         super().__init__()
+        self.repeat_s = repeat_s
         self._screen = sweep_view.Screen()
         self._failures: deque[TrialResult] = deque(maxlen=_NOTEBOOK_FAILURES)
         self._restarts: deque[str] = deque(maxlen=_NOTEBOOK_FAILURES)
@@ -192,13 +200,17 @@ class NotebookDisplay(DrawingDisplay):
         self._handle = display.display({"text/html": ""}, raw=True, display_id=True)
         super().start()
 
+    def _show(self) -> None:
+        super()._show()
+        if self._latest is None:
+            self._publish(self._screen)
+
     def _draw(self, progress: Progress) -> None:
         self._screen.update(progress)
         self._publish(self._screen)
 
     def _draw_line(self, line: str) -> None:
         self._lines_shown.append(line)
-        self._publish(self._screen)
 
     def _draw_ended(self, trial: TrialResult) -> None:
         self._screen.trial_ended(trial)
@@ -228,7 +240,8 @@ class NotebookDisplay(DrawingDisplay):
         for trial in self._failures:
             console.print(self._screen.failed(trial))
         page = console.export_html(theme=_NOTEBOOK_THEME, inline_styles=True, code_format=_NOTEBOOK_PAGE)
-        self._handle.update({"text/html": page, "text/plain": ""}, raw=True)
+        words = self._lines_shown if self._latest is None else [sweep_view.status_line(self._latest)]
+        self._handle.update({"text/html": page, "text/plain": "\n".join(words)}, raw=True)
 
 
 class LineDisplay(DrawingDisplay):

@@ -33,6 +33,7 @@ from sparktrain.errors import (
     SparktrainError,
 )
 from sparktrain.ids import TrialId
+from sparktrain.notebook.pool_card import PoolState
 from sparktrain.protocol.certificates import CertificateKeeper, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
@@ -169,6 +170,12 @@ class AgentPool:
         certificate = self._certificates.server.certificate if self._certificates is not None else b""
         address = f"{self._hosts[0]}:{self._port}" if self._hosts else ""
         return this_driver(address, server_fingerprint(certificate) if certificate else "")
+
+    def state(self) -> PoolState:
+        """What a notebook shows of it. Any thread; does not block."""
+        coordinator = self._coordinator
+        alive = 0 if coordinator is None else coordinator.agents_alive
+        return PoolState(self.engine.name, self.agents, alive, self._on, coordinator is not None)
 
     def check_free(self) -> Coordinator:
         """The coordinator. Raises PoolError when the pool is closed, or on a run."""

@@ -9,6 +9,7 @@ from sparktrain.boundary import users_call
 from sparktrain.display import gang_text
 from sparktrain.display.run_outcome import failure_lines, outcome_lines
 from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
+from sparktrain.notebook import cards
 from sparktrain.results.sweep_result import files_of, stored_history, trial_frame
 from sparktrain.runs.failure_table import failure_frame, log_of
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
@@ -75,7 +76,7 @@ class RunResult(GangOutcome):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return gang_text.run_html(self)
+        return cards.run_html(self)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sparktrain.config.objectives import objectives as as_objectives
 from sparktrain.config.param_values import described
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
+from sparktrain.notebook import cards
 from sparktrain.results.study_export import study_of
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
@@ -166,7 +167,7 @@ class SweepResult(SweepOutcome):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return trial_table.as_html(self)
+        return cards.sweep_html(self)
 
 
 def sweep_result(outcome: SweepOutcome) -> SweepResult:

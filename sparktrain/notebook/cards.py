@@ -1,0 +1,89 @@
+"""Results and pools as HTML for a notebook: small, escaped, and drawn from what is in memory alone.
+
+Nothing here raises, blocks, or reads a store: a cell that ends with a result always shows it.
+"""
+
+from collections.abc import Callable
+from html import escape
+from typing import TypeVar
+
+from sparktrain import formatting
+from sparktrain.display import gang_text, trial_table
+from sparktrain.ids import TrialId
+from sparktrain.notebook import charts
+from sparktrain.notebook.axes import finite
+from sparktrain.notebook.svg import Point
+from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome
+
+LARGEST = 100_000
+"""Bytes of the HTML of a result. A larger one loses its plot, then its table."""
+_TEXT = 40_000
+_PLOT = '<div style="margin: 4px 0">{}</div>'
+
+T = TypeVar("T")
+
+
+def sweep_html(result: SweepOutcome) -> str:
+    """The headline, the values of the trials as a plot where there are several, and the table of trials."""
+    return _shown(result, trial_table.as_html, lambda: sweep_plot(result), trial_table.headline)
+
+
+def run_html(result: GangOutcome) -> str:
+    """How the run ended, and a table of its members."""
+    return _shown(result, gang_text.run_html, lambda: "", lambda each: gang_text.run_lines(each)[0])
+
+
+def sweep_plot(result: SweepOutcome) -> str:
+    """The metric of each trial, and the best so far, as a small SVG; empty unless two trials have a finite one."""
+    metric = result.metric
+    if metric is None:
+        return ""
+    trials = [trial for trial in result.trials if finite([trial.metrics.get(metric)])]
+    if len(trials) < 2:
+        return ""
+    best = _leaders(result, metric)
+    values = charts.spread(
+        [charts.Value(each.id, each.metrics[metric]) for each in trials], {int(at) for at, _ in best}
+    )
+    by_id = {trial.id: trial for trial in trials}
+    shown = charts.spread(values, {int(trial) for trial, _ in best})
+    told = [each._replace(note=formatting.params(by_id[TrialId(each.trial)].params, 60)) for each in shown]
+    return charts.history(told, best, ("trial", metric), charts.SMALL)
+
+
+def _leaders(result: SweepOutcome, metric: str) -> list[Point]:
+    """The trials that were better than all with lower numbers, among those that may be the best."""
+    sign = -1.0 if result.mode == "min" else 1.0
+    best: list[Point] = []
+    for trial in sorted(result.ranked, key=lambda each: each.id):
+        value = trial.metrics[metric]
+        if not best or sign * value > sign * best[-1][1]:
+            best.append((trial.id, value))
+    return best
+
+
+def _shown(result: T, whole: Callable[[T], str], plot: Callable[[], str], first: Callable[[T], str]) -> str:
+    """The table with its plot below the headline; of what is too large or fails, what is left."""
+    table = _tried(lambda: whole(result))
+    drawn = _tried(plot)
+    if table and drawn:
+        headline, _, rest = table.partition("</p>\n")
+        joined = f"{headline}</p>\n{_PLOT.format(drawn)}\n{rest}"
+        table = joined if _fits(joined) else table
+    if table and _fits(table):
+        return table
+    line = _tried(lambda: formatting.shorten(first(result), 2_000)) or type(result).__name__
+    words = _tried(lambda: str(result)[:_TEXT]) if table else ""
+    return f"<div>\n<p><b>{escape(line)}</b></p>\n{_PLOT.format(drawn)}\n<pre>{escape(words)[:_TEXT]}</pre>\n</div>"
+
+
+def _fits(page: str) -> bool:
+    return len(page.encode("utf-8", "replace")) <= LARGEST
+
+
+def _tried(make: Callable[[], str]) -> str:
+    """What `make` returns; nothing where it raises, such as for a parameter with a `__str__` that does."""
+    try:
+        return make()
+    except Exception:
+        return ""
