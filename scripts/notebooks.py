@@ -27,7 +27,7 @@ def cells(program: str) -> list[Cell]:
 
 def with_cells() -> list[Path]:
     """The examples that are notebooks too."""
-    return [path for path in sorted(EXAMPLES.glob("*.py")) if cells(path.read_text("utf-8"))]
+    return [path for path in sorted(EXAMPLES.rglob("*.py")) if cells(path.read_text("utf-8"))]
 
 
 def notebook(program: str) -> str:

@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 COMMAND_LINE = "reference/command-line-options.md"
-_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(\w+)\.(?:py|ipynb)\)")
+_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(?:notebooks/)?(\w+)\.(?:py|ipynb)\)")
 _TO_CHANGELOG = re.compile(r"\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)")
 
 
@@ -44,8 +44,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def examples() -> list[Path]:
-    """The programs in examples/, by name."""
-    return sorted((ROOT / "examples").glob("*.py"))
+    """The programs in examples/ and below, by name."""
+    return sorted((ROOT / "examples").rglob("*.py"), key=lambda path: path.stem)
 
 
 def example_page(source: Path) -> str:

@@ -1,5 +1,6 @@
 """The kernel of a notebook in its own process, driven as by a notebook server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -82,12 +83,23 @@ class Notebook:
         assert not cell.error, cell.error
         return cell
 
+    def restart(self) -> None:
+        """Kill the kernel and start another one, as the restart button does; return once that is ready."""
+        with self.output.open("ab") as output:
+            self._manager.restart_kernel(now=True, stdout=output, stderr=output)
+        self._client.wait_for_ready(timeout=START_S)
+
     def finish(self, cell: Cell, timeout_s: float) -> Cell:
         """Collect the output of the cell up to its end."""
+        return self.wait(cell, lambda so_far: so_far.over, timeout_s)
+
+    def wait(self, cell: Cell, seen: Callable[[Cell], bool], timeout_s: float) -> Cell:
+        """Collect the output of the cell until it is as wanted; AssertionError when it ends before."""
         deadline = SystemClock().now() + timeout_s
-        while not cell.over:
+        while not seen(cell):
+            assert not cell.over, f"the cell has ended: {cell.error or cell.displayed[-1:]}"
             left = deadline - SystemClock().now()
-            assert left > 0, f"the cell has not ended within {timeout_s:g} s: {self.output.read_text()[-3000:]}"
+            assert left > 0, f"the cell has not come so far within {timeout_s:g} s: {self.output.read_text()[-3000:]}"
             try:
                 message = self._client.get_iopub_msg(timeout=left)
             except Empty:

@@ -1,5 +1,6 @@
 """The site works without a network, and its generated pages show what the code defines."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_the_command_line_page_has_every_command_and_option() -> None:
 
 
 def test_each_example_is_a_page() -> None:
-    assert [source.stem for source in examples()] == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+    assert [source.stem for source in examples()] == sorted(path.stem for path in (ROOT / "examples").rglob("*.py"))
     source = examples()[0]
     assert source.read_text() in example_page(source)
 
@@ -79,8 +80,8 @@ def test_an_example_with_cells_is_a_page_of_text_and_code() -> None:
 def test_each_notebook_has_the_cells_of_its_program_and_no_outputs(source: Path) -> None:
     assert source.with_suffix(".ipynb").read_text() == notebook(source.read_text())
     code = [cell.source for cell in cells(source.read_text()) if not cell.is_text]
-    assert "st.run(" in "\n".join(code)
+    assert re.search(r"\bst\.(run|sweep)\(", "\n".join(code))
 
 
 def test_no_notebook_lacks_its_program() -> None:
-    assert [path.with_suffix(".ipynb") for path in with_cells()] == sorted((ROOT / "examples").glob("*.ipynb"))
+    assert [path.with_suffix(".ipynb") for path in with_cells()] == sorted((ROOT / "examples").rglob("*.ipynb"))
