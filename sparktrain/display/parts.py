@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +13,8 @@ from sparktrain.state.trial import TrialStatus
 GAP = 2
 """Columns of a terminal between two columns of a table."""
 STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow", TrialStatus.PRUNED: "dim"}
+
+V = TypeVar("V")
 
 
 def table(*columns: tuple[str, str], header_style: str = "bold") -> Table:
@@ -40,7 +42,7 @@ def metrics(of: Mapping[str, float]) -> str:
     return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
 
 
-def objective_first(of: Mapping[str, float], objective: str | None) -> dict[str, float]:
+def objective_first(of: Mapping[str, V], objective: str | None) -> dict[str, V]:
     """The metrics, the one by which trials are compared first."""
     return {name: of[name] for name in sorted(of, key=lambda name: name != objective)}
 

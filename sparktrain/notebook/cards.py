@@ -9,15 +9,18 @@ from typing import TypeVar
 
 from sparktrain import formatting
 from sparktrain.display import gang_text, trial_table
-from sparktrain.ids import TrialId
+from sparktrain.display.parts import objective_first
+from sparktrain.ids import CHIEF, TrialId
 from sparktrain.notebook import charts
 from sparktrain.notebook.axes import finite
 from sparktrain.notebook.svg import Point
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome
+from sparktrain.runs.trial_result import TrialResult
 
 LARGEST = 100_000
 """Bytes of the HTML of a result. A larger one loses its plot, then its table."""
 _TEXT = 40_000
+_CURVES = 2
 _PLOT = '<div style="margin: 4px 0">{}</div>'
 
 T = TypeVar("T")
@@ -29,8 +32,8 @@ def sweep_html(result: SweepOutcome) -> str:
 
 
 def run_html(result: GangOutcome) -> str:
-    """How the run ended, and a table of its members."""
-    return _shown(result, gang_text.run_html, lambda: "", lambda each: gang_text.run_lines(each)[0])
+    """How the run ended, its curves as far as `result.history()` has read them, and a table of its members."""
+    return _shown(result, gang_text.run_html, lambda: run_plot(result), lambda each: gang_text.run_lines(each)[0])
 
 
 def sweep_plot(result: SweepOutcome) -> str:
@@ -47,8 +50,25 @@ def sweep_plot(result: SweepOutcome) -> str:
     )
     by_id = {trial.id: trial for trial in trials}
     shown = charts.spread(values, {int(trial) for trial, _ in best})
-    told = [each._replace(note=formatting.params(by_id[TrialId(each.trial)].params, 60)) for each in shown]
+    told = [each._replace(note=_note(by_id[TrialId(each.at)], each.value)) for each in shown]
     return charts.history(told, best, ("trial", metric), charts.SMALL)
+
+
+def run_plot(result: GangOutcome) -> str:
+    """The chief's first reported metrics by step, each as a small SVG; empty unless its reports are in memory."""
+    if result._files is None or result.trial is None:
+        return ""
+    points: dict[str, list[Point]] = {}
+    for row in result._files.known(result.trial.id):
+        for name, value in row.metrics.items() if row.rank == CHIEF else ():
+            points.setdefault(name, []).append((row.step, float(value)))
+    first = objective_first(points, next(iter(result.metrics), None))
+    curves = {name: charts.Curve(name, of) for name, of in first.items() if len(of) > 1}
+    return "".join(charts.curves([curves[name]], None, ("step", name), charts.SMALL) for name in [*curves][:_CURVES])
+
+
+def _note(trial: TrialResult, value: float) -> str:
+    return f"trial {trial.id}: {formatting.number(value)}  {formatting.params(trial.params, 60)}"
 
 
 def _leaders(result: SweepOutcome, metric: str) -> list[Point]:

@@ -13,10 +13,11 @@ WIDTH, HEIGHT = 680.0, 300.0
 SMALL = 420.0, 190.0
 DOTS = 400
 """Most trials that are drawn one by one; of more, the best and a part of the others that are spread evenly."""
-_POINTS_OF_CURVES = 12_000
-_BARS = 2_000
-_ROWS = 40
-_AXES = 10
+POINTS_OF_CURVES = 12_000
+"""Most points of all curves of a plot together."""
+MOST_BARS = 2_000
+MOST_ROWS = 40
+MOST_AXES = 10
 _KINDS = {"trained": COLOURS[0], "succeeded": BEST, "failed": FAILED, "lost": FAILED, "stopped": COLOURS[1]}
 KIND_COLOURS: Mapping[str, str] = {**_KINDS, "pruned": FAINT, "running": COLOURS[0], "paused": COLOURS[4]}
 """The colour of what became of a trial; another word has the first colour of series."""
@@ -25,10 +26,11 @@ KIND_COLOURS: Mapping[str, str] = {**_KINDS, "pruned": FAINT, "running": COLOURS
 class Value(NamedTuple):
     """The value of one trial."""
 
-    trial: int
+    at: int
+    """Its place from left to right: the number of the trial, or how many ended before it."""
     value: float
     note: str = ""
-    """What the pointer shows beside the number and the value."""
+    """What the pointer shows."""
     colour: str = COLOURS[0]
 
 
@@ -41,7 +43,7 @@ class Curve(NamedTuple):
     """Whether it stands out; the others are faint where there are many."""
 
 
-class Band(NamedTuple):
+class Quantiles(NamedTuple):
     """The quantiles of many curves, at the same steps."""
 
     name: str
@@ -76,13 +78,13 @@ def history(
 ) -> str:
     """The value of each trial, and the line of the best so far."""
     known = [each for each in values if finite([each.value])]
-    shown = spread(known, {int(trial) for trial, _ in best})
+    shown = spread(known, {int(at) for at, _ in best})
     frame = Frame(*size)
-    x = scale([each.trial for each in known], *frame.across, log=False, margin=0.02)
+    x = scale([each.at for each in known], *frame.across, log=False, margin=0.02)
     y = scale([each.value for each in known] + [value for _, value in best], *frame.up, margin=0.04)
     parts = frame.draw(x, y, names)
-    parts += [svg.dot((x(v.trial), y(v.value)), v.colour, 2.5, _told(v), 0.75) for v in shown]
-    steps = _stairs([(x(trial), y(value)) for trial, value in best], frame.across[1])
+    parts += [svg.dot((x(v.at), y(v.value)), v.colour, 2.5, v.note, 0.75) for v in shown]
+    steps = stairs([(x(at), y(value)) for at, value in best], frame.across[1])
     parts += [svg.path(thinned(steps, DOTS), BEST, 1.8)] if steps else []
     entries = [("best so far", BEST)] if steps else []
     parts += legend(entries, frame.width - frame.right, 13, frame.width / 2)
@@ -93,13 +95,13 @@ def spread(values: Sequence[Value], kept: set[int]) -> list[Value]:
     """At most about `DOTS` of the values: those `kept`, as far as they fit, and a part of the others."""
     if len(values) <= DOTS:
         return list(values)
-    first = [each for each in values if each.trial in kept][-DOTS // 2 :]
+    first = [each for each in values if each.at in kept][-DOTS // 2 :]
     every = math.ceil(len(values) / (DOTS - len(first)))
-    return sorted({each.trial: each for each in [*values[::every], *first]}.values(), key=lambda each: each.trial)
+    return sorted({each.at: each for each in [*values[::every], *first]}.values(), key=lambda each: each.at)
 
 
 def curves(
-    lines: Sequence[Curve], band: Band | None, names: tuple[str, str], size: tuple[float, float] = (WIDTH, HEIGHT)
+    lines: Sequence[Curve], band: Quantiles | None, names: tuple[str, str], size: tuple[float, float] = (WIDTH, HEIGHT)
 ) -> str:
     """One line for each curve; with a band, the quantiles of those that are not drawn."""
     whole = [_finite_curve(line) for line in lines]
@@ -110,7 +112,7 @@ def curves(
     y = scale([place[1] for place in places], *frame.up, margin=0.04)
     parts = frame.draw(x, y, names)
     parts += _band(band, x, y) if band is not None and band.steps else []
-    most = max(8, _POINTS_OF_CURVES // max(1, len(whole)))
+    most = max(8, POINTS_OF_CURVES // max(1, len(whole)))
     few = len(whole) <= len(COLOURS)
     for number, line in enumerate(whole):
         colour = COLOURS[number % len(COLOURS)]
@@ -128,10 +130,9 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     """One line for each trial through its parameters; the last of `dimensions` is mostly the metric.
 
     `values` are from 0, drawn faint, to 1, drawn strong: one for each line, as `names` are. The strong ones are drawn
-    last. At most the first nine dimensions are drawn, and the last one.
+    last. At most the last ten dimensions are drawn.
     """
-    if len(dimensions) > _AXES:
-        dimensions = [*dimensions[: _AXES - 1], dimensions[-1]]
+    dimensions = dimensions[-MOST_AXES:]
     frame = Frame(WIDTH, HEIGHT, left=40, right=50, top=34, bottom=16)
     places = scale(list(range(len(dimensions))), *frame.across, log=False)
     scales = [scale(_room(each), *frame.up, log=False if each.choices else each.log) for each in dimensions]
@@ -155,7 +156,7 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
 def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     """A row for each slot, with a bar for each thing that it did."""
     rows = list(dict.fromkeys(each.row for each in spans))
-    shown = rows[:_ROWS]
+    shown = rows[:MOST_ROWS]
     frame = Frame(WIDTH, 64 + 18.0 * max(1, len(shown)), left=120)
     x = scale([0.0, *(each.end for each in spans)], *frame.across, log=False)
     top, bottom = frame.top + 4, frame.height - frame.bottom
@@ -165,7 +166,7 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     parts += [svg.text((frame.left - 6, top + 18 * at + 12), svg.clean(row, 17), "end") for at, row in enumerate(shown)]
     place_of = {row: top + 18 * at + 2 for at, row in enumerate(shown)}
     # Of more bars than can be drawn, the longest: a shorter one would be thinner than a pixel.
-    drawn = sorted((each for each in spans if each.row in place_of), key=lambda each: each.start - each.end)[:_BARS]
+    drawn = sorted((each for each in spans if each.row in place_of), key=lambda each: each.start - each.end)[:MOST_BARS]
     for each in drawn:
         start, end = x(each.start), x(each.end)
         parts.append(
@@ -181,7 +182,7 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
 
 def bars(values: Sequence[tuple[str, float]], title: str) -> str:
     """A horizontal bar for each name, from 0 to 1, with the number beside it; of many the first forty."""
-    shown = [(name, max(0.0, min(1.0, value))) for name, value in values if finite([value])][:_ROWS]
+    shown = [(name, max(0.0, min(1.0, value))) for name, value in values if finite([value])][:MOST_ROWS]
     frame = Frame(WIDTH, 34 + 20.0 * max(1, len(shown)), left=170, right=60)
     x = Scale(0.0, max([1e-9, *(value for _, value in shown)]), *frame.across)
     parts = [svg.text((6, 13), title)]
@@ -198,12 +199,7 @@ def colour_of(kind: str) -> str:
     return KIND_COLOURS.get(kind, COLOURS[0])
 
 
-def _told(of: Value) -> str:
-    note = f" ({of.note})" if of.note else ""
-    return f"trial {of.trial}{note}: {formatting.number(of.value)}"
-
-
-def _stairs(points: Sequence[Point], right: float) -> list[Point]:
+def stairs(points: Sequence[Point], right: float) -> list[Point]:
     """The line that stays at each value up to the next one, and at the last up to `right`."""
     found: list[Point] = []
     for point in points:
@@ -216,7 +212,7 @@ def _finite_curve(of: Curve) -> Curve:
     return of._replace(points=[(step, value[0]) for step, each in of.points if (value := finite([each]))])
 
 
-def _band(of: Band, x: Scale, y: Scale) -> list[str]:
+def _band(of: Quantiles, x: Scale, y: Scale) -> list[str]:
     upper = thinned([(x(step), y(value)) for step, value in zip(of.steps, of.high, strict=True)], DOTS)
     lower = thinned([(x(step), y(value)) for step, value in zip(of.steps, of.low, strict=True)], DOTS)
     middle = thinned([(x(step), y(value)) for step, value in zip(of.steps, of.middle, strict=True)], DOTS)

@@ -45,6 +45,10 @@ class RunFiles:
         """Each metric of each report of the run. Raises RunDirectoryError for reports that are corrupt."""
         return self._stored_reports().long_form()
 
+    def known(self, trial: int) -> Sequence[StepRow]:
+        """The reports of a trial that `history` has read before; does not block."""
+        return self._rows.get(trial, ())
+
     def log(self, trial: int, generation: int, rank: int, lines: int | None) -> str:
         """What the member printed, or the last lines of its newest process: it may have restarted alone.
 

@@ -24,7 +24,9 @@ class Cell:
     result: dict[str, str] = field(default_factory=dict)
     """The value of its last expression, by MIME type."""
     displayed: list[dict[str, str]] = field(default_factory=list)
-    """Each state of its display."""
+    """Each state of its displays."""
+    newest: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The newest state of each of its displays."""
     printed: str = ""
     error: str = ""
     """Name and text of the exception that ended it."""
@@ -115,6 +117,7 @@ def _take(cell: Cell, kind: str, content: dict[str, Any]) -> None:
             cell.result = content["data"]
         case "display_data" | "update_display_data":
             cell.displayed.append(content["data"])
+            cell.newest[content["transient"].get("display_id", "")] = content["data"]
         case "stream":
             cell.printed += content["text"]
         case "error":

@@ -1,6 +1,8 @@
 """Results and pools at the end of a cell: harmless, small, and always there."""
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,14 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import TrialId
 from sparktrain.notebook.pool_card import PoolState, ShownPool
 from sparktrain.results.run_result import RunResult
+from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.rundir.metric_log import step_row
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
+from tests.unit.driver.stored import BEGUN, ScriptedRun
 from tests.unit.notebook.pages import checked, drawings
 
 MOST = 100_000
@@ -118,6 +123,25 @@ def test_a_result_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     member = MemberResult(rank=0, role=Role.CHIEF, host="h", log="/log")
     run = RunResult(name="b", metrics={}, seconds=1.0, directory="hdfs://nowhere/b", members=(member,))
     assert "b: succeeded" in run._repr_html_()
+
+
+def test_a_run_shows_the_curves_that_were_read_and_no_others(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, "big", total=1, workers=2).begin()
+    run.add({})
+    run.form(0, hosts=("a", "b"))
+    for rank in range(2):
+        run.record([step_row(0, 1, rank, step, BEGUN, {"loss": 1 / step, "accuracy": 0.5}) for step in range(1, 9)])
+    run.succeed(0, accuracy=0.5)
+    run.end()
+    result = load(run.directory)
+    assert "<svg" not in result._repr_html_()
+    result.history()
+    html = result._repr_html_()
+    checked(html, MOST)
+    assert [each.count("<polyline") for each in drawings(html)] == [1, 1]
+    assert [re.search('aria-label="([^"]+)"', each)[1] for each in drawings(html)] == [  # type: ignore[index]
+        "accuracy by step", "loss by step",
+    ]  # fmt: skip
 
 
 def test_a_run_with_thousands_of_members_is_limited() -> None:
