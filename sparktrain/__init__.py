@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from sparktrain.config.tracking_options import MLflow
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.engines.local_engine import LocalMachine, local
+    from sparktrain.notebook.plot import Plot
+    from sparktrain.notebook.result_plots import ResultPlots
     from sparktrain.prediction import predict, register_predict
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.stored_result import load
@@ -113,6 +115,8 @@ _HOMES = {
     "predict": "sparktrain.prediction",
     "register_predict": "sparktrain.prediction",
     "MemberResult": "sparktrain.runs.trial_result",
+    "Plot": "sparktrain.notebook.plot",
+    "ResultPlots": "sparktrain.notebook.result_plots",
     "RunResult": "sparktrain.results.run_result",
     "SweepResult": "sparktrain.results.sweep_result",
     "CaseResult": "sparktrain.runs.case_result",
@@ -254,12 +258,14 @@ __all__ = [
     "OutOfStepError",
     "PastSuggestion",
     "Patience",
+    "Plot",
     "Pool",
     "PoolError",
     "ProtocolError",
     "ResourceError",
     "Restart",
     "Restored",
+    "ResultPlots",
     "ResumeError",
     "RingError",
     "Role",

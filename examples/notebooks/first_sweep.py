@@ -81,6 +81,12 @@ print(result.best.params, result.best.metrics)
 result.history().groupby("trial").last()[["step", "loss", "val_accuracy"]]
 
 # %% [markdown]
+# `result.plot` draws the views of the run: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
+
+# %%
+result.plot.curves()
+
+# %% [markdown]
 # Everything is in the run directory, so another kernel, or a colleague, can open it later: without Spark, and without
 # training anything.
 

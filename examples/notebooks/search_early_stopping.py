@@ -86,6 +86,12 @@ result = st.resume("sparktrain-runs/spirals", spark=machine)
 result
 
 # %% [markdown]
+# Each trial in the order in which they ended, and the best so far. Trials that were stopped are grey.
+
+# %%
+result.plot.history()
+
+# %% [markdown]
 # ## What early stopping saved
 #
 # A stopped trial has the status `pruned`, and its result names the rule that stopped it, and why.

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from sparktrain.state.trial import TrialStatus
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from sparktrain.notebook.result_plots import ResultPlots
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,6 +48,13 @@ class RunResult(GangOutcome):
         from sparktrain.report.writing import write_report
 
         return write_report([files_of(self._files).directory], path)
+
+    @cached_property
+    def plot(self) -> "ResultPlots":
+        """The views of the run as plots, mostly `curves()` and `timeline()`: as `SweepResult.plot`."""
+        from sparktrain.notebook.result_plots import ResultPlots
+
+        return ResultPlots(self.name, self.directory)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The run as its only trial, or no row: as `SweepResult.to_pandas`."""

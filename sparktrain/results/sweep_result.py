@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from sparktrain.runs.trial_result import TrialResult
 if TYPE_CHECKING:
     import pandas as pd
     from optuna.study import Study
+
+    from sparktrain.notebook.result_plots import ResultPlots
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -136,6 +139,17 @@ class SweepResult(SweepOutcome):
         member.
         """
         return failure_frame(self.trials)
+
+    @cached_property
+    def plot(self) -> "ResultPlots":
+        """The views of the run as plots: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
+
+        In a notebook `result.plot.history()` at the end of a cell shows a drawing; `result.plot.history().figure()` is
+        a figure of plotly, with the extra `plot`. See docs/notebooks.md.
+        """
+        from sparktrain.notebook.result_plots import ResultPlots
+
+        return ResultPlots(self.name, self.directory)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row for each trial: `id`, `params.*`, `metrics.*`, `status`, `seconds`, `error`, `log`, and so on.

@@ -88,9 +88,10 @@ def test_a_sweep_is_interrupted_and_the_same_cell_continues_it(kernel: Notebook,
     assert before.items() <= kept(after).items()
     assert shown.result["text/html"].count("<circle") == 6
     assert "first-sweep: succeeded. 6 trials" in shown.result["text/plain"]
-    best, history, last = [kernel.run(cell, CELL_S) for cell in [code[sweep + 1], code[sweep + 1], code[-1]]]
+    best, curves, last = [kernel.run(cell, CELL_S) for cell in code[sweep + 1 :]]
     assert str(after.best.params) in best.printed
-    assert "val_accuracy" in history.result["text/plain"]
+    assert "val_accuracy" in best.result["text/plain"]
+    assert curves.result["text/html"].count("<polyline") == 6
     assert after.best.model_path is not None
     assert after.best.model_path in last.printed
 
@@ -113,7 +114,9 @@ def test_a_search_continues_after_the_kernel_has_restarted(kernel: Notebook, tmp
     assert len(after.trials) == len(kept(after)) == 12
     assert before.items() <= kept(after).items()
     assert "spirals: resumes" in shown.displayed[-1]["text/html"]
-    printed = kernel.run(code[-1], CELL_S).printed
+    history, last = [kernel.run(cell, CELL_S) for cell in code[resume + 1 :]]
+    assert history.result["text/html"].count("<circle") == 12
+    printed = last.printed
     pruned = [trial for trial in after.trials if trial.status is TrialStatus.PRUNED]
     assert f"{len(pruned)} of 12 trials were stopped: " in printed
     assert str(after.best.params) in printed

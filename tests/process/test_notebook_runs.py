@@ -67,4 +67,7 @@ def test_runs_at_once_have_a_display_each_and_a_cell_may_be_executed_again(noteb
     assert "left: succeeded. 2 trials" in again.result["text/plain"]
     assert "<svg" in again.result["text/html"]
 
+    plot = notebook.run('results["right"].plot.history()', CELL_S)
+    assert "accuracy of 2 trials, best 20.00" in plot.result["text/plain"]
+    assert plot.result["text/html"].count("<circle") == 2
     assert notebook.run("print(len(results))", CELL_S).printed == "2\n"

@@ -31,7 +31,7 @@ each_name = pytest.mark.parametrize("name", sorted(PUBLIC - WITH_TENSORFLOW))
 ANYTHING = {
     "pd": pandas,
     "np": numpy,
-    **dict.fromkeys(("Session", "DataFrame", "SparkSession", "Study", "FrozenTrial"), object),
+    **dict.fromkeys(("Session", "DataFrame", "SparkSession", "Study", "FrozenTrial", "Figure"), object),
     "StreamData": sparktrain.StreamData,
     "CheckpointSaver": sparktrain.CheckpointSaver,
     "TrainingData": sparktrain.TrainingData,

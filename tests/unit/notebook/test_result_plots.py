@@ -1,0 +1,207 @@
+"""`result.plot`: the views of a run directory as drawings and as figures of plotly."""
+
+import importlib.util
+import math
+import pickle
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain.errors import MissingFileError, SpecError
+from sparktrain.ids import Generation, TrialId
+from sparktrain.notebook.plot import Plot
+from sparktrain.notebook.result_plots import ResultPlots
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.rundir.metric_log import step_row
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.state.records import GangFormed, TrialConcluded
+from sparktrain.state.trial import TrialStatus
+from tests.unit.driver.stored import BEGUN, ScriptedRun
+from tests.unit.notebook.pages import checked, drawings
+
+KINDS = ("history", "parallel", "curves", "timeline", "importance")
+HOSTILE = '<script>alert("1")</script>'
+MOST = 400_000
+
+
+def swept(folder: Path, trials: int, steps: int = 5, name: str = "lr", params: dict[str, Any] | None = None) -> str:
+    """The directory of a sweep in which each trial has reported and succeeded, in two slots."""
+    run = ScriptedRun(folder, total=trials).begin()
+    chance = random.Random(1)
+    cases = [{name: 10 ** chance.uniform(-4, -1), "units": 2 ** (each % 4), **(params or {})} for each in range(trials)]
+    run.add(*cases)
+    records: list[Any] = []
+    rows = []
+    for trial in range(trials):
+        at, value = BEGUN + trial / 2, 1 - abs(math.log10(cases[trial][name]) + 2) / 4
+        hosts = (f"host-{trial % 2}",)
+        records.append(GangFormed(trial=TrialId(trial), generation=Generation(1), hosts=hosts, at=at))
+        succeeded = TrialStatus.SUCCEEDED
+        metrics = {"accuracy": value}
+        records.append(
+            TrialConcluded(trial=TrialId(trial), status=succeeded, metrics=metrics, seconds=1.0, at=at + 0.9)
+        )
+        rows += [step_row(trial, 1, 0, step, at, {"accuracy": value * step / steps}) for step in range(1, steps + 1)]
+    run.write(*records)
+    run.record(rows)
+    run.at += trials / 2 + 1
+    run.end()
+    return run.directory
+
+
+def plots_of(directory: str) -> ResultPlots:
+    return st.load(directory).plot
+
+
+def all_of(plots: ResultPlots) -> dict[str, Plot]:
+    return {kind: getattr(plots, kind)() for kind in KINDS}
+
+
+def test_each_view_has_a_drawing_a_text_and_a_figure(tmp_path: Path) -> None:
+    result = st.load(swept(tmp_path, 12))
+    made = all_of(result.plot)
+    for plot in made.values():
+        page = checked(plot._repr_html_(), 60_000)
+        assert drawings(page.html) == [plot.svg]
+    values = [trial.metrics["accuracy"] for trial in result.trials]
+    texts = {kind: repr(plot).splitlines() for kind, plot in made.items()}
+    assert texts["history"] == ["mnist: history", f"accuracy of 12 trials, best {max(values):.4f}"]
+    assert texts["parallel"][1].startswith("12 trials by ")
+    assert texts["parallel"][1].endswith(", accuracy")
+    assert texts["curves"][1] == "accuracy of 12 trials by step"
+    assert texts["timeline"][1] == "12 generations of trials on 2 slots"
+    assert re.fullmatch(r"(lr|units) \d+%, (lr|units) \d+%", texts["importance"][1])
+
+    figures = {kind: plot.figure() for kind, plot in made.items()}
+    assert [trace.type for trace in figures["history"].data] == ["scatter", "scatter"]
+    assert len(figures["history"].data[0].x) == len(figures["curves"].data) == 12
+    assert list(figures["curves"].data[0].x) == [1, 2, 3, 4, 5]
+    [parallel] = figures["parallel"].data
+    assert parallel.type == "parcoords"
+    assert parallel.dimensions[-1].label == "accuracy"
+    assert sum(len(trace.x) for trace in figures["timeline"].data) == 12
+    assert sum(figures["importance"].data[0].x) == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_best_line_and_the_dots_are_those_of_the_trials(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, total=3, metric="loss", mode="min").begin()
+    run.add({"lr": 1}, {"lr": 2}, {"lr": 3})
+    for trial, loss in ((1, 0.5), (0, 0.7), (2, 0.2)):
+        run.form(trial)
+        run.at += 10
+        run.succeed(trial, loss=loss)
+    run.end()
+    figure = plots_of(run.directory).history().figure()
+    points, best = figure.data
+    assert list(points.y) == [0.5, 0.7, 0.2]
+    assert [text.split(":")[0] for text in points.text] == ["trial 1", "trial 0", "trial 2"]
+    assert list(zip(best.x, best.y, strict=True)) == [(1, 0.5), (3, 0.2), (3, 0.2)]
+
+
+def test_ten_thousand_trials_stay_small(tmp_path: Path) -> None:
+    for plot in all_of(plots_of(swept(tmp_path, 10_000, steps=3))).values():
+        checked(plot._repr_html_(), MOST)
+        assert plot.svg
+        assert len(plot.figure().to_json()) <= MOST
+
+
+def test_what_users_named_is_text(tmp_path: Path) -> None:
+    directory = swept(tmp_path, 9, name=HOSTILE, params={"x" * 200: "🙂" * 100, "kind": HOSTILE})
+    for plot in all_of(plots_of(directory)).values():
+        page = checked(plot._repr_html_(), 60_000)
+        assert "script" not in page.tags
+        assert "<script" not in plot.figure().to_json()
+
+
+def test_curves_of_another_metric(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path).begin()
+    run.add({"lr": 1})
+    run.form(0)
+    run.note(0, 1, 2, 3, loss=0.5, accuracy=0.1)
+    plots = plots_of(run.directory)
+    assert plots.curves().text == "accuracy of 1 trial by step"
+    assert plots.curves("loss").text == "loss of 1 trial by step"
+    with pytest.raises(
+        SpecError, match=r"no curves of metric 'f1' are in the views of run mnist; there are: accuracy, loss"
+    ):
+        plots.curves("f1")
+
+
+def test_values_that_are_not_finite(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, total=4).begin()
+    run.add(*({"lr": value} for value in (1e300, 1e-300, -1e300, 5e-324)))
+    for trial, value in enumerate((math.nan, math.inf, 1e300, -1e300)):
+        run.form(trial)
+        run.note(trial, 1, 2, accuracy=value)
+        run.succeed(trial, accuracy=value)
+    run.end()
+    for plot in all_of(plots_of(run.directory)).values():
+        checked(plot._repr_html_(), 60_000)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_run_without_anything_to_draw_explains_why(tmp_path: Path, started: bool) -> None:
+    run = ScriptedRun(tmp_path).begin()
+    if started:
+        run.add({"lr": 1})
+    for kind, plot in all_of(plots_of(run.directory)).items():
+        page = checked(plot._repr_html_(), 2000)
+        assert plot.svg == ""
+        assert plot.text in page.texts
+        with pytest.raises(SpecError, match=rf"^mnist: {kind}: "):
+            plot.figure()
+
+
+def test_a_run_that_continues_is_read_again_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, total=2).begin()
+    run.add({"lr": 1}, {"lr": 2})
+    plots = plots_of(run.directory)
+    for trial in range(2):
+        run.form(trial)
+        run.at += 5
+        run.succeed(trial, accuracy=0.5)
+        assert plots.history().text.startswith(f"accuracy of {trial + 1} trial")
+    run.end()
+    assert plots.history().text.startswith("accuracy of 2 trials")
+    (tmp_path / "mnist" / "run.json").unlink()
+    assert plots.timeline().svg
+
+
+def test_a_result_without_a_directory_has_no_plots() -> None:
+    result = SweepResult(name="mnist", status=SweepStatus.SUCCEEDED)
+    assert repr(result.plot) == "plots of mnist: history(), parallel(), curves(), timeline(), importance()"
+    with pytest.raises(MissingFileError, match=r"has no directory.* sparktrain\.load"):
+        result.plot.history()
+
+
+def test_a_figure_needs_plotly_and_the_drawing_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = plots_of(swept(tmp_path, 3)).history()
+    found = importlib.util.find_spec
+    monkeypatch.setattr("sparktrain.notebook.figures.find_spec", lambda name: None if name == "plotly" else found(name))
+    assert "<svg" in plot._repr_html_()
+    with pytest.raises(SpecError, match=r"needs plotly, .* pip install 'sparktrain\[plot\]'"):
+        plot.figure()
+
+
+def test_a_result_with_plots_can_be_pickled_and_compared(tmp_path: Path) -> None:
+    directory = swept(tmp_path, 3)
+    result = st.load(directory)
+    result.plot.history()
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy == result
+    assert copy.plot.history().svg == result.plot.history().svg
+
+
+def test_results_load_no_plots_until_they_are_asked_for() -> None:
+    program = (
+        "import sys, sparktrain.results.stored_result as s; assert s.load; "
+        "print([n for n in sys.modules if n.startswith(('sparktrain.report', 'plotly', 'optuna', 'numpy', 'pandas'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]"
