@@ -16,6 +16,8 @@ DOTS = 400
 POINTS_OF_CURVES = 12_000
 """Most points of all curves of a plot together."""
 MOST_BARS = 2_000
+_BEST_LINES = 10
+"""Lines of parallel coordinates that stand out."""
 MOST_ROWS = 40
 MOST_AXES = 10
 _KINDS = {"trained": COLOURS[0], "succeeded": BEST, "failed": FAILED, "lost": FAILED, "stopped": COLOURS[1]}
@@ -137,20 +139,31 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     places = scale(list(range(len(dimensions))), *frame.across, log=False)
     scales = [scale(_room(each), *frame.up, log=False if each.choices else each.log) for each in dimensions]
     parts: list[str] = []
-    order = sorted(range(len(values)), key=lambda at: values[at] if finite([values[at]]) else -1.0)  # type: ignore[arg-type, return-value] # finite() has sorted None out
-    for at in order[-DOTS:]:
-        known = finite([values[at]])
+    drawn = _strongest_last(values)
+    best = {number for number, _ in drawn[-_BEST_LINES:]}
+    faintness = max(0.25, min(1.0, 100 / max(1, len(drawn))))
+    for at, strength in drawn:
         points = [
             (places(number), own(value))
             for number, (own, each) in enumerate(zip(scales, dimensions, strict=True))
             if (value := each.values[at]) is not None and not math.isnan(value)
         ]
-        strength = max(0.0, min(1.0, known[0])) if known else 0.0
-        colour = BEST if strength >= 0.9 else COLOURS[0] if known else FAINT
-        parts.append(svg.path(points, colour, 1 + strength, 0.15 + 0.75 * strength**2, names[at]))
+        is_best = at in best and strength >= 0.9
+        colour, opacity = (BEST, 0.95) if is_best else (COLOURS[0], (0.2 + 0.7 * strength**2) * faintness)
+        parts.append(svg.path(points, colour, 1 + strength, opacity, names[at]))
     for number, (own, each) in enumerate(zip(scales, dimensions, strict=True)):
         parts += _axis(places(number), own, each, frame, len(dimensions))
     return svg.drawing(frame.width, frame.height, parts, f"{formatting.count(len(values), 'trial')} by parameter")
+
+
+def _strongest_last(values: Sequence[float | None]) -> list[tuple[int, float]]:
+    """The lines that are drawn with their strengths: of many the strongest, and an even sample of the others."""
+    known = [max(0.0, min(1.0, each[0])) if (each := finite([value])) else 0.0 for value in values]
+    order = sorted(range(len(known)), key=known.__getitem__)
+    if len(order) > DOTS:
+        rest, best = order[:-_BEST_LINES], order[-_BEST_LINES:]
+        order = [*rest[:: math.ceil(len(rest) / (DOTS - _BEST_LINES))], *best]
+    return [(at, known[at]) for at in order]
 
 
 def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
@@ -165,9 +178,8 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
         parts += [svg.line((place, top), (place, bottom), 0.12), svg.text((place, bottom + 15), label, "middle")]
     parts += [svg.text((frame.left - 6, top + 18 * at + 12), svg.clean(row, 17), "end") for at, row in enumerate(shown)]
     place_of = {row: top + 18 * at + 2 for at, row in enumerate(shown)}
-    # Of more bars than can be drawn, the longest: a shorter one would be thinner than a pixel.
-    drawn = sorted((each for each in spans if each.row in place_of), key=lambda each: each.start - each.end)[:MOST_BARS]
-    for each in drawn:
+    pixel = x.value(frame.left + 1) - x.value(frame.left)
+    for each in joined([each for each in spans if each.row in place_of], pixel):
         start, end = x(each.start), x(each.end)
         parts.append(
             svg.bar((start, place_of[each.row]), (end - start, 14), colour_of(each.kind), each.note or each.kind)
@@ -178,6 +190,25 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     parts.append(svg.text((WIDTH / 2, frame.height - 5), names[0] + hidden, "middle"))
     parts.append(svg.text((6, 13), names[1]))
     return svg.drawing(frame.width, frame.height, parts, f"{names[1]} by {names[0]}")
+
+
+def joined(spans: Sequence[Span], width: float) -> list[Span]:
+    """Those of a row and kind joined that are shorter than `width` and closer than that; of too many the longest."""
+    found: dict[str, list[Span]] = {}
+    counts: dict[str, int] = {}
+    for each in sorted(spans, key=lambda each: each.start):
+        row = found.setdefault(each.row, [])
+        before = row[-1] if row else None
+        short = each.end - each.start < width
+        if before is not None and short and before.kind == each.kind and each.start - before.end < width:
+            counts[each.row] += 1
+            note = f"{formatting.count(counts[each.row], 'generation')}: {each.kind}"
+            row[-1] = before._replace(end=max(before.end, each.end), note=note)
+        else:
+            counts[each.row] = 1
+            row.append(each)
+    together = [each for row in found.values() for each in row]
+    return sorted(together, key=lambda each: each.start - each.end)[:MOST_BARS]
 
 
 def bars(values: Sequence[tuple[str, float]], title: str) -> str:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from sparktrain.errors import SpecError
 from sparktrain.notebook.axes import scale, thinned
-from sparktrain.notebook.charts import MOST_BARS, POINTS_OF_CURVES, Dimension, colour_of, spread
+from sparktrain.notebook.charts import POINTS_OF_CURVES, Dimension, colour_of, joined, spread
 from sparktrain.notebook.plot_data import CurvesData, HistoryData, ParallelData, TimelineData
 from sparktrain.notebook.svg import BEST, COLOURS, FAINT, clean
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+_ACROSS = 1000.0
+"""Parts of a timeline: what is shorter is joined with its neighbours."""
 _LEGEND_TO = 30
 """Curves that the legend lists."""
 
@@ -93,7 +95,7 @@ def timeline_figure(data: TimelineData) -> "Figure":
     """A row for each slot, with a bar for each generation of a trial."""
     import plotly.graph_objects as go
 
-    longest = sorted(data.spans, key=lambda each: each.start - each.end)[:MOST_BARS]
+    longest = joined(data.spans, max((each.end for each in data.spans), default=0.0) / _ACROSS)
     figure = go.Figure()
     for kind in dict.fromkeys(each.kind for each in longest):
         spans = [each for each in longest if each.kind == kind]

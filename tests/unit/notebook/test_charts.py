@@ -161,3 +161,25 @@ def test_a_timeline_of_many_bars_keeps_the_longest() -> None:
     drawing = charts.timeline(spans, ("seconds", "slot"))
     checked(drawing, 350_000)
     assert any(bar[0].text == "long" for bar in elements(drawing, "rect") if len(bar))
+
+
+def test_short_bars_beside_each_other_are_joined_and_no_gap_appears() -> None:
+    spans = [charts.Span("slot", at, at + 1.0, "succeeded") for at in range(20_000)]
+    drawing = charts.timeline(spans, ("seconds", "slot"))
+    checked(drawing, 20_000)
+    [joined] = [each for each in elements(drawing, "rect") if len(each)]
+    assert joined[0].text == "20000 generations: succeeded"
+    assert [each.kind for each in charts.joined([*spans[:3], charts.Span("slot", 3, 9, "failed")], 2.0)] == [
+        "failed", "succeeded",
+    ]  # fmt: skip
+
+
+def test_of_many_parallel_lines_the_best_and_a_sample_are_drawn() -> None:
+    dimensions = [charts.Dimension("lr", list(range(3000))), charts.Dimension("loss", list(range(3000)))]
+    strengths = [number / 2999 for number in range(3000)]
+    names = [str(number) for number in range(3000)]
+    lines = elements(charts.parallel(dimensions, strengths, names), "polyline")
+    numbers = [int(line[0].text or "") for line in lines]
+    assert numbers[-10:] == list(range(2990, 3000))
+    assert len(numbers) <= charts.DOTS
+    assert numbers[0] < 20
