@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from sparktrain.store.base import PIECE_BYTES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sparktrain.rundir.report_parts import StepRow
     from sparktrain.runs.stored_reports import StoredReports
 
 _SHOWN_LOGS = 12
@@ -45,9 +47,9 @@ class RunFiles:
         """Each metric of each report of the run. Raises RunDirectoryError for reports that are corrupt."""
         return self._stored_reports().long_form()
 
-    def known(self, trial: int) -> Sequence[StepRow]:
+    def known(self, trial: int) -> "Sequence[StepRow]":
         """The reports of a trial that `history` has read before; does not block."""
-        return self._rows.get(trial, ())
+        return () if self._reports is None else self._reports.of(trial)
 
     def log(self, trial: int, generation: int, rank: int, lines: int | None) -> str:
         """What the member printed, or the last lines of its newest process: it may have restarted alone.

@@ -13,7 +13,7 @@ from sparktrain.notebook.pool_card import PoolState, ShownPool
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
-from sparktrain.rundir.metric_log import step_row
+from sparktrain.rundir.report_parts import step_row
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind

@@ -18,7 +18,7 @@ from sparktrain.ids import Generation, TrialId
 from sparktrain.notebook.plot import Plot
 from sparktrain.notebook.result_plots import ResultPlots
 from sparktrain.results.sweep_result import SweepResult
-from sparktrain.rundir.metric_log import step_row
+from sparktrain.rundir.report_parts import step_row
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.state.records import GangFormed, TrialConcluded
 from sparktrain.state.trial import TrialStatus
