@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
-from sparktrain.errors import SparktrainError
 from sparktrain.report.reading import NO_REPORTS, read_inputs, read_reports
 from sparktrain.report.views.headline_view import Headline, headline_of
 from sparktrain.report.views.report_document import Live, ReportDocument, Views, encoded, views_of
@@ -112,9 +111,9 @@ class PageFeed:
             try:
                 look()
                 warned = False
-            except (OSError, SparktrainError) as error:
+            except Exception as error:  # what one look cannot show must not keep later ones from readers
                 if not warned:
-                    logger.warning("the page cannot read the run, and tries again: %s", error)
+                    logger.warning("the page cannot show all of the run, and tries again: %r", error)
                 warned = True
             took = self._clock.now() - began
             idle_s = 0.0 if began < self._read_at + _READ_S else IDLE_LOOK_S
