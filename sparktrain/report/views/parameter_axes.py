@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.runs import hparam_columns
 from sparktrain.runs.results_json import json_value
 
 MOST_AXES = 40
@@ -53,16 +54,9 @@ class ParallelView(Struct, frozen=True, omit_defaults=True):
     """Trials with a result that are not drawn."""
 
 
-def flat(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters by their paths, in JSON's types; a list is one value."""
-    found: dict[str, Any] = {}
-    for name, value in params.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{path}.")
-        else:
-            found[path] = json_value(value)
-    return found
+    return {path: json_value(value) for path, value in hparam_columns.flat(params).items()}
 
 
 def is_number(value: object) -> bool:
