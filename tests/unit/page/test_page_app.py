@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sparktrain.board.token_guard import TokenGuard
-from sparktrain.errors import RunDirectoryError
+from sparktrain.errors import JournalCorruptError, RunDirectoryError
 from sparktrain.page.page_app import LOG_BYTES, PageApp
 from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs.locate import RunLocation
-from tests.unit.driver.stored import HandClock, ScriptedRun, typical
+from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical
 
 OWNER, READER = "owner-token", "reader-token"
 
@@ -207,3 +207,15 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     run.store.delete(run.layout.spec)
     with pytest.raises(RunDirectoryError, match="is no run directory"):
         PageFeed(RunLocation(run.store, run.layout), HandClock())
+
+
+def test_a_run_with_a_corrupt_journal_is_shown_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    run = typical(tmp_path / "runs")
+    spoil(tmp_path / "runs" / "mnist" / "journal" / "batch-0001-00000003")
+    site = Site(run)
+    [problem] = site.ask("/state").json["headline"]["problems"]
+    assert problem.startswith("the journal is corrupt")
+    with pytest.raises(JournalCorruptError):
+        site.feed.look()
+    site.feed.look_at_reports()
+    assert site.ask("/state").json["trials"] != []

@@ -17,7 +17,7 @@ from sparktrain.report.reading import read_document
 from sparktrain.report.writing import write_report
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
-from tests.unit.driver.stored import HandClock, ScriptedRun, typical
+from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -131,3 +131,13 @@ def test_the_command_names_what_it_cannot_do(tmp_path: Path, capfd: pytest.Captu
     assert "is no run directory" in capfd.readouterr().err
     assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "no" / "r.html")]) == 2
     assert "--out" in capfd.readouterr().err
+
+
+def test_a_corrupt_journal_is_named_and_what_came_before_is_shown(tmp_path: Path) -> None:
+    run = typical(tmp_path / "runs")
+    spoil(tmp_path / "runs" / "mnist" / "journal" / "batch-0001-00000003")
+    document = inline(html_of(run.directory))
+    [problem] = document["headline"]["problems"]
+    assert problem.startswith("the journal is corrupt, so that what came after that is not shown")
+    assert "batch-0001-00000003" in problem
+    assert {row["status"] for row in document["trials"]} == {"queued"}, "no trial had started by then"
