@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 import sparktrain as st
 from sparktrain.errors import SpecError
 from sparktrain.page.live_page import LivePage
+from tests.unit.driver.stored import typical
 
 LIMIT_MS = 20_000
 TRIALS = 200
@@ -177,3 +178,21 @@ def test_a_stored_run_has_a_page_without_buttons(browser: Browser, runs: Path) -
         with pytest.raises(SpecError, match=rf"port \({port}\) cannot be had .* choose another"):
             LivePage.start(str(runs / "stored"), port=port)
     served.close()
+
+
+def test_behind_a_proxy_that_holds_event_streams_back_the_page_asks_for_events(browser: Browser, runs: Path) -> None:
+    run = typical(runs)
+    asked: list[str] = []
+    page = browser.new_page()
+    page.route(re.compile(r"/events\?since=\d+$"), lambda route: asked.append(route.request.url))  # never answered
+    with LivePage.start(run.directory) as served:
+        seen = Watched(page, served.url)
+        row(page, 3, "queued").wait_for()
+        page.get_by_text("live", exact=True).wait_for()
+        run.form(3)
+        row(page, 3, "running").wait_for()
+        run.succeed(3, accuracy=0.99)
+        row(page, 3, "succeeded").wait_for()
+        page.close()
+    assert len(asked) == 1
+    assert seen.wrong == []

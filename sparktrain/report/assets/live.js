@@ -15,10 +15,8 @@ class LiveLink {
     this.source = new EventSource(`events?since=${this.last}`);
     this.source.onmessage = (event) => { this.heard = true; this.merge(JSON.parse(event.data)); };
     this.source.addEventListener("heartbeat", () => { this.heard = true; });
-    this.source.onopen = () => {
-      this.say("live");
-      setTimeout(() => { if (!this.heard) this.poll(); }, SILENT_MS);
-    };
+    this.source.onopen = () => this.say("live");
+    setTimeout(() => { if (!this.heard) this.poll(); }, SILENT_MS); // a proxy may hold back the head of the answer, too
     this.source.onerror = () => {
       this.say("connection lost, trying again");
       if (this.source.readyState === EventSource.CLOSED) this.poll();
