@@ -53,7 +53,7 @@ def test_a_run_in_hdfs_has_the_files_of_a_run_on_a_laptop(pool: st.Pool, hdfs_cl
     assert [[trial.metrics for trial in result.trials] for result in results] == [
         [{"y": 1.0}, {"y": 4.0}, {"y": 9.0}]
     ] * 2
-    grouped = ("journal/batch-", "reports/block-")  # as many as the store's speed makes, and named after their driver
+    grouped = ("journal/batch-", "reports/part-")  # as many as the store's speed makes, and named after their driver
     names = [{name for name in files(place, "s") if not name.startswith(grouped)} for place in places]
     assert names[0] == names[1]
     histories = [result.history()[["trial", "step", "loss"]] for result in results]

@@ -86,3 +86,21 @@ def test_two_reports_beside_each_other_are_drawn(browser: Browser, run: Scripted
     page.get_by_text("2 runs compared").wait_for()
     assert wrong == []
     page.close()
+
+
+def test_long_names_fit_on_a_narrow_screen(browser: Browser, tmp_path: Path) -> None:
+    name = "y" * 200
+    run = ScriptedRun(tmp_path / ("x" * 120), "n" * 100).begin()
+    run.add(*({"folder": name, name: value} for value in (1.0, 2.0, 3.0)))
+    for trial in range(3):
+        run.form(trial, hosts=(name,))
+        run.note(trial, 1, 2, 3, accuracy=0.1 * trial)
+        run.succeed(trial, accuracy=0.2) if trial else run.fail(trial, f"ValueError: {name}")
+    run.end()
+    for directories in ([run.directory], [run.directory] * 2):
+        path = write_report(directories, tmp_path / "report.html", HandClock())
+        page = browser.new_page(viewport={"width": 420, "height": 900})
+        page.goto(path.as_uri())
+        page.wait_for_selector("body[data-ready=yes]")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        page.close()
