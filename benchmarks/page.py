@@ -92,8 +92,12 @@ def _spent(seconds: float) -> float:
 
 def _read(url: str) -> None:
     """Follow the events of a page, as a browser does, in a process of its own."""
-    code = "import sys, urllib.request as u; [None for _ in u.urlopen(sys.argv[1], timeout=600)]"
-    subprocess.run([sys.executable, "-c", code, url.replace("/?", "/events?")], check=False)
+    address, _, token = url.partition("?token=")
+    code = (
+        "import sys, urllib.request as u; asked = u.Request(sys.argv[1], headers={sys.argv[2]: sys.argv[3]}); "
+        "[None for _ in u.urlopen(asked)]"
+    )
+    subprocess.run([sys.executable, "-c", code, f"{address}events", "Authorization", f"Bearer {token}"], check=False)
 
 
 def _seen(url: str, folder: str) -> list[float]:
