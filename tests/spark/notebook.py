@@ -69,7 +69,7 @@ class Notebook:
     def training(self) -> list[psutil.Process]:
         """The zygotes and all processes below them."""
         zygotes = descendants(self.pid, "sparktrain.training")
-        return [process for zygote in zygotes for process in [zygote, *zygote.children(recursive=True)]]
+        return [process for zygote in zygotes for process in [zygote, *descendants(zygote.pid)]]
 
     def interrupt(self) -> None:
         """Interrupt the kernel, as the stop button does."""

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,46 +25,58 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> 
 
 
 class Sighted:
-    """Processes identified by pid and start: a reused pid is another process."""
+    """Processes identified by pid and start: a reused pid is another process.
+
+    One that ended between its listing and this sight is gone already, and is not among `processes`.
+    """
 
     def __init__(self, pids: Iterable[int]) -> None:
-        self.processes = [psutil.Process(pid) for pid in pids]
+        self.processes: list[psutil.Process] = []
+        for pid in pids:
+            with suppress(psutil.NoSuchProcess):
+                self.processes.append(psutil.Process(pid))
 
     def alive(self) -> list[psutil.Process]:
         """Those that still run; a zombie does not."""
-        return [each for each in self.processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+        return [each for each in self.processes if _runs(each)]
 
     def wait_gone(self, timeout_s: float) -> float:
         """Wait until none runs; how many seconds that took."""
-
-        def gone() -> bool:
-            try:
-                return not self.alive()
-            except psutil.NoSuchProcess:
-                return False
-
         try:
-            return wait_until(gone, timeout_s, "every process is gone")
+            return wait_until(lambda: not self.alive(), timeout_s, "every process is gone")
         except AssertionError:
-            left = [" ".join(each.cmdline())[:120] + f" (pid {each.pid})" for each in self.alive()]
+            left = [f"{_command(each)} (pid {each.pid})" for each in self.alive()]
             raise AssertionError(f"still running after {timeout_s:g} s: {left}") from None
 
     def kill(self) -> None:
         """End what is left, by id: for the clean-up of a failed test."""
         for each in self.processes:
-            if each.is_running():
+            with suppress(psutil.NoSuchProcess):
                 each.kill()
 
 
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:120]
+    except psutil.NoSuchProcess:
+        return "a process that has just ended"
+
+
 def descendants(pid: int, words: str = "") -> list[psutil.Process]:
-    """Processes below `pid` with `words` in their command line."""
+    """Processes below `pid` with `words` in their command line; none when `pid` has ended."""
     found = []
-    for each in psutil.Process(pid).children(recursive=True):
-        try:
-            if words in " ".join(each.cmdline()):
-                found.append(each)
-        except psutil.NoSuchProcess:
-            continue
+    with suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if words in " ".join(each.cmdline()):
+                    found.append(each)
     return found
 
 
