@@ -1,0 +1,72 @@
+"""Snapshots of gangs in the shared memory of their agents' hosts: which one a gang resumes from. Pure.
+
+Members of a gang hold equal state, so each keeps a snapshot, and one holder that survives is enough (Wang et al.,
+"Gemini", SOSP 2023, section 4). No record has them: they last as long as their agents, and a checkpoint in the store is
+what remains of a lost driver.
+"""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from sparktrain.ids import AgentId, Generation, TrialId
+
+
+class MemorySnapshot(Struct, frozen=True):
+    """The state of a gang after a step, whole in the shared memory of one host."""
+
+    generation: Generation
+    """Generation that took it."""
+    step: int
+    """Finished steps of the trial."""
+    checksum: str
+    """Of the tensors and the document of this holder; members differ in what is their own, such as random seeds."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Generation and step. All snapshots of a trial with the same position continue the same training."""
+        return self.generation, self.step
+
+
+class HeldSnapshots:
+    """The newest snapshot of each agent, and the choice among them. An agent holds one trial's at a time.
+
+    A snapshot that a gang does not resume from is dropped when the gang forms: its steps are repeated, perhaps with
+    another result, and it must never come back.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[AgentId, tuple[TrialId, MemorySnapshot]] = {}
+
+    def note(self, agent: AgentId, trial: TrialId, snapshot: MemorySnapshot) -> bool:
+        """The agent of a member of the trial's gang holds `snapshot`; False if it has held a newer one."""
+        known = self._held.get(agent)
+        if known is not None and known[0] == trial and known[1].position >= snapshot.position:
+            return False
+        self._held[agent] = trial, snapshot
+        return True
+
+    def lost(self, agent: AgentId) -> None:
+        """The agent is gone, and what it held."""
+        self._held.pop(agent, None)
+
+    def newest(self, trial: TrialId, agents: Collection[AgentId] | None = None) -> MemorySnapshot | None:
+        """The newest snapshot of the trial that one of `agents` holds, by default any agent."""
+        found = [held for agent, held in self.of(trial).items() if agents is None or agent in agents]
+        return max(found, key=lambda each: each.position, default=None)
+
+    def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
+        """The snapshots of the trial, by their holders."""
+        return {agent: snapshot for agent, (of, snapshot) in self._held.items() if of == trial}
+
+    def formed(self, trial: TrialId, agents: Collection[AgentId], base: MemorySnapshot | None) -> None:
+        """A gang of the trial forms on `agents`, and resumes from `base`; None: from the store, or from step 0."""
+        for agent, (of, snapshot) in list(self._held.items()):
+            forked = of == trial and (base is None or snapshot.position != base.position)
+            if forked or (of != trial and agent in agents):
+                del self._held[agent]
+
+    def forget(self, trial: TrialId) -> None:
+        """No gang resumes from a snapshot of the trial: it has ended, pauses, or continues from another one's state."""
+        for agent in self.of(trial):
+            del self._held[agent]
