@@ -137,6 +137,7 @@ class RunRequest:
             backend=spec.gang.backend,
             store=self.store.address,
             checkpoint=start.checkpoint,
+            memory=start.memory,
             port=start.port,
             env=self.env,
             data=self.data,

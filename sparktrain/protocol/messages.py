@@ -37,11 +37,13 @@ from sparktrain.state.agent_messages import (
     MemberStepped,
     PeerShared,
     Ready,
+    SnapshotHeld,
     StateInput,
     StateOutput,
     StopMember,
 )
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.message import Large, Message, Small
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "Prepare",
     "Ready",
     "Refuse",
+    "SnapshotHeld",
     "StartMember",
     "StopMember",
     "ToAgent",
@@ -235,6 +238,8 @@ class StartMember(Message, frozen=True, tag=True):
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""
+    memory: MemoryBase | None = None
+    """The snapshot in memory to resume from, in place of the checkpoint."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of its environment, perhaps secrets: never written or logged."""
     data: MemberData = MemberData()

@@ -103,7 +103,11 @@ class Assignment(Message, frozen=True, tag=True):
     """IP address of this host, which the other members reach."""
     backend: Backend = Backend.NONE
     restore_dir: str = ""
-    """Directory with the verified files of the checkpoint to resume from; empty without one."""
+    """Directory with the verified files of the state to resume from; empty without one, or where rank 0 sends it."""
+    memory_dir: str = ""
+    """Directory in shared memory for the member's snapshots, its own; empty where there is none."""
+    memory_sent: bool = False
+    """Some members lack the snapshot in memory to resume from: rank 0 sends it to all when the ring connects."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Environment variables of the user."""
     data: MemberData = MemberData()
@@ -220,6 +224,19 @@ class Snapshot(Message, frozen=True, tag=True):
     """Larger is better; None where checkpoints are not compared."""
 
 
+class MemoryTaken(Message, frozen=True, tag=True):
+    """A snapshot of this member's state after `step` is whole in shared memory. It replaces the one before.
+
+    The member overwrites no file of it before it has sent the next message of this kind.
+    """
+
+    step: int
+    folder: str
+    """Directory of its files, in `Assignment.memory_dir`."""
+    checksum: str
+    """Of the directory, see `sparktrain.rundir.folder_checksum`."""
+
+
 class Unsaved(Message, frozen=True, tag=True):
     """The chief's state after `step` could not be written to files of this host: there is no snapshot of it."""
 
@@ -270,6 +287,7 @@ FromMember = (
     | Reported
     | Stepped
     | Snapshot
+    | MemoryTaken
     | Unsaved
     | FunctionEnded
 )

@@ -102,6 +102,14 @@ class CheckpointFailed(Small, frozen=True, tag=True):
     problem: str
 
 
+class SnapshotHeld(Small, frozen=True, tag=True):
+    """The member's agent holds a whole snapshot of its state after `step` in shared memory."""
+
+    member: Member
+    step: int
+    checksum: str
+
+
 class MemberEnded(Large, frozen=True, tag=True):
     """The member has an outcome. Sent exactly once for each `StartMember`, while the agent's stream lasts.
 
@@ -122,6 +130,7 @@ MemberMessage = (
     | MemberReported
     | CheckpointWritten
     | CheckpointFailed
+    | SnapshotHeld
     | MemberEnded
 )
 """Messages about one member."""

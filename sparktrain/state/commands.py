@@ -7,6 +7,7 @@ from msgspec import Struct
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateOutput
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, Report
 from sparktrain.state.records import AnyRecord
 
@@ -64,6 +65,8 @@ class PlaceMember(Durable, frozen=True, tag=True):
     """Checkpoint to resume from."""
     port: int = 0
     """The port that the member must take, for the others know it by that; 0 for any."""
+    memory: MemoryBase | None = None
+    """The snapshot in memory to resume from, in place of the checkpoint."""
 
 
 class Send(Command, frozen=True, tag=True):

@@ -72,6 +72,10 @@ class Gang:
     formed_at: float
     checkpoint: Checkpoint | None = None
     """Checkpoint that the gang resumes from."""
+    memory_step: int | None = None
+    """Step of the snapshot in memory that it resumes from, in place of the checkpoint."""
+    kept_step: int | None = None
+    """Once ended: step of the newest snapshot that an agent holds."""
     status: GangStatus = GangStatus.RESERVING
     reserved: set[Rank] = field(default_factory=set)
     entered: set[Rank] = field(default_factory=set)

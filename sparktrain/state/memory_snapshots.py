@@ -5,11 +5,13 @@ Members of a gang hold equal state, so each keeps a snapshot, and one holder tha
 what remains of a lost driver.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Generation, TrialId
+from sparktrain.state.agents import AgentState
+from sparktrain.state.checkpoint_history import Checkpoint
 
 
 class MemorySnapshot(Struct, frozen=True):
@@ -26,6 +28,17 @@ class MemorySnapshot(Struct, frozen=True):
     def position(self) -> tuple[int, int]:
         """Generation and step. All snapshots of a trial with the same position continue the same training."""
         return self.generation, self.step
+
+
+class MemoryBase(Struct, frozen=True):
+    """How one member of a gang gets the snapshot from which the gang resumes."""
+
+    generation: Generation
+    step: int
+    checksum: str
+    """Of the snapshot that the member's agent holds; empty where it holds none, and rank 0 sends its own."""
+    sent: bool
+    """Some member gets it from rank 0."""
 
 
 class HeldSnapshots:
@@ -58,6 +71,31 @@ class HeldSnapshots:
     def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
         """The snapshots of the trial, by their holders."""
         return {agent: snapshot for agent, (of, snapshot) in self._held.items() if of == trial}
+
+    def chief(self, trial: TrialId, agents: Sequence[AgentState], shunned: Collection[str | None]) -> AgentId | None:
+        """The one of `agents` for rank 0: a holder of the newest snapshot, not on a shunned host if possible."""
+        held = self.of(trial)
+        holders = [agent for agent in agents if agent.id in held]
+        if not holders:
+            return None
+        newest = max(held[agent.id].position for agent in holders)
+        there = [agent for agent in holders if held[agent.id].position == newest]
+        return min(there, key=lambda agent: agent.host in shunned).id
+
+    def bases(
+        self, trial: TrialId, agents: Sequence[AgentId], checkpoint: Checkpoint | None
+    ) -> list[MemoryBase] | None:
+        """How the members of a new gang get its snapshot, by rank; None where they read the store, or start at 0.
+
+        The snapshot is that of rank 0, unless the checkpoint is newer.
+        """
+        held = self.of(trial)
+        base = held.get(agents[0])
+        if base is None or (checkpoint is not None and checkpoint.step > base.step):
+            return None
+        same = {agent: each.checksum for agent, each in held.items() if each.position == base.position}
+        mine = [same.get(agent, "") for agent in agents]
+        return [MemoryBase(base.generation, base.step, each, "" in mine) for each in mine]
 
     def formed(self, trial: TrialId, agents: Collection[AgentId], base: MemorySnapshot | None) -> None:
         """A gang of the trial forms on `agents`, and resumes from `base`; None: from the store, or from step 0."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sparktrain.config.gang_spec import Role
+from sparktrain.ids import AgentId
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.prospects import able, idle
 from sparktrain.state.sweep import Sweep
@@ -12,19 +14,21 @@ from sparktrain.state.trial import Trial
 
 
 def next_gang(
-    sweep: Sweep, agents: Agents, size_of: Callable[[Trial], int], at: float
+    sweep: Sweep, agents: Agents, held: HeldSnapshots, size_of: Callable[[Trial], int], at: float
 ) -> tuple[Trial, list[AgentState]] | None:
     """The next trial with enough idle agents for a gang, and those agents by rank; None when no gang can form.
 
     First come, first served: a trial that lacks agents takes them before those behind it. A trial that failed on a
-    host before it entered waits for another host, as long as there is one; those behind it do not wait.
+    host before it entered waits for another host, as long as there is one; those behind it do not wait. Rank 0 is the
+    holder of the trial's newest snapshot in memory, if there is one.
     """
     there = idle(agents, sweep, at) if sweep.queue else []
     for trial in sweep.queue if there else ():
         size = size_of(trial)
         allowed = _allowed(sweep, trial, agents, there, size)
         if len(allowed) >= size:
-            return trial, seat(allowed, size, _lost_on(trial))
+            shunned = _lost_on(trial)
+            return trial, seat(allowed, size, shunned, held.chief(trial.id, allowed, shunned), held.of(trial.id))
         if len(allowed) == len(there):
             return None
     return None
@@ -45,23 +49,32 @@ def _allowed(
     return [agent for agent in there if agent.host not in barred]
 
 
-def seat(agents: Sequence[AgentState], size: int, shunned: Collection[str | None] = ()) -> list[AgentState]:
+def seat(
+    agents: Sequence[AgentState],
+    size: int,
+    shunned: Collection[str | None] = (),
+    chief: AgentId | None = None,
+    holders: Collection[AgentId] = (),
+) -> list[AgentState]:
     """`size` of the idle agents, by rank: on as few hosts as possible, those of one host next to each other.
 
-    Agents with GPUs come first, for the last ranks are those that need none. Then agents of hosts that are not
-    `shunned`, then of the hosts with the most idle ones; among equals, those that have been idle for longest.
+    Agents with GPUs come first, for the last ranks are those that need none. Then comes `chief`, which is rank 0, with
+    the agents of its host, then agents of hosts that are not `shunned`, then of the hosts with the most idle ones;
+    of a host first the `holders` of a snapshot, then those that have been idle for longest.
     """
     if size == 1:
-        return sorted(agents, key=lambda agent: (not agent.gpus, agent.host in shunned))[:1]
-    with_gpus, without = (agent for agent in agents if agent.gpus), (agent for agent in agents if not agent.gpus)
-    return [*_by_host(with_gpus, shunned), *_by_host(without, shunned)][:size]
+        return sorted(agents, key=lambda agent: (not agent.gpus, agent.id != chief, agent.host in shunned))[:1]
+    ordered = sorted(agents, key=lambda agent: (agent.id != chief, agent.id not in holders))
+    first = ordered[0].host if chief is not None and ordered else None
+    with_gpus, without = (agent for agent in ordered if agent.gpus), (agent for agent in ordered if not agent.gpus)
+    return [*_by_host(with_gpus, shunned, first), *_by_host(without, shunned, first)][:size]
 
 
-def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None]) -> list[AgentState]:
+def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None], first: str | None) -> list[AgentState]:
     hosts: dict[str, list[AgentState]] = {}
     for agent in agents:
         hosts.setdefault(agent.host, []).append(agent)
-    fullest_first = sorted(hosts, key=lambda host: (host in shunned, -len(hosts[host])))
+    fullest_first = sorted(hosts, key=lambda host: (host != first, host in shunned, -len(hosts[host])))
     return [agent for host in fullest_first for agent in hosts[host]]
 
 

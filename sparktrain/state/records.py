@@ -52,7 +52,9 @@ class GangFormed(Record, frozen=True, tag=True, kw_only=True):
     hosts: tuple[str, ...]
     """Hosts of its members, by rank."""
     base: str = ""
-    """Digest of the checkpoint that it resumes from; empty when it starts from step 0."""
+    """Digest of the checkpoint that it resumes from, or that a snapshot in memory follows; empty without one."""
+    memory_step: int | None = None
+    """Step of the snapshot in memory that it resumes from; None when it reads the store, or starts from step 0."""
 
 
 class CheckpointAcknowledged(Record, frozen=True, tag=True, kw_only=True):

@@ -80,7 +80,8 @@ def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> Hi
 def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     """The restart of the trial after the failure of its gang; its duration is not known yet."""
     newest = trial.checkpoints.newest
-    resumed_from = newest.step if newest is not None else None
+    kept = [step for step in (newest.step if newest is not None else None, gang.kept_step) if step is not None]
+    resumed_from = max(kept, default=None)
     done = max((pace.step for pace in gang.paces.values()), default=None)
     lost = None if done is None else max(0, done - (resumed_from or 0))
     rank, host = failure.rank or 0, failure.host or trial.host

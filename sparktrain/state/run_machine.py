@@ -12,6 +12,8 @@ from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
+from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
@@ -55,6 +57,7 @@ class RunMachine:
         self._races = Races(sweep)
         self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
+        self._memory = MemoryTier(sweep)
 
     # ---- agents
 
@@ -66,6 +69,7 @@ class RunMachine:
     def on_agent_gone(self, agent_id: AgentId, reason: str, at: float) -> Commands:
         """The agent is lost, and its member with it."""
         agent = self._agents.remove(agent_id)
+        self._memory.held.lost(agent_id)
         if agent is None or agent.member is None:
             return []
         gang = self.sweep.gangs.get(agent.member.trial)
@@ -106,6 +110,9 @@ class RunMachine:
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():
                 return self._on_checkpoint_failed(gang, agent, message)
+            case m.SnapshotHeld(step=step, checksum=checksum):
+                kept = self._memory.keep(gang, agent, MemorySnapshot(gang.generation, step, checksum))
+                return [] if kept else [refused(agent, message.member)]
             case m.MemberReserved():
                 return self._on_reserved(gang, message)
             case m.MemberShared():
@@ -227,6 +234,7 @@ class RunMachine:
         if at < reason_by and self._lost.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
         deleted = self._delete(gang)
+        self._memory.ended(gang)
         self.sweep.goals.gang_ended(gang, at)
         failed = gang.cause is not None or gang.follower is not None
         trial = self.sweep.conclude(gang, elsewhere=failed and elsewhere(self._agents.all(), self.sweep, at))
@@ -258,7 +266,7 @@ class RunMachine:
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        while found := next_gang(self.sweep, self._agents, lambda trial: self._size(trial, at), at):
+        while found := next_gang(self.sweep, self._agents, self._memory.held, lambda each: self._size(each, at), at):
             commands += self._form(*found, at)
         if self.sweep.wants_trials and (count := self._wanted(at)):
             self.sweep.ask(count)
@@ -283,12 +291,13 @@ class RunMachine:
         roles = self.sweep.limits.roles[: len(agents)]
         newest, generation = trial.checkpoints.newest, Generation(trial.generation + 1)
         gang = Gang(self.sweep.run, trial.id, generation, ids, places(agents, roles), at, newest)
+        bases = self._memory.form(trial, gang)
         self.sweep.start(trial, gang)
         commands: Commands = []
         for rank, agent in enumerate(agents):
             member = gang.member(Rank(rank))
             self._agents.occupy(agent, member)
-            commands.append(do.PlaceMember(agent.id, member, gang.size, trial.params, newest))
+            commands.append(do.PlaceMember(agent.id, member, gang.size, trial.params, newest, memory=bases[rank]))
         return commands
 
     # ---- the run

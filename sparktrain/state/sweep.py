@@ -182,8 +182,8 @@ class Sweep:
         trial.started_at = None
         trial.last_report = None
         self.gangs[trial.id] = gang
-        base = gang.checkpoint.digest if gang.checkpoint is not None else ""
-        self._facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
+        formed = GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, memory_step=gang.memory_step)
+        self._facts.append(formed if gang.checkpoint is None else replace(formed, base=gang.checkpoint.digest))
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
         """Member `rank` of the gang has entered the training function on `agent`; whether after it restarted alone.
@@ -329,7 +329,7 @@ class Sweep:
         return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
-        if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
+        if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None and gang.memory_step is None:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))

@@ -25,11 +25,25 @@ STEPS = st.lists(
             [
                 *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
                 *("twice", "tick", "hang", "write", "corrupt", "step", "again", "explain", "leave", "load", "start"),
+                "hold",
             ]
         ),
         st.integers(0, 7),
     ),
     max_size=60,
+)
+MEMORY_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *("start", "start", "start", "hold", "hold", "hold", "ring", "lost", "lose", "join", "join", "write"),
+                *("tick", "corrupt", "explain", "again", "step", "crash", "succeed"),
+            ]
+        ),
+        st.integers(0, 7),
+    ),
+    min_size=10,
+    max_size=50,
 )
 MOST_WORKERS = 3
 CLUSTER_STEPS = st.lists(
@@ -38,7 +52,7 @@ CLUSTER_STEPS = st.lists(
             [
                 *("kill", "start", "step", "lose", "join", "lost", "tick", "write", "report", "again", "explain"),
                 *("kill", "start", "kill", "start", "kill", "start", "hang", "crash", "reserve", "enter", "succeed"),
-                *("fail", "ring", "leave", "corrupt", "load"),
+                *("fail", "ring", "leave", "corrupt", "load", "hold"),
             ]
         ),
         st.integers(0, 7),
@@ -74,6 +88,9 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
     elif what == "write":
         world.written += 1
         world.write(agent, world.written)
+    elif what == "hold":
+        world.written += 1
+        world.hold(agent, world.written)
     elif what == "ring":
         world.fail(agent, FailureKind.RING)
     elif what == "crash":
@@ -166,6 +183,7 @@ def test_every_history_ends_with_each_trial_concluded_once(
         world.suggest()
         check_members(world)
     check_journal(world)
+    check_memory(world)
     if stop:
         world.stop(grace_s=1.0)
         world.tick(2.0)
@@ -174,6 +192,25 @@ def test_every_history_ends_with_each_trial_concluded_once(
     concluded = world.all(do.ConcludeTrial)
     gave_up = world.all(do.EndRun)[0].ending in (Ending.UNLOADABLE, Ending.UNAVAILABLE, Ending.FAILING)
     assert stop or gave_up or len(concluded) == cases
+
+
+@settings(max_examples=1000, deadline=None)
+@given(steps=MEMORY_STEPS, size=st.integers(2, 3), spare=st.integers(0, 2), word_s=st.sampled_from([0.0, 20.0]))
+def test_gangs_resume_from_one_snapshot_in_any_history(
+    steps: list[tuple[str, int]], size: int, spare: int, word_s: float
+) -> None:
+    world, names = World(Machine(LEASE_S, word_s), cases=2), []
+    world.begin(size=size, restarts=20, recovers=True)
+    for number in range(size + spare):
+        names.append(world.join(f"a{number}", f"host-{number // 2}", number))
+    world.suggest()
+    for what, which in steps:
+        act(world, what, which, names)
+        world.suggest()
+        check_members(world)
+    check_memory(world)
+    check_journal(world)
+    finish(world)
 
 
 @settings(max_examples=1000, deadline=None)
@@ -202,6 +239,7 @@ def test_members_of_clusters_restart_alone_in_any_history(
         world.suggest()
         check_members(world)
     check_journal(world)
+    check_memory(world)
     if stop:
         world.stop(grace_s=1.0)
         world.tick(2.0)
@@ -262,6 +300,29 @@ def check_forming(world: World) -> None:
     for member, places in formed.items():
         assert formed.get(replace(member, rank=0, incarnation=0), places) == places
         assert all(place.port for place in places)
+
+
+def check_memory(world: World) -> None:
+    """Members of a gang resume from one snapshot: that of their own agents, or of rank 0, no older than the store's."""
+    gangs: dict[tuple[int, int], list[do.PlaceMember]] = {}
+    for each in world.all(do.PlaceMember):
+        if not each.port:  # a member that restarts alone reads the store
+            gangs.setdefault((each.member.trial, each.member.generation), []).append(each)
+    for placed in gangs.values():
+        bases = [each.memory for each in sorted(placed, key=lambda each: each.member.rank)]
+        assert len({None if base is None else (base.generation, base.step) for base in bases}) == 1
+        for each in placed:
+            base, checkpoint = each.memory, each.checkpoint
+            if base is None:
+                continue
+            assert base.generation < each.member.generation
+            assert checkpoint is None or checkpoint.step <= base.step
+            if base.checksum:
+                assert base.checksum == f"{each.agent}-{base.step}"
+            else:
+                assert base.sent
+                assert each.member.rank > 0
+    event(f"a gang resumed from memory: {any(each[0].memory for each in gangs.values())}")
 
 
 def check_members(world: World) -> None:

@@ -23,7 +23,7 @@ Lineage = tuple[tuple[int, int], ...]
 """For each generation, its number and the step that it resumed from."""
 
 
-class WrongHistory(AssertionError):
+class WrongHistoryError(AssertionError):
     """The model has found a state that no correct training reaches."""
 
 
@@ -128,7 +128,7 @@ class Model:
             base = None
         newest = [each.step for agent, each in self.held.of(TRIAL).items() if agent in self.hosts]
         if newest and step < max(newest):
-            raise WrongHistory(f"step {step} is restored, and an agent that is there holds {max(newest)}")
+            raise WrongHistoryError(f"step {step} is restored, and an agent that is there holds {max(newest)}")
         chief = [agent for agent, each in self.held.of(TRIAL).items() if base and each.position == base.position]
         self.gang = ([*chief[:1], *(agent for agent in idle if agent not in chief[:1])])[:SIZE]
         self.held.formed(TRIAL, self.gang, base)
@@ -136,17 +136,17 @@ class Model:
         self.step, self.lineage = step, (*lineage, (self.generation, step))
 
     def restored(self, base: MemorySnapshot) -> Lineage:
-        """What the chief loads. Raises WrongHistory if its agent has no whole snapshot, or one of another training."""
+        """What the chief loads. Raises WrongHistoryError if that is no whole snapshot, or is of another training."""
         for agent, each in self.held.of(TRIAL).items():
             if each.position != base.position:
                 continue
             found = self.hosts[agent].find(base) if agent in self.hosts else None
             if found is None:
-                raise WrongHistory(f"{agent} has no whole snapshot of step {base.step}")
+                raise WrongHistoryError(f"{agent} has no whole snapshot of step {base.step}")
             if found != self.lineage[: len(found)] or len(self.lineage) - len(found) > 1:
-                raise WrongHistory(f"step {base.step} is of {found}, and the training is {self.lineage}")
+                raise WrongHistoryError(f"step {base.step} is of {found}, and the training is {self.lineage}")
             return found
-        raise WrongHistory("no holder")
+        raise WrongHistoryError("no holder")
 
     def play(self) -> None:
         events = [self.train] * 6 + [self.lose] * 2 + [self.save, self.form]
@@ -206,10 +206,10 @@ class TakesLastMessage(HeldSnapshots):
 
 @pytest.mark.parametrize("mutant", [KeepsForks, TakesOldest, KeepsLost, TakesLastMessage])
 def test_the_histories_find_a_wrong_choice(mutant: type[HeldSnapshots]) -> None:
-    with pytest.raises(WrongHistory):
+    with pytest.raises(WrongHistoryError):
         play(mutant)
 
 
 def test_the_histories_find_a_single_buffer() -> None:
-    with pytest.raises(WrongHistory):
+    with pytest.raises(WrongHistoryError):
         play(single_buffer=True)

@@ -1,0 +1,60 @@
+"""The snapshots in memory over the life of a run's gangs: kept while they train, used when the next one forms. Pure."""
+
+from msgspec.structs import replace
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.ids import AgentId
+from sparktrain.state.gang import Gang
+from sparktrain.state.memory_snapshots import HeldSnapshots, MemoryBase, MemorySnapshot
+from sparktrain.state.outcome import FailureKind
+from sparktrain.state.records import LossRecorded
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import Trial, TrialStatus
+
+_UNREAD = (FailureKind.CHECKPOINT, FailureKind.FORM, FailureKind.RING)
+"""A gang that fails so before it trains may fail again with the same snapshot: the next one reads the store."""
+
+
+class MemoryTier:
+    """What the gangs of a run hold in memory. The state machine calls it where gangs form and end."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self.held = HeldSnapshots()
+
+    def keep(self, gang: Gang, agent: AgentId, snapshot: MemorySnapshot) -> bool:
+        """A member's agent holds a snapshot; False where members do not hold equal state, or hold a newer one."""
+        alike = all(place.role in (Role.CHIEF, Role.WORKER) for place in gang.places)
+        return alike and self.held.note(agent, gang.trial, snapshot)
+
+    def ended(self, gang: Gang) -> None:
+        """The gang is gone; note from where the next one can resume, unless this trial has no next one like it."""
+        trial, cause = self._sweep.trials[gang.trial], gang.cause or gang.follower
+        tried = gang.memory_step is not None and gang.running_since is None
+        unread = tried and cause is not None and cause.kind in _UNREAD
+        if cause is None or unread or trial.stopping or trial.status is not TrialStatus.RUNNING:
+            self.held.forget(trial.id)
+        newest = self.held.newest(trial.id)
+        gang.kept_step = newest.step if newest is not None else None
+
+    def form(self, trial: Trial, gang: Gang) -> list[MemoryBase | None]:
+        """What the members of a new gang resume from, by rank; None: the checkpoint, or step 0."""
+        bases = self.held.bases(trial.id, gang.agents, gang.checkpoint)
+        base = self.held.of(trial.id).get(gang.agents[0]) if bases is not None else None
+        self.held.formed(trial.id, gang.agents, base)
+        gang.memory_step = base.step if base is not None else None
+        self._correct(trial, gang)
+        return [None] * gang.size if bases is None else list(bases)
+
+    def _correct(self, trial: Trial, gang: Gang) -> None:
+        """The newest restart names the step at which this gang resumes: a holder may have been lost since."""
+        stored = gang.checkpoint.step if gang.checkpoint is not None else None
+        step = stored if gang.memory_step is None else gang.memory_step
+        place = max(trial.gang_restarts, default=None)
+        if place is None or trial.restarts[place].resumed_from_step == step:
+            return
+        known = trial.restarts[place]
+        more = None if known.steps_lost is None else known.steps_lost + (known.resumed_from_step or 0) - (step or 0)
+        restart = replace(known, resumed_from_step=step, steps_lost=more)
+        trial.explain(place, restart)
+        self._sweep.note([LossRecorded(trial=trial.id, generation=trial.generation, restart=restart)])
