@@ -9,12 +9,14 @@ import sys
 import uuid
 from collections.abc import Coroutine
 from contextlib import closing, suppress
+from pathlib import Path
 
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
+from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
 from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
@@ -53,10 +55,10 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
     """Run the agent at `place` until the pool closes. Blocks; returns why it ended, and whether it joined."""
     root = scratch_root()
     spawn(lambda: tidy(root))
-    with held(root) as scratch, closing(TokenFile(scratch)) as tokens:
+    with held(root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
         warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
         warm.start()
-        return asyncio.run(Attendance(place, ticket, warm, tokens).run())
+        return asyncio.run(Attendance(place, ticket, warm, tokens, memory=memory).run())
 
 
 class Attendance:
@@ -70,11 +72,13 @@ class Attendance:
         tokens: TokenFile,
         dialer: Dialer | None = None,
         clock: Clock | None = None,
+        memory: Path | None = None,
     ) -> None:
         self._place = place
         self._ticket = ticket
         self._warm = warm
         self._tokens = tokens
+        self._memory = memory
         self._dialer = dialer or GrpcDialer(ticket)
         self._clock = clock or SystemClock()
 
@@ -85,7 +89,7 @@ class Attendance:
             link = await self._dialer.attend(self._ticket.connect_s)
             while True:
                 reached = True
-                life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens)
+                life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory)
                 if (reason := await life.run(away)) is not None:
                     return reason, reached
                 lost_at = self._clock.now()
@@ -132,9 +136,11 @@ class Agent:
         link: Link,
         clock: Clock,
         tokens: TokenFile,
+        memory: Path | None = None,
         *,
         limits: MemberLimits = LIMITS,
     ) -> None:
+        """`memory` is the agent's folder in shared memory, if there is any."""
         self.id = AgentId(f"{place.slot}-{uuid.uuid4().hex[:12]}")
         self._place = place
         self._warm = warm
@@ -145,6 +151,7 @@ class Agent:
         self._limits = limits
         self._codes: dict[RunId, LocalCode] = {}
         self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
+        self._memory = MemoryHolder(memory)
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
@@ -294,7 +301,7 @@ class Agent:
         name = f"trial-{member.trial}-{member.generation}-{member.rank}-{uuid.uuid4().hex[:12]}"
         code = self._codes[member.run]
         self._member = MemberSession(
-            start, code, self._warm.scratch / name, self._clock, self._snapshots, limits=self._limits
+            start, code, self._warm.scratch / name, self._clock, self._snapshots, self._memory, limits=self._limits
         )
         self._training = self._spawn(self._train(self._member, self._training))
         storing = self._spawn(self._member.store(self.id, self._dialer, self._post))

@@ -19,6 +19,7 @@ from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.folders import discard
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
+from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.upload_queue import Storing
@@ -74,6 +75,7 @@ class MemberSession:
         home: Path,
         clock: Clock,
         snapshots: SnapshotKeeper,
+        memory: MemoryHolder,
         *,
         limits: MemberLimits = LIMITS,
     ) -> None:
@@ -83,6 +85,7 @@ class MemberSession:
         self._home = home
         self._clock = clock
         self._snapshots = snapshots
+        self._memory = memory
         self._limits = limits
         self._keeping: asyncio.Task[None] | None = None
         self._child: MemberProcess | None = None
@@ -91,6 +94,7 @@ class MemberSession:
         self._unsaved_since: float | None = None
         """The first failed save on the local disk since the last good one; None without a failure."""
         self._outcome_sent = False
+        self._succeeded = False
         self._reports: list[Report] = []
         self._reported = 0
         """How many reports and metrics these are."""
@@ -111,8 +115,9 @@ class MemberSession:
             for folder in ("work", "files"):
                 (self._home / folder).mkdir(parents=True)
             (self._home / "log.txt").touch()
-            restore_dir = await self._snapshots.restore_dir(self._start, self._home)
-            child.send(self._assignment(place, restore_dir))
+            memory_dir = await self._memory.begin(self._start)
+            restore_dir = await self._restore_dir()
+            child.send(self._assignment(place, restore_dir, memory_dir))
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)
             await self._watch(child, post)
@@ -139,6 +144,14 @@ class MemberSession:
             self._child = None
             self._over.set()
             self._log.finish()
+            self._memory.ended(self._succeeded)
+
+    async def _restore_dir(self) -> str:
+        """The folder to resume from; empty without one, and where rank 0 sends the state from its memory."""
+        memory = self._start.memory
+        if memory is None:
+            return await self._snapshots.restore_dir(self._start, self._home)
+        return await self._memory.restore_dir(self._start) if memory.checksum else ""
 
     async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
         try:
@@ -205,6 +218,9 @@ class MemberSession:
                 case pm.Snapshot() as snapshot:
                     self._flush(post)  # the coordinator gets them before the later checkpoint
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
+                case pm.MemoryTaken(step=step, checksum=checksum) as taken:
+                    if self._memory.taken(self._start, taken):
+                        post(m.SnapshotHeld(self.member, step, checksum))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
                 case pm.Stepped(step=step, training=training):
@@ -255,6 +271,7 @@ class MemberSession:
         """Post the outcome, the first time only: later events of the process do not change it."""
         if not self._outcome_sent:
             self._outcome_sent = True
+            self._succeeded = outcome.failure is None
             post(m.MemberEnded(self.member, outcome))
 
     def _with_tail(self, outcome: Outcome) -> Outcome:
@@ -266,7 +283,7 @@ class MemberSession:
         failure = replace(outcome.failure, log_tail=printed)
         return Outcome(outcome.seconds, failure=failure)
 
-    def _assignment(self, place: Placement, restore_dir: str) -> pm.Assignment:
+    def _assignment(self, place: Placement, restore_dir: str, memory_dir: str) -> pm.Assignment:
         start = self._start
         return pm.Assignment(
             member=start.member,
@@ -285,6 +302,8 @@ class MemberSession:
             port=start.port,
             backend=start.backend,
             restore_dir=restore_dir,
+            memory_dir=memory_dir,
+            memory_sent=start.memory is not None and start.memory.sent,
             env={**token_variables(), **start.env} if start.data.sets else start.env,
             data=start.data,
             streams=start.streams,

@@ -13,6 +13,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.member_runner import MemberSession
+from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.zygote_process import ZygoteProcess
@@ -106,7 +107,8 @@ class InMember:
         start = m.StartMember(
             member, 1, sent, SEED, metric, 2**20, store=self._address, checkpoint=self._checkpoints.newest
         )
-        session = MemberSession(start, LocalCode(code, False, ()), home, SystemClock(), self._keeper)
+        local = LocalCode(code, False, ())
+        session = MemberSession(start, local, home, SystemClock(), self._keeper, MemoryHolder(None))
         child = await self._zygote.fork()
         async with asyncio.timeout(90):
             await session.train(child, NOWHERE, self._post)

@@ -11,6 +11,7 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
+from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
@@ -34,7 +35,7 @@ async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp
     post = posted.put_nowait
     code = LocalCode(tmp_path / "function", False, ())
     snapshots, limits = SnapshotKeeper(tmp_path, AgentId("a"), post), MemberLimits(frozen_s=TIMEOUT_S)
-    session = MemberSession(start, code, tmp_path / "home", SystemClock(), snapshots, limits=limits)
+    session = MemberSession(start, code, tmp_path / "home", SystemClock(), snapshots, MemoryHolder(None), limits=limits)
     place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})
     child = await bench.zygote.fork()
     # Of a gang the others never come: it waits for them, which is as good as training.

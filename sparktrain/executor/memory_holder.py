@@ -1,0 +1,169 @@
+"""Holds members' snapshots in shared memory beyond their processes, so that a gang resumes without the store."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from msgspec import Struct
+
+from sparktrain.errors import CheckpointError
+from sparktrain.executor.folders import discard
+from sparktrain.executor.scratch import held, tidy
+from sparktrain.ids import RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
+from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.threads import aside, spawn
+
+SHARED_MEMORY = "/dev/shm"
+KEPT_S = 600.0
+"""How long a snapshot stays after its member, if no gang resumes from it."""
+READ_TIMEOUT_S = 30.0
+"""How long the verification of a snapshot may take."""
+
+
+@contextmanager
+def shared_memory(root: str = SHARED_MEMORY) -> Iterator[Path | None]:
+    """A folder in shared memory, removed at the end; None where this host has none. Blocks on local memory.
+
+    Folders that killed agents have left are removed meanwhile.
+    """
+    if not os.access(root, os.W_OK | os.X_OK):
+        yield None
+        return
+    spawn(lambda: tidy(root))
+    with held(root) as folder:
+        yield folder
+
+
+class _Held(Struct, frozen=True):
+    """The newest whole snapshot of this agent."""
+
+    run: RunId
+    trial: TrialId
+    generation: int
+    step: int
+    checksum: str
+    folder: Path
+    """Within the folder of its member."""
+
+
+class MemoryHolder:
+    """The snapshots of one agent's members: one member at a time, and the newest snapshot of the one before.
+
+    All methods belong to the agent's event loop, and do not block it.
+    """
+
+    def __init__(self, root: Path | None, kept_s: float = KEPT_S) -> None:
+        """`root` is this agent's folder in shared memory; None without any."""
+        self._root = root
+        self._kept_s = kept_s
+        self._held: _Held | None = None
+        self._current: Path | None = None
+        """The folder of the member that runs."""
+        self._expiry: asyncio.TimerHandle | None = None
+        self._folders = list(root.iterdir()) if root is not None and root.is_dir() else []
+        """All folders of members: at first those that an agent before this one in its task has left."""
+        self._clear()
+
+    async def begin(self, start: m.StartMember) -> str:
+        """The folder for the snapshots of a member that starts; empty without shared memory, and for a gang of one.
+
+        What the member does not resume from is removed.
+        """
+        self._stay()
+        if self._held is not None and not self._is_base(self._held, start):
+            self._held = None
+        if self._root is None or start.size == 1:
+            self._clear()
+            return ""
+        folder = self._root / uuid4().hex
+        try:
+            await asyncio.wait_for(aside(folder.mkdir), READ_TIMEOUT_S)
+        except (OSError, TimeoutError):  # the member trains without it
+            return ""
+        self._current = folder
+        self._folders.append(folder)
+        self._clear()
+        return str(folder)
+
+    def taken(self, start: m.StartMember, taken: pm.MemoryTaken) -> bool:
+        """The running member's snapshot is whole; False for a folder that is not the member's."""
+        folder = Path(taken.folder)
+        if self._current is None or folder.parent != self._current or folder.is_symlink():
+            return False
+        member = start.member
+        self._held = _Held(member.run, member.trial, member.generation, taken.step, taken.checksum, folder)
+        return True
+
+    async def restore_dir(self, start: m.StartMember) -> str:
+        """The folder of the verified snapshot that the member resumes from.
+
+        Raises CheckpointError for one that is gone or is not whole: the next gang reads the store.
+        """
+        base, kept = start.memory, self._held
+        assert base is not None
+        if kept is None or not self._is_base(kept, start):
+            raise CheckpointError(f"this agent holds no snapshot of step {base.step} in memory any more")
+        try:
+            found = await asyncio.wait_for(aside(lambda: folder_checksum(kept.folder)), READ_TIMEOUT_S)
+        except (OSError, TimeoutError) as error:
+            raise CheckpointError(f"the snapshot of step {base.step} in memory cannot be read: {error}") from error
+        if found != base.checksum:
+            raise CheckpointError(
+                f"the snapshot of step {base.step} in memory has changed: its checksum is {found[:12]}, and was "
+                f"{base.checksum[:12]}"
+            )
+        return str(kept.folder)
+
+    def ended(self, succeeded: bool) -> None:
+        """The member's process is gone: keep its newest snapshot for a while, unless it needs no successor."""
+        self._current = None
+        if succeeded:
+            self._held = None
+        self._clear()
+        if self._held is not None:
+            self._expiry = asyncio.get_running_loop().call_later(self._kept_s, self._expire)
+
+    # ---- internal
+
+    def _is_base(self, kept: _Held, start: m.StartMember) -> bool:
+        base, member = start.memory, start.member
+        mine = base is not None and (kept.generation, kept.step, kept.checksum) == (
+            base.generation,
+            base.step,
+            base.checksum,
+        )
+        return mine and (kept.run, kept.trial) == (member.run, member.trial)
+
+    def _stay(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _expire(self) -> None:
+        self._held = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove all folders but those of the running member and of the newest snapshot, and its older one."""
+        kept = self._held.folder if self._held is not None else None
+        needed = [self._current, kept.parent if kept is not None else None]
+        doomed = [each for each in self._folders if each not in needed]
+        self._folders = [each for each in self._folders if each in needed]
+        older = kept if kept is not None and kept.parent != self._current else None
+        if doomed or older is not None:
+            spawn(lambda: _remove(doomed, older))
+
+
+def _remove(doomed: list[Path], kept: Path | None) -> None:
+    """Remove folders, and what is beside `kept`. The names are not in use: a newer folder has another one."""
+    for folder in doomed:
+        discard(folder)
+    with suppress(OSError):
+        for each in list(kept.parent.iterdir()) if kept is not None else ():
+            if each != kept:
+                discard(each)

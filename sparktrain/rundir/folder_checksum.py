@@ -1,0 +1,35 @@
+"""A checksum of a folder in shared memory: fast enough to take several times a minute of state of many gigabytes."""
+
+import hashlib
+import os
+from pathlib import Path
+
+_BLOCK_WORDS = 2**17
+
+
+def folder_checksum(folder: Path) -> str:
+    """64 hexadecimal digits for the names, sizes and content of the files in `folder`; other entries do not count.
+
+    It finds changed bits, lost pages and exchanged blocks of 1 MiB, as bad memory or a partial write leave them: the
+    sums of each block's 64-bit words, hashed by SHA-256. It is no protection against a change on purpose. Blocks; about
+    15 GB/s in memory. Raises OSError.
+    """
+    digest = hashlib.sha256()
+    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+        if entry.is_file(follow_symlinks=False):
+            digest.update(f"{entry.name}\0{entry.stat().st_size}\0".encode())
+            digest.update(_content(Path(entry.path)))
+    return digest.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    import numpy as np  # agents that hold nothing do without
+
+    if not path.stat().st_size:
+        return b""
+    data = np.memmap(path, np.uint8, "r")
+    words = data[: data.size // 8 * 8].view(np.uint64)
+    even = words.size // _BLOCK_WORDS * _BLOCK_WORDS
+    sums = words[:even].reshape(-1, _BLOCK_WORDS).sum(axis=1, dtype=np.uint64)
+    rest = words[even:].sum(dtype=np.uint64)
+    return bytes(sums.tobytes() + rest.tobytes() + data[words.size * 8 :].tobytes())
