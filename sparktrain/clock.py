@@ -65,3 +65,8 @@ def time_of_day(wall: float) -> str:
 def pause(seconds: float) -> None:
     """Block the calling thread for `seconds`; for code that runs outside of an event loop."""
     time.sleep(seconds)
+
+
+def thread_cpu_s() -> float:
+    """Seconds of CPU that the calling thread has used."""
+    return time.thread_time()

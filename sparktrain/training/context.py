@@ -21,6 +21,7 @@ from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
 
 if TYPE_CHECKING:
+    from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
     from sparktrain.training.data.open_data import OpenData
@@ -45,6 +46,7 @@ class TrainContext:
         self._pid = os.getpid()
         self._reporting = threading.Lock()
         self._checkpoints: CheckpointSaver | None = None
+        self._memory: MemorySaver | None = None
         self._position = Position()
         self._strategies: Strategies | None = None
         self._data: OpenData | None = None
@@ -214,6 +216,8 @@ class TrainContext:
         """Wait for the last save after the training function has returned; sparktrain calls it."""
         if self._streams is not None:
             self._streams.close()
+        if self._memory is not None:
+            self._memory.close()
         if self._checkpoints is not None:
             self._checkpoints.finish()
 
@@ -349,6 +353,7 @@ class TrainContext:
         self,
         *,
         checkpoint_every: int | str | None = "epoch",
+        memory_checkpoint: str | None = "auto",
         keep: int = 2,
         monitor: str | None = None,
         mode: str | None = None,
@@ -362,6 +367,8 @@ class TrainContext:
 
         Args:
             checkpoint_every: a number of steps, a time such as "30s", "epoch", or None for never.
+            memory_checkpoint: how often a gang takes snapshots in shared memory, which it resumes from while a holder
+                is left: "auto" for at most 2 % of the time, a time such as "5s", or None for never.
             keep: how many of the newest checkpoints stay, besides the best one by `monitor`.
             monitor: the metric of the best checkpoint, such as "val_loss"; None for no best one.
             mode: "max" or "min", by default inferred from the name of the metric ("min" for a loss).
@@ -380,6 +387,8 @@ class TrainContext:
             self.should_stop,
             self._stepped,
             own_folders=(self._assignment.work_dir, self.log_dir),
+            memory=self._memory_saver(),
+            memory_checkpoint=memory_checkpoint,
             keep=keep,
             checkpoint_every=checkpoint_every,
             monitor=monitor,
@@ -426,6 +435,14 @@ class TrainContext:
         ring = self._gang.training_ring(use)
         prepare_keras(ring)
         return ring
+
+    def _memory_saver(self) -> "MemorySaver | None":
+        """Takes the snapshots of a gang's member in memory; None where there is no shared memory."""
+        if self._memory is None and self._assignment.memory_dir:
+            from sparktrain.training.checkpoint.memory_saver import MemorySaver
+
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir)
+        return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))

@@ -4,7 +4,10 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.config.gang_spec import Backend, Role
@@ -177,6 +180,23 @@ def form(
             return gang
     _ = gang.ring
     return gang
+
+
+def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
+    """The assignment with a folder to resume from, where rank 0 sends its snapshot in memory. Blocks until all have it.
+
+    Raises FormError.
+    """
+    if not assignment.memory_sent:
+        return assignment
+    from sparktrain.training.checkpoint.sent_files import send_files
+
+    source = Path(assignment.restore_dir) if assignment.restore_dir else None
+    try:
+        found = send_files(gang.ring, source, Path(assignment.log_path).with_name("sent"))
+    except (RingError, OSError) as error:
+        raise FormError(f"the state in rank 0's memory did not reach all members: {error}") from error
+    return replace(assignment, restore_dir=str(found))
 
 
 def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:

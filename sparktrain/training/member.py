@@ -81,6 +81,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     try:
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
+        assignment = gang_join.with_sent_files(assignment, gang)
         serving.connect(gang, assignment.backend)
         process_setup.seed(assignment.seed)
     except FormError as error:

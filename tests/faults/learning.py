@@ -38,11 +38,13 @@ def learn(
     rows: bool = False,
     victim: str = "member",
     dropout: float = 0.3,
+    memory: str | None = None,
+    every: int = 4,
 ) -> float:
     """Fit with dropout, shuffling and Adam; the chief writes its weights, each member the examples that it got.
 
     `rows`: of the dataset `train`, in place of arrays. `victim`: what `kill_at` kills: see `drill.pid_of`.
-    `dropout`: the rate in a gang of one.
+    `dropout`: the rate in a gang of one. `memory`: the `memory_checkpoint`. `every`: steps between checkpoints.
     """
     import keras
     import numpy as np
@@ -64,7 +66,8 @@ def learn(
     else:
         data = ctx.shard(examples(), batch_size=BATCH, shuffle=True, seed=3)
     data = data.map(lambda a, b: (seen.note(a), b))
-    model.fit(data, epochs=EPOCHS, callbacks=[*ctx.keras_callbacks(checkpoint_every=4), *seen.callbacks()], verbose=0)
+    callbacks = ctx.keras_callbacks(checkpoint_every=every, memory_checkpoint=memory)
+    model.fit(data, epochs=EPOCHS, callbacks=[*callbacks, *seen.callbacks()], verbose=0)
     if ctx.rank == 0:
         np.savez(Path(folder) / "weights.npz", *model.get_weights())
     return float(sum(abs(each).sum() for each in model.get_weights()))

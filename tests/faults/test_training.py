@@ -74,6 +74,26 @@ def assert_each_row_once(notes: Path) -> None:
     assert [sorted(epoch) for epoch in examples_of(notes)] == [list(range(EXAMPLES))] * EPOCHS
 
 
+@pytest.mark.parametrize(
+    ("backend", "victim"),
+    [("horovod", "member"), ("tensorflow", "agent"), pytest.param("tensorflow", "member", marks=pytest.mark.all)],
+)
+def test_a_gang_resumes_from_the_memory_of_the_members_that_are_left(
+    pool: st.Pool, tmp_path: Path, backend: str, victim: str
+) -> None:
+    """No checkpoint is in the store. Another agent takes the place of a killed one, and rank 0 sends it the state."""
+    often = {"memory": "0.01s", "every": 1000, "rows": True, "dropout": 0.0}
+    _, weights = trained(pool, tmp_path / "whole", 2, backend, **often)
+    killed, resumed = trained(pool, tmp_path / "killed", 2, backend, kill_at=14, victim=victim, **often)
+    [restart] = killed.restarts
+    assert restart.resumed_from_step in (12, 13)
+    assert restart.steps_lost in (0, 1, 2)
+    assert not list((tmp_path / "killed" / "run" / "trials").rglob("manifest*"))
+    for one, other in zip(weights, resumed, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    assert_each_row_once(tmp_path / "killed" / "notes")
+
+
 @pytest.mark.all
 @pytest.mark.parametrize("victim", ["agent", "executor"])
 def test_rows_come_once_in_an_epoch_over_kills(request: pytest.FixtureRequest, tmp_path: Path, victim: str) -> None:

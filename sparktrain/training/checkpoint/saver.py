@@ -40,7 +40,7 @@ SAVE_TIMEOUT_S = 20.0
 QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
-_EXTRA = "extra/"
+EXTRA = "extra/"
 _LONGEST_PROBLEM = 1000
 """Characters."""
 
@@ -110,7 +110,7 @@ def capture(
         if (seed := model_state.global_seed()) is not None:
             found[model_state.GLOBAL_SEED] = seed
     packed, arrays = pack(extra or {})
-    found |= {f"{_EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
+    found |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
         "version": VERSION,
         "step": step,
@@ -172,7 +172,7 @@ def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
 
 
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
-    arrays = [files.read(f"{_EXTRA}{number}") for number in range(len(document["arrays"]))]
+    arrays = [files.read(f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
     extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
     return Restored(document["step"], document["epoch"], document["batch"], extra)
 

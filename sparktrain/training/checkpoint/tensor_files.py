@@ -41,9 +41,14 @@ def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes:
         folder.mkdir(parents=True)
         for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes)):
             _save_shard(folder / f"tensors-{number:05d}.safetensors", parts, tensors)
-        (folder / DOCUMENT).write_text(json.dumps(document), encoding="utf-8")
+        save_document(folder, document)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"state cannot be written to {folder}: {error}; free some space there") from error
+
+
+def save_document(folder: Path, document: Any) -> None:
+    """Write the JSON document beside the tensors in `folder`, in place of an earlier one. Raises OSError."""
+    (folder / DOCUMENT).write_text(json.dumps(document), encoding="utf-8")
 
 
 class TensorFiles:
@@ -141,9 +146,9 @@ def _save_shard(path: Path, parts: dict[str, Array], tensors: Mapping[str, Array
 def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: list[int]) -> Array:
     """A tensor from its parts, which are stored as integers."""
     stored = sum(math.prod(file.get_slice(key).get_shape()) for _, key, file in parts)
-    if min(shape, default=0) < 0 or math.prod(shape) * _dtype(dtype).itemsize > 8 * stored:
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype_of(dtype).itemsize > 8 * stored:
         raise ValueError(f"it has the shape {shape}, and {stored} integers are stored")  # before it takes the memory
-    tensor = np.empty(shape, _dtype(dtype))
+    tensor = np.empty(shape, dtype_of(dtype))
     integers, filled = _as_integers(name, tensor), 0
     for start, key, file in sorted(parts, key=lambda part: part[0]):
         part = file.get_tensor(key)
@@ -165,7 +170,7 @@ def _as_integers(name: str, tensor: Array) -> Array:
     return tensor.reshape(-1).view(integers)
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[Any]:
     """The dtype `name`; one that numpy lacks comes from `ml_dtypes`, which TensorFlow installs."""
     try:
         return np.dtype(name)

@@ -20,6 +20,7 @@ from sparktrain.clock import Clock
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.optimizer import own_optimizers, stray_optimizer
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.position import Position
@@ -31,6 +32,7 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     Scoring,
     Snapshots,
 )
+from sparktrain.training.keras.memory_callback import KeepInMemory, MemorySnapshots
 from sparktrain.training.keras.user_callbacks import (
     Arrange,
     CallbackStateKeeper,
@@ -72,24 +74,29 @@ class CallbackDeps:
     """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
     """Folders that only this member uses."""
+    memory: MemorySnapshots | None = None
+    """None: no snapshots in memory."""
 
 
 def keras_callbacks(
     deps: CallbackDeps,
     *,
     checkpoint_every: Any = "epoch",
+    memory_checkpoint: Any = "auto",
     monitor: str | None = None,
     mode: str | None = None,
     warmup: int = 0,
 ) -> list[Any]:
     """The callbacks of one call of `fit`; the user's own come after them.
 
-    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `monitor` names the metric
+    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `memory_checkpoint`: how
+    often a gang takes snapshots in memory: "auto", a time such as "5s", or None for never. `monitor` names the metric
     of the best checkpoint, in `mode` "max" or "min", by default inferred from the name; it is known at the end of an
     epoch, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of
     the optimizer from that of one member (`lr_schedule.Warmup` counts steps instead). Raises SpecError.
     """
     cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
+    interval_s = None if memory_checkpoint is None else snapshot_interval(memory_checkpoint)
     ring, position, past = deps.ring, deps.position, ResumedState()
     keep = CallbackStateKeeper(position, past)
     found: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
@@ -100,6 +107,8 @@ def keras_callbacks(
     if ring.rank == 0:
         found += [ReportMetrics(position, deps.report)]
     found += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+    if deps.memory is not None and memory_checkpoint is not None:
+        found += [KeepInMemory(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.snapshots is not None:
         found += [SaveCheckpoints(ring, deps.snapshots, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     return found

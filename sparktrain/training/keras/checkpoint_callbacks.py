@@ -232,18 +232,7 @@ class SaveCheckpoints(InternalCallback):
         shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
         if self._ring.rank:
             return
-        content = {
-            "stage": position.fit,
-            "start_step": position.start_step,
-            "first": position.first,
-            "reported": position.reported,
-            "passes": position.passes(),
-            "rows": position.rows(),
-            "fed": position.fed,
-            "stopped": self.model.stop_training and not position.stopped,
-            "callbacks": self._keep.states(),
-        }
-        place = StagePosition(position.step, epoch, batch, content | position.stages.packed())
+        place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
         own = [(variable, variable.numpy()) for variable, _ in shared]
         for variable, value in shared:
             variable.assign(value)
@@ -256,6 +245,22 @@ class SaveCheckpoints(InternalCallback):
         found = [each for each in self.model.metrics_variables if tf.as_dtype(each.dtype).is_floating]
         held = [tf.convert_to_tensor(each.value) for each in found]
         return list(zip(found, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
+
+
+def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
+    """What a `fit` needs to resume at `position`, beside the model."""
+    content = {
+        "stage": position.fit,
+        "start_step": position.start_step,
+        "first": position.first,
+        "reported": position.reported,
+        "passes": position.passes(),
+        "rows": position.rows(),
+        "fed": position.fed,
+        "stopped": model.stop_training and not position.stopped,
+        "callbacks": keep.states(),
+    }
+    return content | position.stages.packed()
 
 
 class EndStage(InternalCallback):

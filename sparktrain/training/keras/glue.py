@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparktrain.clock import Clock
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.consistency import check_equal, check_same_program
 from sparktrain.training.collectives.ring import Ring
@@ -46,6 +47,36 @@ class KerasSnapshots:
         )
 
 
+class KerasMemory:
+    """Takes snapshots in memory for `fit`."""
+
+    def __init__(self, saver: MemorySaver) -> None:
+        self._saver = saver
+
+    @property
+    def able(self) -> bool:
+        """Whether this member can take snapshots."""
+        return self._saver.able
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest snapshot is not handed over yet."""
+        return self._saver.busy
+
+    @property
+    def beside_s(self) -> float:
+        """What the newest snapshot took beside training, as seconds of all cores; 0 before it is known."""
+        return self._saver.beside_s
+
+    def part(self, model: Any, place: StagePosition) -> bytes:
+        """The chief's part of a snapshot."""
+        return self._saver.part(model, {_FIT: dict(place.content)})
+
+    def take(self, model: Any, place: StagePosition, part: bytes) -> None:
+        """Copy the state to shared memory; a thread hands it to the agent."""
+        self._saver.take(model, place.step, place.epoch, place.batch, part)
+
+
 def prepare_keras(ring: Ring) -> None:
     """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
     weigh_losses(ring)
@@ -62,6 +93,7 @@ def keras_callbacks(
     stepped: Callable[[int, bool], None],
     *,
     own_folders: tuple[str, ...],
+    memory: MemorySaver | None,
     keep: int,
     **options: Any,
 ) -> list[Any]:
@@ -75,5 +107,7 @@ def keras_callbacks(
             check_equal(ring, model)
 
     snapshots = KerasSnapshots(checkpoints, keep)
-    deps = CallbackDeps(ring, position, clock, report, should_stop, stepped, compare, check, snapshots, own_folders)
+    snaps = KerasMemory(memory) if memory is not None else None
+    facts = ring, position, clock, report, should_stop, stepped
+    deps = CallbackDeps(*facts, compare, check, snapshots, own_folders, snaps)
     return callbacks(deps, **options)

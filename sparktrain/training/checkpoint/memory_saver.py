@@ -1,0 +1,218 @@
+"""Takes snapshots of a member's training in shared memory, where its agent holds them beyond the process.
+
+A copy goes straight into the file of an earlier snapshot, by a shared mapping: one pass over the state, and no new
+memory. Two folders take turns, so that one is whole at any time (Wang et al., "Gemini", SOSP 2023, section 4).
+"""
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from sparktrain.clock import thread_cpu_s
+from sparktrain.errors import CheckpointError, SparktrainError
+from sparktrain.formatting import size
+from sparktrain.protocol.pipe_messages import MemoryTaken
+from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.threads import spawn
+from sparktrain.training.checkpoint import model_state, tensor_files
+from sparktrain.training.checkpoint.extras import pack
+from sparktrain.training.checkpoint.mapped_files import mapped_arrays
+from sparktrain.training.checkpoint.saver import EXTRA, State, capture
+from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.notices import notice
+
+_ONE_FILE = 2**62
+_PART_BYTES = 2**16
+"""Parts are padded to a multiple of this: TensorFlow needs no new graph for a broadcast of equal length."""
+_LENGTH_BYTES = 8
+FINISH_TIMEOUT_S = 60.0
+"""How long a snapshot waits for the checksum of the one before."""
+
+
+class SnapshotSender(Protocol):
+    """The connection to the agent."""
+
+    def send(self, message: MemoryTaken) -> None:
+        """Hand over a snapshot. Does not block. Raises OSError when the agent is gone."""
+        ...
+
+
+class ChiefPart(msgspec.Struct, frozen=True):
+    """What a gang resumes with beside equal variables: random numbers, and what `fit` saves on the chief."""
+
+    generators: dict[str, Any]
+    extra: dict[str, Any]
+    paths: list[list[str | int]]
+    """Of the arrays in `extra`."""
+    seeds: dict[str, "PackedArray"]
+    """The states of Keras's generators."""
+    arrays: "list[PackedArray] | None"
+    """The arrays in `extra`; None where they are those of the newest part that had any."""
+
+
+class PackedArray(msgspec.Struct, frozen=True):
+    """An array as bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+
+    @classmethod
+    def of(cls, array: Array) -> "PackedArray":
+        """A copy of `array`."""
+        return cls(array.dtype.name, array.shape, np.ascontiguousarray(array).tobytes())
+
+    def array(self) -> Array:
+        """The array, read-only."""
+        found: Array = np.frombuffer(self.content, tensor_files.dtype_of(self.dtype)).reshape(self.shape)
+        return found
+
+
+@dataclass
+class _Slot:
+    """One of the folders that take turns."""
+
+    folder: Path
+    arrays: dict[str, Array] = field(default_factory=dict)
+    """Shared mappings of its files; empty before its first snapshot."""
+
+
+class MemorySaver:
+    """Snapshots of one member. The thread that trains uses it."""
+
+    def __init__(self, link: SnapshotSender, folder: str) -> None:
+        """`folder` is the member's own one in shared memory; empty where there is none."""
+        self._link = link
+        self._slots = [_Slot(Path(folder) / name) for name in ("a", "b")]
+        self._finishing: threading.Thread | None = None
+        self._arrays: list[Array] | None = None
+        """On the chief: the arrays of its newest part."""
+        self._sent: list[PackedArray] | None = None
+        """The arrays of the newest part that had any."""
+        self.able = bool(folder)
+        """Whether this member can take snapshots: not after a failure."""
+        self.beside_s = 0.0
+        """What the newest snapshot took beside training, as seconds of all cores; 0 until both folders have files."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest snapshot is not handed over yet: `take` would wait for that."""
+        return self._finishing is not None and self._finishing.is_alive()
+
+    def part(self, model: Any, extra: Mapping[str, Any]) -> bytes:
+        """The chief's part of a snapshot, which all members pass to `take`. Only the chief calls it."""
+        packed, found = pack(extra)
+        arrays = [array for _, array in found]
+        seeds = {name: each for name, each in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
+        states = {name: PackedArray.of(model_state.value(each)) for name, each in seeds.items()}
+        if (seed := model_state.global_seed()) is not None:
+            states[model_state.GLOBAL_SEED] = PackedArray.of(seed)
+        known, self._arrays = self._arrays, arrays
+        same = known is not None and len(known) == len(arrays) and all(map(_equal, known, arrays))
+        sent = None if same else [PackedArray.of(array) for array in arrays]
+        part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in found], states, sent)
+        content = msgspec.msgpack.encode(part)
+        return len(content).to_bytes(_LENGTH_BYTES) + content + bytes(-len(content) % _PART_BYTES)
+
+    def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes) -> None:
+        """Copy the state after `step` to shared memory; a thread hands it to the agent. Every member calls it.
+
+        Blocks for the copy. A failure is a notice, and ends the snapshots of this member.
+        """
+        chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)
+        self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
+        self._settle()
+        if not self.able:
+            return
+        slot = self._slots[0]
+        self._slots.reverse()
+        state = capture(model, step, epoch=epoch, batch=batch, spare=slot.arrays)
+        state = _with_part(state, chiefs, self._sent or [])
+        self._finishing = spawn(lambda: self._finish(slot, state), "sparktrain-memory")
+
+    def close(self) -> None:
+        """Wait for the newest snapshot. A later `take` does nothing."""
+        self._settle()
+        self.able = False
+
+    def _settle(self) -> None:
+        if self._finishing is not None:
+            self._finishing.join(FINISH_TIMEOUT_S)
+            if self._finishing.is_alive():
+                self._give_up(f"a snapshot did not end within {FINISH_TIMEOUT_S:g} s")
+            self._finishing = None
+
+    def _finish(self, slot: _Slot, state: State) -> None:
+        began = thread_cpu_s()
+        try:
+            again = _same_layout(slot.arrays, state.tensors)
+            if again:
+                _copy(state, slot)
+            else:
+                self._write(slot, state)
+            checksum = folder_checksum(slot.folder)
+            self._link.send(MemoryTaken(state.step, str(slot.folder), checksum))
+        except (OSError, ValueError, SparktrainError) as error:
+            self._give_up(str(error))
+            return
+        if again:  # the first ones take new memory, once
+            self.beside_s = (thread_cpu_s() - began) / len(os.sched_getaffinity(0))
+
+    def _write(self, slot: _Slot, state: State) -> None:
+        """Write new files. Raises CheckpointError when shared memory is too small."""
+        shutil.rmtree(slot.folder, ignore_errors=True)
+        slot.arrays = {}
+        needed = sum(each.nbytes for each in state.tensors.values())
+        found = os.statvfs(slot.folder.parent)
+        free, copies = found.f_bavail * found.f_frsize, sum(not each.arrays for each in self._slots)
+        if needed * copies > free:
+            raise CheckpointError(
+                f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "
+                f"{slot.folder.parent.parent.parent} on {socket.gethostname()} has {size(free)}"
+            )
+        tensor_files.save(slot.folder, state.tensors, state.document, _ONE_FILE)
+        slot.arrays = mapped_arrays(slot.folder, state.tensors)
+
+    def _give_up(self, problem: str) -> None:
+        self.able = False
+        notice(
+            f"this member keeps no snapshots in memory any more: {problem}; after a loss training continues from "
+            "another member's, or from the newest checkpoint in the store"
+        )
+
+
+def _with_part(state: State, part: ChiefPart, arrays: list[PackedArray]) -> State:
+    """The state with the chief's part in place of this member's own."""
+    tensors = dict(state.tensors)
+    for name, packed in part.seeds.items():
+        tensors[name] = packed.array()
+    for number, packed in enumerate(arrays):
+        tensors[f"{EXTRA}{number}"] = packed.array()
+    document = {**state.document, "generators": part.generators, "extra": part.extra, "arrays": part.paths}
+    return State(state.step, tensors, document)
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one is other or (one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def _same_layout(held: Mapping[str, Array], found: Mapping[str, Array]) -> bool:
+    return held.keys() == found.keys() and all(
+        (held[name].dtype, held[name].shape) == (each.dtype, each.shape) for name, each in found.items()
+    )
+
+
+def _copy(state: State, slot: _Slot) -> None:
+    """Bring what the capture has not copied yet to the files of the slot."""
+    for name, array in state.tensors.items():
+        if array is not slot.arrays[name]:
+            np.copyto(slot.arrays[name], array)
+    tensor_files.save_document(slot.folder, state.document)

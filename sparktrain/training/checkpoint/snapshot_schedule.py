@@ -1,0 +1,59 @@
+"""When the members of a gang take their next snapshot in memory: equal on all of them. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sparktrain.config.param_values import described
+from sparktrain.config.quantities import seconds
+from sparktrain.errors import SpecError
+
+BUDGET = 0.02
+"""The share of training time that snapshots may take."""
+SHORTEST_S = 0.5
+"""The shortest time between two snapshots."""
+
+
+def snapshot_interval(value: Any) -> float | None:
+    """The seconds between snapshots for a `memory_checkpoint` that is a time; None for "auto". Raises SpecError."""
+    if value == "auto":
+        return None
+    if not isinstance(value, str):
+        raise SpecError(
+            f"memory_checkpoint is {described(value)}; pass 'auto', a time such as '5s', or None for no snapshots"
+        )
+    return seconds(value, "memory_checkpoint")
+
+
+@dataclass
+class SnapshotSchedule:
+    """Counts steps, because clocks differ: the members agree at a step that all compute from the same numbers.
+
+    `interval_s` is a fixed time between snapshots; None takes them as often as the budget allows.
+    """
+
+    interval_s: float | None = None
+    next: int = 0
+    """The step at which the members agree next."""
+    _gap: int = 1
+
+    def start(self, step: int) -> None:
+        """Training starts, or resumes, after `step`. The first step of a process may be slow: it is no measure."""
+        self._gap, self.next = 1, step + 1
+
+    def agree(self, step: int, since_s: float, pace_s: float, cost_s: float) -> bool:
+        """Whether the members take a snapshot after `step`; sets `next`. The gap between agreements at most doubles.
+
+        All numbers are the largest of any member: `since_s` since its last snapshot, `pace_s` for a step, and `cost_s`
+        of a snapshot, 0 before the first one.
+        """
+        needed = max(SHORTEST_S, cost_s / BUDGET) if self.interval_s is None else self.interval_s
+        due = since_s >= needed
+        left = needed if due else needed - since_s
+        steps = -(-left // pace_s) if pace_s > 0 else 2 * self._gap
+        self._gap = max(1, min(2 * self._gap, int(steps)))
+        self.next = step + self._gap
+        return due
+
+    def postpone(self, step: int) -> None:
+        """No snapshot is possible after `step`, the last one of an epoch before its end: ask at the next one."""
+        self.next = step + 1

@@ -1,0 +1,117 @@
+"""Takes snapshots in memory during `fit`, as often as their budget allows, on all members of a gang."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.clock import Clock
+from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.keras.checkpoint_callbacks import fit_content
+from sparktrain.training.keras.fit_stages import StagePosition
+from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, InternalCallback
+
+
+class MemorySnapshots(Protocol):
+    """Takes the snapshots of one member."""
+
+    @property
+    def able(self) -> bool:
+        """Whether this member can take snapshots."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest snapshot is not handed over yet."""
+        ...
+
+    @property
+    def beside_s(self) -> float:
+        """What the newest snapshot took beside training, as seconds of all cores; 0 before it is known."""
+        ...
+
+    def part(self, model: Any, place: StagePosition) -> bytes:
+        """What only the chief has, for `take`."""
+        ...
+
+    def take(self, model: Any, place: StagePosition, part: bytes) -> None:
+        """Copy the state to shared memory. Blocks for the copy."""
+        ...
+
+
+class KeepInMemory(InternalCallback):
+    """All members take a snapshot after the same step, with the chief's random numbers and state of `fit`.
+
+    After the user's callbacks, as `SaveCheckpoints`: a snapshot that is due with the last step of an epoch is taken at
+    the end of the epoch.
+    """
+
+    last = True
+
+    def __init__(
+        self, ring: Ring, memory: MemorySnapshots, keep: CallbackStateKeeper, interval_s: float | None, clock: Clock
+    ) -> None:
+        super().__init__()
+        self._ring = ring
+        self._memory = memory
+        self._keep = keep
+        self._position = keep.position
+        self._schedule = SnapshotSchedule(interval_s)
+        self._clock = clock
+        self._last = self._agreed = (0, 0.0)
+        """Step and time of the newest snapshot, and of the newest agreement."""
+        self._waited_s = 0.0
+        """How long training waited for the newest snapshot."""
+        self._off = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        position = self._position
+        self._off = self._ring.size == 1 or position.stopped or position.stages.behind(position.fit)
+        self._schedule.start(position.step)
+        self._last = self._agreed = (position.step, self._clock.now())
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Raises RingError."""
+        position = self._position
+        if self._off or position.step < self._schedule.next:
+            return
+        if position.at_epoch_end:
+            self._schedule.postpone(position.step)
+        else:
+            self._agree(position.epoch, position.batch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Raises RingError."""
+        if self.model.stop_training and not self._position.at_epoch_end:
+            return
+        if not self._off and self._position.step + 1 >= self._schedule.next:
+            self._agree(epoch + 1, 0)
+
+    def _agree(self, epoch: int, batch: int) -> None:
+        """Take a snapshot if one is due, and agree on the step of the next agreement."""
+        position, now, memory = self._position, self._clock.now(), self._memory
+        pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
+        cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
+        mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy)]
+        gathered = self._ring.allgather(tf.constant([mine], tf.float64), name="memory")
+        since, slowest, cost, able, busy = np.asarray(gathered).max(axis=0).tolist()
+        due = self._schedule.agree(position.step, since, slowest, cost)
+        self._agreed, self._off = (position.step, now), not able
+        if due and busy:
+            self._schedule.postpone(position.step)
+        elif due and able:
+            memory.take(self.model, StagePosition(position.step, epoch, batch), self._chiefs_part(epoch, batch))
+            self._last, self._waited_s = (position.step, now), self._clock.now() - now
+
+    def _chiefs_part(self, epoch: int, batch: int) -> bytes:
+        """The chief's part of the snapshot, on every member."""
+        part, position = b"", self._position
+        if not self._ring.rank:
+            content = fit_content(position, self._keep, self.model)
+            part = self._memory.part(self.model, StagePosition(position.step, epoch, batch, content))
+        [length] = self._ring.broadcast([tf.constant([len(part)], tf.int64)], name="memory_length")
+        sent = part or bytes(int(np.asarray(length)[0]))
+        [chiefs] = self._ring.broadcast([tf.constant(np.frombuffer(sent, np.uint8))], name="memory_part")
+        return np.asarray(chiefs).tobytes()

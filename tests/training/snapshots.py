@@ -1,0 +1,93 @@
+"""Snapshots of a model in memory, in a process that may import TensorFlow."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from sparktrain.protocol.pipe_messages import MemoryTaken
+from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.training import notices
+from sparktrain.training.checkpoint import saver
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
+from tests.training.resuming import compare, everything, small_model, train_step
+
+
+class Holder:
+    """An agent that keeps the messages of its member."""
+
+    def __init__(self) -> None:
+        self.taken: list[MemoryTaken] = []
+
+    def send(self, message: MemoryTaken) -> None:
+        self.taken.append(message)
+
+
+def take(memory: MemorySaver, model: Any, step: int, **extra: Any) -> None:
+    memory.take(model, step, 1, step, memory.part(model, extra))
+    memory._settle()
+
+
+def alternate(folder: str) -> dict[str, Any]:
+    """Five snapshots; each is whole at once, and stays so until the one after the next."""
+    holder, model = Holder(), small_model()
+    memory = MemorySaver(holder, folder)
+    inodes = []
+    for step in range(1, 6):
+        train_step(model)
+        take(memory, model, step, note=[step, np.arange(step > 3, dtype="int64")])
+        np.savez(Path(folder) / f"{step}.npz", *everything(model))
+        newest = Path(holder.taken[-1].folder)
+        inodes.append(sorted(each.stat().st_ino for each in newest.glob("*.safetensors")))
+        for message in holder.taken[-2:]:
+            assert folder_checksum(Path(message.folder)) == message.checksum, message.step
+    resumed = small_model(shift=True)
+    train_step(resumed)  # Keras builds the metrics of compile() with the first batch
+    restored = saver.restore(resumed, Path(holder.taken[-2].folder), rank=0)
+    compare(resumed, Path(folder) / "4.npz")
+    return {
+        "steps": [each.step for each in holder.taken],
+        "folders": [Path(each.folder).name for each in holder.taken],
+        "in place": [inodes[0] == inodes[2], inodes[2] == inodes[4]],
+        "restored": [restored.step, restored.epoch, restored.batch, restored["note"][0]],
+        "beside": memory.beside_s > 0,
+    }
+
+
+def send_part(folder: str) -> dict[str, Any]:
+    """A member gets the chief's random numbers, and large arrays only where they have changed."""
+    chief, member = MemorySaver(Holder(), folder + "/0"), MemorySaver(holder := Holder(), folder + "/1")
+    for each in "01":
+        (Path(folder) / each).mkdir()
+    model, large, sizes = small_model(), np.zeros(10**6), []
+    for step in range(1, 5):
+        if step == 3:
+            large = np.ones(10**6)
+        part = chief.part(model, {"best": {"weights": large}, "step": step})
+        if step != 2:  # one that is not sent does not count as known
+            chief.take(model, step, 0, step, part)
+            np.random.random()
+            member.take(model, step, 0, step, part)
+            member._settle()
+        sizes.append(len(part) > large.nbytes)
+    restored = saver.peek(Path(holder.taken[-1].folder))
+    document = json.loads((Path(holder.taken[-1].folder) / "state.json").read_text())
+    drawn = np.random.get_state()[2]
+    return {
+        "large": sizes,
+        "best": [float(restored["best"]["weights"].sum()), restored["step"]],
+        "drawn after": drawn != document["generators"]["numpy"][1],
+    }
+
+
+def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
+    """Shared memory is smaller than two copies of the state."""
+    os.statvfs = lambda path: SimpleNamespace(f_bavail=monkeypatched, f_frsize=1)  # type: ignore[assignment, misc]
+    holder, model = Holder(), small_model()
+    memory = MemorySaver(holder, folder)
+    take(memory, model, 1)
+    take(memory, model, 2)
+    return {"able": memory.able, "taken": len(holder.taken), "notices": list(notices.given())}

@@ -1,0 +1,30 @@
+"""Snapshots of a member in shared memory: whole, in place, with the chief's part, and with too little memory."""
+
+from pathlib import Path
+
+from tests.training import snapshots
+from tests.training.gangs import run_gang
+
+
+def test_two_folders_take_turns_and_are_overwritten_in_place(tmp_path: Path) -> None:
+    [found] = run_gang(snapshots.alternate, 1, "none", folder=str(tmp_path))
+    assert found["steps"] == [1, 2, 3, 4, 5]
+    assert found["folders"] == ["a", "b", "a", "b", "a"]
+    assert found["in place"] == [True, False], "an array more from step 4 on: new files"
+    assert found["restored"] == [4, 1, 4, 4]
+    assert found["beside"]
+
+
+def test_members_get_the_chiefs_part(tmp_path: Path) -> None:
+    [found] = run_gang(snapshots.send_part, 1, "none", folder=str(tmp_path))
+    assert found["large"] == [True, False, True, False]
+    assert found["best"] == [1e6, 4]
+    assert found["drawn after"]
+
+
+def test_too_little_shared_memory_is_a_notice_and_training_continues(tmp_path: Path) -> None:
+    [found] = run_gang(snapshots.lack_memory, 1, "none", folder=str(tmp_path), monkeypatched=1000)
+    assert (found["able"], found["taken"]) == (False, 0)
+    [notice] = found["notices"]
+    assert "of shared memory" in notice
+    assert "newest checkpoint in the store" in notice
