@@ -1,0 +1,203 @@
+"""What one parameter server knows, and how each push changes it. Pure: no thread, no socket, no clock.
+
+The version of a shard counts its updates. A member pulls the variables with their version, and pushes gradients with
+the version that they were computed for: the updates in between are the staleness of the push.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from sparktrain.errors import ProtocolError
+from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
+
+Array = NDArray[Any]
+
+
+class UpdateRule(Protocol):
+    """Applies gradients to the variables of one shard: an optimizer."""
+
+    def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
+        """Update `values` in place, at the learning rate times `scale`. May overwrite `gradients`."""
+        ...
+
+    def slots(self) -> list[Array]:
+        """The optimizer's own variables, which `apply` changes in place: for a checkpoint."""
+        ...
+
+
+class PushOutcome(Enum):
+    """What became of a push."""
+
+    APPLIED = "applied"
+    """The variables include it."""
+    COUNTED = "counted"
+    """It belongs to a round that waits for other members."""
+    LATE = "late"
+    """It does not count: its round is over, or the variables were restored since. The member pulls, and continues."""
+
+
+class Sender(Struct, frozen=True):
+    """The process that pushes."""
+
+    rank: int
+    incarnation: int
+    """A later process with the same rank has a larger one."""
+
+
+class Push(Struct, frozen=True):
+    """One push, without its gradients. A retry is equal to the first attempt."""
+
+    sender: Sender
+    number: int
+    """From 1, one more with each push of this process to this shard."""
+    term: int
+    version: int
+    """Of the variables for which the gradients were computed."""
+
+
+class PushAnswer(Struct, frozen=True):
+    """The answer to a push, and to every retry of it."""
+
+    outcome: PushOutcome
+    version: int
+    """The version that includes the push, once its round is over; of a late one, the current version."""
+    staleness: int
+
+
+class ShardState:
+    """The variables of one server and their history. One thread at a time may call it."""
+
+    def __init__(
+        self, settings: ServerSettings, values: Sequence[Array], rule: UpdateRule, *, term: int, version: int = 0
+    ) -> None:
+        """`values` are changed in place. `term` identifies this history: a restored server has another one."""
+        self.settings = settings
+        self.values = list(values)
+        self.term = term
+        self.version = version
+        self.late = 0
+        """Pushes that did not count."""
+        self._rule = rule
+        self._last: dict[int, tuple[Push, PushAnswer]] = {}
+        self._sums: list[Array] = []
+        self._members: set[int] = set()
+        """Ranks that the current round has counted."""
+        self._left: set[int] = set()
+
+    def push(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
+        """Take gradients, or in mode `local-sgd` weights, which it may overwrite.
+
+        A retry changes nothing and has the same answer. Raises ProtocolError for a push that no member can have sent:
+        of a process that has a successor, out of its order, or for a version that does not exist yet.
+        """
+        if (known := self._answered(push)) is not None:
+            return known
+        self._check(push, gradients)
+        answer = self._take(push, gradients)
+        self._last[push.sender.rank] = push, answer
+        self.late += answer.outcome is PushOutcome.LATE
+        return answer
+
+    def leave(self, sender: Sender) -> None:
+        """The member has trained to its end: rounds no longer wait for it, until a later process of it pushes."""
+        last = self._last.get(sender.rank)
+        if last is not None and last[0].sender.incarnation > sender.incarnation:
+            return
+        self._left.add(sender.rank)
+        self._end_round()
+
+    def slots(self) -> list[Array]:
+        """The optimizer's own variables, for a checkpoint beside `values` and `version`."""
+        return self._rule.slots()
+
+    @property
+    def needed(self) -> int:
+        """How many members end the current round."""
+        settings = self.settings
+        return max(1, min(settings.workers - settings.backup_workers, settings.workers - len(self._left)))
+
+    def _answered(self, push: Push) -> PushAnswer | None:
+        """The answer to this push where it has come before."""
+        last = self._last.get(push.sender.rank)
+        if last is None or last[0].sender.incarnation < push.sender.incarnation:
+            return None
+        if last[0].sender.incarnation > push.sender.incarnation:
+            raise ProtocolError(f"{push.sender} pushed after {last[0].sender} took its place: the earlier process ends")
+        if push.number == last[0].number and push == last[0]:
+            return last[1]
+        if push.number <= last[0].number:
+            raise ProtocolError(f"push {push.number} of {push.sender} came after its push {last[0].number}")
+        return None
+
+    def _check(self, push: Push, gradients: Sequence[Array]) -> None:
+        if not 0 <= push.sender.rank < self.settings.workers:
+            raise ProtocolError(f"rank {push.sender.rank} pushed, and {self.settings.workers} workers train")
+        if push.term == self.term and push.version > self.version:
+            raise ProtocolError(f"{push.sender} pushed for version {push.version}, and the newest is {self.version}")
+        expected = [(each.dtype, each.shape) for each in self.values]
+        if (given := [(each.dtype, each.shape) for each in gradients]) != expected:
+            raise ProtocolError(f"{push.sender} pushed {given}, and the variables are {expected}")
+
+    def _take(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
+        rank = push.sender.rank
+        if push.term != self.term:
+            return PushAnswer(PushOutcome.LATE, self.version, 0)
+        staleness = self.version - push.version
+        if not self.settings.in_rounds:
+            aware = self.settings.mode is ServerMode.STALENESS_AWARE
+            # Zhang et al. 2016, 'Staleness-aware Async-SGD for Distributed Deep Learning', equation 2.
+            self._rule.apply(self.values, gradients, 1.0 / max(1, staleness) if aware else 1.0)
+            self.version += 1
+            return PushAnswer(PushOutcome.APPLIED, self.version, staleness)
+        if staleness or rank in self._members:
+            return PushAnswer(PushOutcome.LATE, self.version, staleness)
+        self._left.discard(rank)
+        self._count(rank, gradients)
+        awaited = self.version + 1
+        self._end_round()
+        outcome = PushOutcome.APPLIED if self.version == awaited else PushOutcome.COUNTED
+        return PushAnswer(outcome, awaited, 0)
+
+    def _count(self, rank: int, gradients: Sequence[Array]) -> None:
+        if self._members:
+            for total, each in zip(self._sums, gradients, strict=True):
+                np.add(total, each, out=total)
+        else:
+            self._sums = [np.array(each) for each in gradients]
+        self._members.add(rank)
+
+    def _end_round(self) -> None:
+        """Apply the mean of a round that is complete."""
+        if not self._members or len(self._members) < self.needed:
+            return
+        for each in self._sums:
+            np.divide(each, len(self._members), out=each, casting="unsafe")
+        if self.settings.mode is ServerMode.LOCAL_SGD:
+            for value, mean in zip(self.values, self._sums, strict=True):
+                value[...] = mean
+        else:
+            self._rule.apply(self.values, self._sums, 1.0)
+        self._members, self._sums = set(), []
+        self.version += 1
+
+
+class PlainSgd:
+    """Gradient descent without momentum, in NumPy."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+
+    def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
+        """See `UpdateRule`."""
+        for value, gradient in zip(values, gradients, strict=True):
+            np.multiply(gradient, gradient.dtype.type(self._rate * scale), out=gradient)
+            np.subtract(value, gradient, out=value)
+
+    def slots(self) -> list[Array]:
+        """See `UpdateRule`."""
+        return []
