@@ -26,7 +26,11 @@ class UpdateRule(Protocol):
         ...
 
     def slots(self) -> list[Array]:
-        """The optimizer's own variables, which `apply` changes in place: for a checkpoint."""
+        """The optimizer's own variables, for a checkpoint: neither copies nor constant."""
+        ...
+
+    def restore(self, slots: Sequence[Array]) -> None:
+        """Set the optimizer's own variables to `slots`, of the shapes and types of `slots()`."""
         ...
 
 
@@ -201,3 +205,6 @@ class PlainSgd:
     def slots(self) -> list[Array]:
         """See `UpdateRule`."""
         return []
+
+    def restore(self, slots: Sequence[Array]) -> None:
+        """See `UpdateRule`."""

@@ -1,0 +1,203 @@
+"""Serves the shard of one parameter server: a thread for each connection, and one update at a time."""
+
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from numpy.typing import NDArray
+
+from sparktrain.errors import FormError, ProtocolError
+from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.state.message import Message
+from sparktrain.threads import spawn
+from sparktrain.training.parameter_server.shard_messages import (
+    Endpoint,
+    Fill,
+    Filled,
+    LeaveServer,
+    NotYet,
+    PullValues,
+    Pushed,
+    PushGradients,
+    Saved,
+    SaveShard,
+    ShardRefused,
+    ShardRequest,
+    Values,
+    receive_header,
+    receive_into,
+    send_frame,
+    tls_context,
+)
+from sparktrain.training.parameter_server.shard_plan import PieceLayout, layout_of
+from sparktrain.training.parameter_server.shard_state import ShardState, UpdateRule
+
+HELLO_S = 10.0
+"""How long a connection may take for its handshake."""
+IDLE_S = 3600.0
+"""How long a member may compute between two requests; then it connects again."""
+TRANSFER_S = 60.0
+"""How long a connection may be silent within a message."""
+HOLD_S = 1.0
+"""How long a pull waits for its round before it is asked to come back."""
+
+MakeRule = Callable[[bytes, Sequence[NDArray[Any]]], UpdateRule]
+"""Makes an optimizer from `Fill.optimizer` and the variables."""
+
+
+class ShardServer:
+    """Listens for members, from its construction to `close`. Any thread may call it."""
+
+    def __init__(self, endpoint: Endpoint, certificates: CertificateBundle, make_rule: MakeRule) -> None:
+        """`endpoint` has the IP address to listen on, and port 0 for any. Raises FormError when it cannot be bound."""
+        self._context = tls_context(certificates, server=True)
+        self._make_rule = make_rule
+        self._state: ShardState | None = None
+        self._layout = layout_of([])
+        self._changed = threading.Condition()
+        self._open: set[socket.socket] = set()
+        self._closed = False
+        try:
+            self._listener = socket.create_server((endpoint.host, endpoint.port))
+        except OSError as error:
+            raise FormError(f"{endpoint} cannot be bound for a parameter server: {error}") from error
+        self.endpoint = Endpoint(endpoint.host, self._listener.getsockname()[1])
+        spawn(self._accept, "sparktrain-ps-accept")
+
+    def close(self) -> None:
+        """Stop listening, and end all connections: members look for a successor. Does not block."""
+        with self._changed:
+            self._closed = True
+            for each in (self._listener, *self._open):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._changed.notify_all()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                if self._closed:
+                    return
+                continue  # the peer gave up, or this process has too many open files for a moment
+            spawn(lambda found=connection: self._serve(found), "sparktrain-ps-member")  # type: ignore[misc]
+
+    def _serve(self, plain: socket.socket) -> None:
+        """Answer the requests of one connection until it ends."""
+        plain.settimeout(HELLO_S)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        with suppress(OSError, EOFError), plain, self._context.wrap_socket(plain, server_side=True) as connection:
+            with self._changed:
+                if self._closed:
+                    return
+                self._open.add(connection)
+            try:
+                self._answer_all(connection)
+            except ProtocolError as error:
+                send_frame(connection, ShardRefused(str(error)))
+            finally:
+                with self._changed:
+                    self._open.discard(connection)
+
+    def _answer_all(self, connection: ssl.SSLSocket) -> None:
+        scratch = _Scratch()
+        while True:
+            connection.settimeout(IDLE_S)
+            request, length = receive_header(connection, ShardRequest)
+            connection.settimeout(TRANSFER_S)
+            if length != (expected := self._payload(request, length)):
+                raise ProtocolError(f"{type(request).__name__} has {length} bytes of payload, {expected} are expected")
+            payload = scratch.bytes(length)
+            receive_into(connection, payload)
+            send_frame(connection, *self._answer(request, payload, scratch))
+
+    def _payload(self, request: Any, sent: int) -> int:
+        """How many bytes must follow `request`: any number, as `sent`, where only later state can decide."""
+        if isinstance(request, Fill):
+            return request.values.nbytes + request.slots.nbytes
+        if isinstance(request, PushGradients):
+            return sent if self._state is None else self._layout.nbytes
+        return 0
+
+    def _answer(self, request: Any, payload: memoryview, scratch: "_Scratch") -> tuple[Message, memoryview | bytes]:
+        with self._changed:
+            match request:
+                case Fill():
+                    return self._fill(request, payload), b""
+                case PullValues():
+                    return self._values(request, scratch)
+                case PushGradients(push=push) if self._state is not None:
+                    if len(payload) != self._layout.nbytes:  # the server was filled while they came
+                        raise ProtocolError(f"{len(payload)} bytes were pushed for {self._layout.nbytes} of variables")
+                    before = self._state.version
+                    answer = self._state.push(push, self._layout.views(payload))
+                    if self._state.version != before:
+                        self._changed.notify_all()
+                    return Pushed(answer), b""
+                case LeaveServer(sender=sender) if self._state is not None:
+                    self._state.leave(sender)
+                    self._changed.notify_all()
+                case SaveShard() if self._state is not None:
+                    slots = self._state.slots()
+                    layout = layout_of([(each.dtype.name, each.size) for each in slots])
+                    saved = scratch.bytes(self._layout.nbytes + layout.nbytes)
+                    _pack(self._layout, self._state.values, saved)
+                    _pack(layout, slots, saved[self._layout.nbytes :])
+                    return Saved(self._state.version, layout), saved
+            return NotYet(), b""
+
+    def _fill(self, request: Fill, payload: memoryview) -> Message:
+        if self._state is None:
+            values = request.values.views(bytearray(payload[: request.values.nbytes]))
+            rule = self._make_rule(request.optimizer, values)
+            if request.slots.sizes:
+                _restore_slots(rule, request.slots.views(payload[request.values.nbytes :]))
+            term = secrets.randbits(62)
+            self._state = ShardState(request.settings, values, rule, term=term, version=request.version)
+            self._layout = request.values
+            self._changed.notify_all()
+        return Filled(self._state.term, self._state.version)
+
+    def _values(self, request: PullValues, scratch: "_Scratch") -> tuple[Message, memoryview | bytes]:
+        self._changed.wait_for(lambda: self._closed or self._has(request), HOLD_S)
+        if self._state is None or not self._has(request):
+            return NotYet(), b""
+        copied = scratch.bytes(self._layout.nbytes)  # the next update must not change what is being sent
+        _pack(self._layout, self._state.values, copied)
+        return Values(self._state.term, self._state.version), copied
+
+    def _has(self, request: PullValues) -> bool:
+        state = self._state
+        return state is not None and (state.term != request.term or state.version >= request.at_least)
+
+
+class _Scratch:
+    """The memory of one connection, for one message at a time: fresh pages for each would cost as much as to copy."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def bytes(self, count: int) -> memoryview:
+        if len(self._buffer) < count:
+            self._buffer = bytearray(count)
+        return memoryview(self._buffer)[:count]
+
+
+def _pack(layout: PieceLayout, arrays: Sequence[NDArray[Any]], buffer: memoryview) -> None:
+    for view, each in zip(layout.views(buffer), arrays, strict=True):
+        view[:] = each.reshape(-1)
+
+
+def _restore_slots(rule: UpdateRule, saved: Sequence[NDArray[Any]]) -> None:
+    slots = rule.slots()
+    there, given = ([(each.dtype, each.size) for each in arrays] for arrays in (slots, saved))
+    if there != given:
+        raise ProtocolError(f"an optimizer with variables {there} was given {given}: the optimizer has changed")
+    rule.restore([each.reshape(slot.shape) for slot, each in zip(slots, saved, strict=True)])
