@@ -100,8 +100,10 @@ class ShardServer:
                 self._open.add(connection)
             try:
                 self._answer_all(connection)
-            except ProtocolError as error:
-                send_frame(connection, ShardRefused(str(error)))
+            except (OSError, EOFError):
+                raise
+            except Exception as error:  # the optimizer's too: the member that asked reports it
+                send_frame(connection, ShardRefused(f"{type(error).__name__}: {error}"))
             finally:
                 with self._changed:
                     self._open.discard(connection)

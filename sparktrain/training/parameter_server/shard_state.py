@@ -26,7 +26,7 @@ class UpdateRule(Protocol):
         ...
 
     def slots(self) -> list[Array]:
-        """The optimizer's own variables, for a checkpoint: neither copies nor constant."""
+        """The optimizer's own variables, copies or views, for a checkpoint."""
         ...
 
     def restore(self, slots: Sequence[Array]) -> None:
