@@ -69,7 +69,7 @@ class PushAnswer(Struct, frozen=True):
 
     outcome: PushOutcome
     version: int
-    """The version that includes the push, once its round is over; of a late one, the current version."""
+    """The version that includes the push, once its round is over; of a late one, the next that its rank can push for."""
     staleness: int
 
 
@@ -159,7 +159,7 @@ class ShardState:
             self.version += 1
             return PushAnswer(PushOutcome.APPLIED, self.version, staleness)
         if staleness or rank in self._members:
-            return PushAnswer(PushOutcome.LATE, self.version, staleness)
+            return PushAnswer(PushOutcome.LATE, self.version + (rank in self._members), staleness)
         self._left.discard(rank)
         self._count(rank, gradients)
         awaited = self.version + 1

@@ -113,7 +113,7 @@ def test_the_first_gradients_count_with_backup_workers() -> None:
 def test_a_member_counts_once_in_a_round_also_after_its_restart() -> None:
     server = state(ServerMode.SYNC, 2)
     push(server, 0, 1, 0, 2.0)
-    assert push(server, 0, 1, 0, 8.0, incarnation=1).outcome is PushOutcome.LATE
+    assert push(server, 0, 1, 0, 8.0, incarnation=1) == PushAnswer(PushOutcome.LATE, 1, 0), "it waits for version 1"
     push(server, 1, 1, 0, 4.0)
     assert weight(server) == -RATE * 3.0
 
