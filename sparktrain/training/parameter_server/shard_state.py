@@ -69,7 +69,7 @@ class PushAnswer(Struct, frozen=True):
 
     outcome: PushOutcome
     version: int
-    """The version that includes the push, once its round is over; of a late one, the next that its rank can push for."""
+    """The version that includes the push, once its round is over; of a late one, the next to push for."""
     staleness: int
 
 
