@@ -62,7 +62,7 @@ class KeepInMemory(InternalCallback):
         self._last = self._agreed = (0, 0.0)
         """Step and time of the newest snapshot, and of the newest agreement."""
         self._waited_s = 0.0
-        """How long training waited for the newest snapshot."""
+        """How long training waited for the newest snapshot, once all members had come to it."""
         self._off = False
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -98,12 +98,12 @@ class KeepInMemory(InternalCallback):
         gathered = self._ring.allgather(tf.constant([mine], tf.float64), name="memory")
         since, slowest, cost, able, busy = np.asarray(gathered).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
-        self._agreed, self._off = (position.step, now), not able
+        self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()
         if due and busy:
             self._schedule.postpone(position.step)
         elif due and able:
             memory.take(self.model, StagePosition(position.step, epoch, batch), self._chiefs_part(epoch, batch))
-            self._last, self._waited_s = (position.step, now), self._clock.now() - now
+            self._last, self._waited_s = (position.step, now), self._clock.now() - agreed
 
     def _chiefs_part(self, epoch: int, batch: int) -> bytes:
         """The chief's part of the snapshot, on every member."""
