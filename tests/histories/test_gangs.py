@@ -46,6 +46,15 @@ MEMORY_STEPS = st.lists(
     max_size=50,
 )
 MOST_WORKERS = 3
+FAILURES = {
+    "fail": FailureKind.EXCEPTION,
+    "ring": FailureKind.RING,
+    "crash": FailureKind.MEMORY,
+    "corrupt": FailureKind.CHECKPOINT,
+    "lost": FailureKind.LOST,
+    "leave": FailureKind.STOPPED,
+    "load": FailureKind.LOAD,
+}
 CLUSTER_STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -91,27 +100,15 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
     elif what == "hold":
         world.written += 1
         world.hold(agent, world.written)
-    elif what == "ring":
-        world.fail(agent, FailureKind.RING)
-    elif what == "crash":
-        world.fail(agent, FailureKind.MEMORY)
     elif what == "kill":
         if workers := [each for each in busy if 0 < world.running[each].rank < MOST_WORKERS]:
             world.fail(workers[which % len(workers)], FailureKind.SIGNAL)
-    elif what == "corrupt":
-        world.fail(agent, FailureKind.CHECKPOINT)
     elif what == "enter":
         world.enter(agent, trains=not serving and trains(world, agent))
     elif what == "succeed":
         world.succeed(agent)
-    elif what == "fail":
-        world.fail(agent)
-    elif what == "lost":
-        world.fail(agent, FailureKind.LOST)
-    elif what == "leave":
-        world.fail(agent, FailureKind.STOPPED)
-    elif what == "load":
-        world.fail(agent, FailureKind.LOAD)
+    elif what in FAILURES:
+        world.fail(agent, FAILURES[what])
     elif what == "report":
         world.report(agent)
     elif what == "stale":
