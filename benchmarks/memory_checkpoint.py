@@ -23,23 +23,27 @@ COST_TARGET = 0.02
 RESTART_TARGET_S = 1.0
 LOST_TARGET_S = 1.0
 ROWS = 16
-WIDTH = 1024
+LAYERS = 25
+
+
+def _width(mb: int) -> int:
+    return int((mb * 2**20 / (4 * LAYERS)) ** 0.5)
 
 
 def _model(mb: int, ctx):
     import keras
 
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(WIDTH, activation="tanh") for _ in range(max(1, mb * 2**20 // (4 * WIDTH**2)))]
-    model = keras.Sequential([keras.layers.Input((WIDTH,)), *layers])
+    layers = [keras.layers.Dense(_width(mb), activation="tanh") for _ in range(LAYERS)]
+    model = keras.Sequential([keras.layers.Input((_width(mb),)), *layers])
     model.compile(optimizer=ctx.distribute(keras.optimizers.SGD(0.01)), loss="mse", jit_compile=False)
     return model
 
 
-def _data(ctx):
+def _data(mb: int, ctx):
     import numpy as np
 
-    x = np.random.default_rng(0).random((ROWS * 2000, WIDTH), "float32")
+    x = np.random.default_rng(0).random((ROWS * 500, _width(mb)), "float32")
     return ctx.shard((x, x), batch_size=ROWS)
 
 
@@ -84,7 +88,7 @@ def cost(folder: str, mb: int, seconds: float, number: int, memory: str | None, 
     timer = _timer(seconds)
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=memory)
     watched = _blocked(callbacks)
-    _model(mb, ctx).fit(_data(ctx), epochs=100, callbacks=[*callbacks, timer], verbose=0)
+    _model(mb, ctx).fit(_data(mb, ctx), epochs=100, callbacks=[*callbacks, timer], verbose=0)
     if ctx.rank == 0:
         found = [timer.took / max(1, timer.steps - 10), 0.0, 0]
         if watched is not None:
@@ -117,7 +121,7 @@ def killed(folder: str, mb: int, at_s: float, kills: int, ctx):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
-    model.fit(_data(ctx), epochs=100, callbacks=[*callbacks, Watch()], verbose=0)
+    model.fit(_data(mb, ctx), epochs=100, callbacks=[*callbacks, Watch()], verbose=0)
 
 
 def _recoveries(pool, runs: str, mb: int, kills: int) -> tuple[list[float], list[float]]:

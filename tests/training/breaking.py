@@ -71,6 +71,18 @@ def slow(joining: Joining, backend: str, seconds: float) -> float:
     return float(total)
 
 
+def threads(joining: Joining, backend: str) -> list[int]:
+    """The threads of the process after 50 operations of the ring, and after 100 more."""
+    ring = load(Backend(backend))(replace(joining, slow_s=60.0))
+    counts = []
+    for number in range(150):
+        ring.allreduce([tf.ones([8])], average=False, name="many")
+        if number in (49, 149):
+            counts.append(len(os.listdir("/proc/self/task")))
+    ring.close()
+    return counts
+
+
 def mistaken(ring: Ring) -> Any:
     """The function of rank 0 has a mistake, in the midst of training."""
     keras.utils.set_random_seed(7)

@@ -46,6 +46,12 @@ def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None
 
 
 @both
+def test_operations_leave_no_thread(backend: str) -> None:
+    for early, late in run_gang(breaking.threads, 2, backend):
+        assert late < early + 20
+
+
+@both
 def test_a_mistake_of_one_member_is_no_loss(backend: str) -> None:
     mistaken, other = run_gang(breaking.mistaken, 2, backend, ring_timeout_s=TIMEOUT_S)
 

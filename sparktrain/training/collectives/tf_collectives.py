@@ -39,6 +39,12 @@ _REDUCED = (tf.float32, tf.float64, tf.half, tf.bfloat16, tf.int32, tf.int64)
 _MOVED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
 
 
+NO_TIMEOUT = 0.0
+"""For operations that others guard: the connection and the agent's lease detect the loss of a process or a host,
+`hang_timeout` a member that hangs, and `CallWatch` members that call different operations. For each operation with a
+timeout TensorFlow keeps a thread that sleeps for so long, and a host has room for those of some thousand steps."""
+
+
 def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`. No TensorFlow operation may have run in this process.
 
@@ -55,8 +61,8 @@ def join(joining: Joining) -> Ring:
         ring.allreduce([tf.zeros([1])], average=False, name="first")
     except RingError as error:
         raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
-    # The connection, and the agent's lease, detect the loss of a process or host.
-    ring.timeout_s = joining.operation_s
+    if joining.slow_s is not None:
+        ring.timeout_s = NO_TIMEOUT
     return ring
 
 
@@ -168,9 +174,10 @@ class CollectiveRing(Ring):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             self._closed = True
+            late = f", has not called it for {self.timeout_s:g} s" if self.timeout_s else ""
             raise RingError(
-                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, has "
-                f"not called it for {self.timeout_s:g} s, or passed another shape ({error.message})"
+                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone"
+                f"{late}, or passed another shape ({error.message})"
             ) from error
 
     def _sum(self, flat: tf.Tensor, name: str) -> tf.Tensor:
