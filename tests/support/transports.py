@@ -50,6 +50,7 @@ from sparktrain.protocol.messages import (
     Prepare,
     Ready,
     Refuse,
+    SnapshotHeld,
     StartMember,
     StopMember,
     Tokens,
@@ -60,6 +61,7 @@ from sparktrain.protocol.messages import (
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.topology import MemberAddress
 
@@ -89,6 +91,7 @@ START = StartMember(
     backend=Backend.HOROVOD,
     store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
+    memory=MemoryBase(Generation(3), 30, "0" * 64, sent=True),
 )
 
 FROM_AGENT: tuple[Message, ...] = (
@@ -103,6 +106,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberAwaits(member=MEMBER, feed="train", waiting=True),
     CheckpointWritten(member=MEMBER, checkpoint=CHECKPOINT),
     CheckpointFailed(member=MEMBER, step=20, problem="the store is full"),
+    SnapshotHeld(member=MEMBER, step=20, checksum="0" * 64),
     MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, {"accuracy": 0.25})),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
