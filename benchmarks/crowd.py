@@ -21,6 +21,8 @@ REPORTS = 2
 """Reports of each trial, unless asked for others."""
 HEARTBEAT_S = 3.0
 """As agents of the product send them."""
+SHARES = 30
+"""Parts of the agents that send heartbeats together."""
 TURN = 500
 """Messages that the agents handle before they let the coordinator run."""
 
@@ -110,11 +112,13 @@ class Crowd(Listener):
 
     async def beat(self) -> None:
         """Send the heartbeats of all agents, spread over their interval, until cancelled."""
-        shares = 30
+        started, sent = time.perf_counter(), 0
         while True:
-            for share in range(shares):
-                self._spend(lambda share=share: self._beat(range(share, len(self._links), shares)))  # type: ignore[misc]
-                await asyncio.sleep(HEARTBEAT_S / shares)
+            due = int((time.perf_counter() - started) / HEARTBEAT_S * SHARES)
+            for share in range(sent, due):
+                self._spend(lambda share=share: self._beat(range(share % SHARES, len(self._links), SHARES)))  # type: ignore[misc]
+            sent = due
+            await asyncio.sleep(HEARTBEAT_S / SHARES)
 
     def sent(self, slot: int, data: bytes) -> None:
         """The coordinator has sent `data` to an agent."""

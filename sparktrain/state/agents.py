@@ -1,8 +1,9 @@
 """An agent as the coordinator knows it, and all agents that are alive."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.state.liveness import Leases
@@ -56,6 +57,8 @@ class Agents:
         self._leases = Leases(lease_s)
         self._all: dict[AgentId, AgentState] = {}
         self._idle: dict[AgentId, None] = {}
+        self._idle_with_gpus: dict[AgentId, None] = {}
+        """Those of `_idle` that have GPUs, in the same order."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -88,33 +91,50 @@ class Agents:
     def remove(self, agent: AgentId) -> AgentState | None:
         """Remove a lost agent and its lease."""
         self._leases.end(agent)
-        self._idle.pop(agent, None)
+        self._not_idle(agent)
         return self._all.pop(agent, None)
 
     def prepare(self, agent: AgentState) -> None:
         """The agent gets a run's code, and is not idle until it reports `Ready`."""
         agent.move(AgentStatus.PREPARING)
-        self._idle.pop(agent.id, None)
+        self._not_idle(agent.id)
 
     def ready(self, agent: AgentState, run: RunId | None) -> None:
         """The agent has the code of `run` and is idle."""
         agent.move(AgentStatus.IDLE)
         agent.prepared = run
-        self._idle[agent.id] = None
+        self._now_idle(agent)
 
     def occupy(self, agent: AgentState, member: Member) -> None:
         """The agent, which is idle, gets a member."""
         agent.move(AgentStatus.BUSY)
         agent.member = member
-        del self._idle[agent.id]
+        self._not_idle(agent.id)
 
     def release(self, agent: AgentState) -> None:
         """The agent's member has ended."""
         agent.move(AgentStatus.IDLE)
         agent.member = None
+        self._now_idle(agent)
+
+    def _now_idle(self, agent: AgentState) -> None:
         self._idle[agent.id] = None
+        if agent.gpus:
+            self._idle_with_gpus[agent.id] = None
+
+    def _not_idle(self, agent: AgentId) -> None:
+        self._idle.pop(agent, None)
+        self._idle_with_gpus.pop(agent, None)
 
     def idle_for(self, run: RunId, most: int) -> list[AgentState]:
         """Up to `most` idle agents that have the code of `run`, longest idle first."""
         idle = (agent for agent in map(self._all.__getitem__, self._idle) if agent.prepared == run)
         return list(islice(idle, most))
+
+    def first_idle(self, run: RunId, fits: Callable[[AgentState], bool]) -> AgentState | None:
+        """The idle agent for a trial of one member: one that `fits`, with GPUs if possible, longest idle.
+
+        Looks no further than that agent: thousands may be idle when a run starts.
+        """
+        agents = map(self._all.__getitem__, chain(self._idle_with_gpus, self._idle))
+        return next((agent for agent in agents if agent.prepared == run and fits(agent)), None)

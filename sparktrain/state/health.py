@@ -74,6 +74,11 @@ class Health:
         self._barred.setdefault(trial, set()).add(agent.host)
         return ill.excluded and not before
 
+    @property
+    def all_well(self) -> bool:
+        """No agent backs off or is excluded."""
+        return not self._ill
+
     def excluded(self, agent: AgentState) -> bool:
         """The agent gets no more members of the run."""
         ill = self._ill.get(_seat(agent))
@@ -94,7 +99,7 @@ class Health:
 
     def exclusions(self, agents: Sequence[AgentState]) -> str:
         """How many of `agents` are excluded, and why; empty when none is."""
-        excluded = [agent for agent in agents if self.excluded(agent)]
+        excluded = [] if self.all_well else [agent for agent in agents if self.excluded(agent)]
         if not excluded:
             return ""
         hosts = {agent.host: self.why(agent) for agent in excluded}

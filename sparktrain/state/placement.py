@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.prospects import able, idle
+from sparktrain.state.prospects import able, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import Trial
@@ -22,8 +22,12 @@ def next_gang(
     host before it entered waits for another host, as long as there is one; those behind it do not wait. Rank 0 is the
     holder of the trial's newest snapshot in memory, if there is one.
     """
-    there = idle(agents, sweep, at) if sweep.queue else []
-    for trial in sweep.queue if there else ():
+    if not sweep.queue or (first := first_idle(agents, sweep, at)) is None:
+        return None
+    if size_of(sweep.queue[0]) == 1 and _takes_any(sweep, sweep.queue[0], held):
+        return sweep.queue[0], [first]
+    there = idle(agents, sweep, at)
+    for trial in sweep.queue:
         size = size_of(trial)
         allowed = _allowed(sweep, trial, agents, there, size)
         if len(allowed) >= size:
@@ -32,6 +36,11 @@ def next_gang(
         if len(allowed) == len(there):
             return None
     return None
+
+
+def _takes_any(sweep: Sweep, trial: Trial, held: HeldSnapshots) -> bool:
+    """No agent suits the trial better than others, but for its GPUs."""
+    return not (sweep.health.barred(trial.id) or _lost_on(trial) or held.of(trial.id))
 
 
 def _lost_on(trial: Trial) -> set[str | None]:

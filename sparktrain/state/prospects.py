@@ -1,6 +1,6 @@
 """Which agents a run can count on, and when it ends because it lacks them, or because its trials fail. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.ending import Ending, Stop
@@ -13,7 +13,9 @@ AGENTS_TIMEOUT_S = 10.0
 
 def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     """Agents that may get members of the run, now or later."""
-    hopeless = sweep.health.unloadable if not sweep.ever_entered else {}
+    hopeless = _hopeless_hosts(sweep)
+    if not hopeless and sweep.health.all_well:
+        return list(agents)
     return [agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent)]
 
 
@@ -21,6 +23,19 @@ def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Agents that may get a member now, longest idle first."""
     there = able(agents.idle_for(sweep.run, len(agents)), sweep)
     return [agent for agent in there if not sweep.health.backs_off(agent, at)]
+
+
+def first_idle(agents: Agents, sweep: Sweep, at: float) -> AgentState | None:
+    """The one of `idle` that has GPUs, if one has, and is idle for longest."""
+    hopeless = _hopeless_hosts(sweep)
+    return agents.first_idle(
+        sweep.run, lambda agent: agent.host not in hopeless and not sweep.health.backs_off(agent, at)
+    )
+
+
+def _hopeless_hosts(sweep: Sweep) -> Collection[str]:
+    """Hosts that could not load the training function, as long as none could."""
+    return sweep.health.unloadable if not sweep.ever_entered else ()
 
 
 def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:

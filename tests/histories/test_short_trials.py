@@ -1,12 +1,8 @@
 """What many short trials cost their driver: bytes of the journal, memory, and the work of showing progress. Counted."""
 
 import asyncio
-import gc
-import sys
 import tracemalloc
 from collections import deque
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from sparktrain.clock import SystemClock
@@ -27,6 +23,7 @@ from sparktrain.state.outcome import Outcome
 from sparktrain.state.records import DriverStarted
 from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
+from tests.support.call_count import counted
 from tests.unit.store.gated import MemoryStore
 
 RUN = RunId("run")
@@ -149,7 +146,7 @@ async def _calls(trials: int) -> int:
     tally = Tally(SweepSpec(name="run", metric="accuracy", mode="max"), sweep.trials.values())
     read_counting.reads = 0
     work: Any = FakeWork(trials)
-    return _counted(lambda: progress_of(driver.machine, work, 3.0, tally=tally)) + read_counting.reads
+    return counted(lambda: progress_of(driver.machine, work, 3.0, tally=tally)) + read_counting.reads
 
 
 class CountingTrials(dict[Any, Any]):
@@ -173,20 +170,3 @@ class FakeWork:
         self.spec = SweepSpec(name="run", metric="accuracy", mode="max")
         self.total = total
         self.agents = 1
-
-
-def _counted(work: Callable[[], object]) -> int:
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    gc.disable()  # a collection runs callbacks, such as that of Hypothesis
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls

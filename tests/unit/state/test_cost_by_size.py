@@ -1,0 +1,83 @@
+"""What an event costs does not grow with the number of agents: calls are counted for n agents and for 4 n."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sparktrain.ids import AgentId, Member
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import Outcome, Report
+from tests.support.call_count import counted
+from tests.unit.state.world import LEASE_S, RUN, World
+
+FEW, MANY = 60, 240
+GROWTH = 1.5
+"""Of the calls for each agent, from `FEW` to `MANY` of them; a scan for each event makes it 4."""
+
+
+class Crowd:
+    """A machine and its agents, which answer when they are asked to."""
+
+    def __init__(self, agents: int, size: int = 1) -> None:
+        self.world = World(Machine(LEASE_S))
+        self._trials = 2 * agents // size
+        self.world.begin(size=size, agents=agents)
+        for number in range(agents):
+            self.world.join(f"a{number}")
+
+    def suggest(self) -> None:
+        """There are two trials for each place."""
+        cases = tuple({"x": number} for number in range(self._trials))
+        self.world.feed(on.Suggested(0.0, RUN, cases, exhausted=True))
+
+    @property
+    def placed(self) -> list[tuple[AgentId, Member]]:
+        """The members that run."""
+        return list(self.world.running.items())
+
+
+def launch(agents: int) -> int:
+    """All agents get a trial at once."""
+    crowd = Crowd(agents)
+    calls = counted(crowd.suggest)
+    assert len(crowd.placed) == agents
+    return calls
+
+
+def train(agents: int) -> int:
+    """Each agent's trial starts, reports and ends, and the next one starts."""
+    crowd = Crowd(agents)
+    crowd.suggest()
+    machine, before = crowd.world.machine, crowd.placed
+
+    def work() -> None:
+        for agent, member in before:
+            messages = (
+                m.MemberStarted(member, 0),
+                m.MemberReported(member, (Report(1, {"loss": 1.0}),)),
+                m.Heartbeat(),
+                m.MemberEnded(member, Outcome(1.0, metrics={"accuracy": 0.5})),
+            )
+            for message in messages:
+                placed = machine.handle(on.AgentSent(0.0, agent, message))
+            assert any(isinstance(each, do.PlaceMember) for each in placed)
+
+    return counted(work)
+
+
+@pytest.mark.parametrize("work", [launch, train])
+def test_an_event_costs_the_same_with_more_agents(work: Callable[[int], int]) -> None:
+    few, many = work(FEW) / FEW, work(MANY) / MANY
+    assert many < GROWTH * few, f"{many:.0f} calls for each of {MANY} agents, {few:.0f} for each of {FEW}"
+
+
+def test_a_run_starts_on_agents_that_are_idle_for_longest() -> None:
+    crowd = Crowd(3)
+    crowd.suggest()
+    world = crowd.world
+    placed = [each.agent for each in world.commands if isinstance(each, do.PlaceMember)]
+    assert placed == ["a0", "a1", "a2"]
+    assert all(member.run == RUN for member in world.running.values())
