@@ -50,18 +50,29 @@ class HeldSnapshots:
 
     def __init__(self) -> None:
         self._held: dict[AgentId, tuple[TrialId, MemorySnapshot]] = {}
+        self._holders: dict[TrialId, dict[AgentId, MemorySnapshot]] = {}
+        """The same by trial, in the order in which agents came to hold one of it."""
 
     def note(self, agent: AgentId, trial: TrialId, snapshot: MemorySnapshot) -> bool:
         """The agent of a member of the trial's gang holds `snapshot`; False if it has held a newer one."""
         known = self._held.get(agent)
         if known is not None and known[0] == trial and known[1].position >= snapshot.position:
             return False
+        if known is not None and known[0] != trial:
+            self.lost(agent)
         self._held[agent] = trial, snapshot
+        self._holders.setdefault(trial, {})[agent] = snapshot
         return True
 
     def lost(self, agent: AgentId) -> None:
         """The agent is gone, and what it held."""
-        self._held.pop(agent, None)
+        trial, _ = self._held.pop(agent, (None, None))
+        if trial is None:
+            return
+        holders = self._holders[trial]
+        del holders[agent]
+        if not holders:
+            del self._holders[trial]
 
     def newest(self, trial: TrialId, agents: Collection[AgentId] | None = None) -> MemorySnapshot | None:
         """The newest snapshot of the trial that one of `agents` holds, by default any agent."""
@@ -70,7 +81,7 @@ class HeldSnapshots:
 
     def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
         """The snapshots of the trial, by their holders."""
-        return {agent: snapshot for agent, (of, snapshot) in self._held.items() if of == trial}
+        return dict(self._holders.get(trial, ()))
 
     def chief(self, trial: TrialId, agents: Sequence[AgentState], shunned: Collection[str | None]) -> AgentId | None:
         """The one of `agents` for rank 0: a holder of the newest snapshot, not on a shunned host if possible."""
@@ -99,12 +110,14 @@ class HeldSnapshots:
 
     def formed(self, trial: TrialId, agents: Collection[AgentId], base: MemorySnapshot | None) -> None:
         """A gang of the trial forms on `agents`, and resumes from `base`; None: from the store, or from step 0."""
-        for agent, (of, snapshot) in list(self._held.items()):
-            forked = of == trial and (base is None or snapshot.position != base.position)
-            if forked or (of != trial and agent in agents):
-                del self._held[agent]
+        for agent, snapshot in self.of(trial).items():
+            if base is None or snapshot.position != base.position:
+                self.lost(agent)
+        for agent in agents:
+            if agent in self._held and self._held[agent][0] != trial:
+                self.lost(agent)
 
     def forget(self, trial: TrialId) -> None:
         """No gang resumes from a snapshot of the trial: it has ended, pauses, or continues from another one's state."""
         for agent in self.of(trial):
-            del self._held[agent]
+            self.lost(agent)

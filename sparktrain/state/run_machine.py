@@ -236,8 +236,8 @@ class RunMachine:
         deleted = self._delete(gang)
         self._memory.ended(gang)
         self.sweep.goals.gang_ended(gang, at)
-        failed = gang.cause is not None or gang.follower is not None
-        trial = self.sweep.conclude(gang, elsewhere=failed and elsewhere(self._agents.all(), self.sweep, at))
+        doubtful = not self.sweep.ever_entered and (gang.cause is not None or gang.follower is not None)
+        trial = self.sweep.conclude(gang, elsewhere=doubtful and elsewhere(self._agents.all(), self.sweep, at))
         if trial is None:
             return deleted
         cause = trial.failure

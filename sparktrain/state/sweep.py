@@ -246,7 +246,7 @@ class Sweep:
     def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
         """The gang has ended: returns its trial when that is final, None when it is requeued.
 
-        `elsewhere`: on other hosts members may enter the training function.
+        `elsewhere`: on other hosts members may enter the training function; needed as long as none has.
         """
         del self.gangs[gang.trial]
         self.starved = False

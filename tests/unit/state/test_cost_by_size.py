@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
+from sparktrain.state.outcome import FailureKind, Outcome, Report
 from tests.support.call_count import counted
 from tests.unit.state.world import LEASE_S, RUN, World
 
@@ -24,7 +25,7 @@ class Crowd:
     def __init__(self, agents: int, size: int = 1) -> None:
         self.world = World(Machine(LEASE_S))
         self._trials = 2 * agents // size
-        self.world.begin(size=size, agents=agents)
+        self.world.begin(size=size, agents=agents, recovers=size > 1)
         for number in range(agents):
             self.world.join(f"a{number}")
 
@@ -37,6 +38,11 @@ class Crowd:
     def placed(self) -> list[tuple[AgentId, Member]]:
         """The members that run."""
         return list(self.world.running.items())
+
+
+def placements(world: World) -> list[do.PlaceMember]:
+    """The starts of members so far."""
+    return [each for each in world.commands if isinstance(each, do.PlaceMember)]
 
 
 def launch(agents: int) -> int:
@@ -68,7 +74,57 @@ def train(agents: int) -> int:
     return counted(work)
 
 
-@pytest.mark.parametrize("work", [launch, train])
+def restart_gangs(agents: int) -> int:
+    """Gangs of two hold snapshots in memory; each loses its members, and forms again from the snapshots."""
+    crowd = Crowd(agents, size=2)
+    crowd.suggest()
+    world = crowd.world
+    for agent, _ in crowd.placed:
+        world.reserve(agent)
+    for agent, _ in crowd.placed:
+        world.enter(agent)
+        world.hold(agent, 1)
+    formed, agents_of = placements(world), crowd.placed
+
+    def work() -> None:
+        for agent, _ in agents_of:
+            world.fail(agent, FailureKind.SIGNAL)
+
+    calls = counted(work)
+    again = placements(world)[len(formed) :]
+    assert len(again) == agents
+    assert all(each.memory is not None for each in again)
+    return calls
+
+
+class ComparedTrial(int):
+    """The number of a trial: a comparison of two is a call, which counts."""
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return int(self)
+
+
+def hold_snapshots(agents: int) -> int:
+    """Each agent holds a snapshot of a trial of its own; each trial's gang forms on it again, and ends."""
+    held, snapshot = HeldSnapshots(), MemorySnapshot(Generation(1), 1, "checksum")
+    names = [AgentId(f"a{number}") for number in range(agents)]
+    trials = [TrialId(ComparedTrial(number)) for number in range(agents)]
+    for name, trial in zip(names, trials, strict=True):
+        assert held.note(name, trial, snapshot)
+
+    def work() -> None:
+        for name, trial in zip(names, trials, strict=True):
+            assert held.newest(trial) == snapshot
+            held.formed(trial, [name], snapshot)
+            held.forget(trial)
+
+    return counted(work)
+
+
+@pytest.mark.parametrize("work", [launch, train, restart_gangs, hold_snapshots])
 def test_an_event_costs_the_same_with_more_agents(work: Callable[[int], int]) -> None:
     few, many = work(FEW) / FEW, work(MANY) / MANY
     assert many < GROWTH * few, f"{many:.0f} calls for each of {MANY} agents, {few:.0f} for each of {FEW}"
@@ -78,6 +134,5 @@ def test_a_run_starts_on_agents_that_are_idle_for_longest() -> None:
     crowd = Crowd(3)
     crowd.suggest()
     world = crowd.world
-    placed = [each.agent for each in world.commands if isinstance(each, do.PlaceMember)]
-    assert placed == ["a0", "a1", "a2"]
+    assert [each.agent for each in placements(world)] == ["a0", "a1", "a2"]
     assert all(member.run == RUN for member in world.running.values())
