@@ -48,6 +48,8 @@ class GpuClaims:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._holders: dict[AgentId, _Holder] = {}
+        self._on_host: dict[str, dict[AgentId, _Holder]] = {}
+        """The same by host."""
 
     async def take(self, join: m.Join) -> str:
         """Note the GPUs of an agent that joins; returns why it may not have them, when a live agent has one of them.
@@ -59,7 +61,9 @@ class GpuClaims:
             if holder.heard_at > started:
                 return conflict(holder.join, join)
             await self._clock.sleep(_POLL_S)
-        self._holders[join.agent] = _Holder(join, self._clock.now())
+        self.free(join.agent)  # of a life before, perhaps on another host
+        self._holders[join.agent] = holder = _Holder(join, self._clock.now())
+        self._on_host.setdefault(join.host, {})[join.agent] = holder
         return ""
 
     def heard(self, agent: AgentId) -> None:
@@ -69,11 +73,18 @@ class GpuClaims:
 
     def free(self, agent: AgentId) -> None:
         """The agent is gone."""
-        self._holders.pop(agent, None)
+        holder = self._holders.pop(agent, None)
+        if holder is None:
+            return
+        there = self._on_host[holder.join.host]
+        del there[agent]
+        if not there:
+            del self._on_host[holder.join.host]
 
     def _rival(self, join: m.Join) -> _Holder | None:
         """An agent that has one of the GPUs."""
-        return next((each for each in self._holders.values() if conflict(each.join, join)), None)
+        there = self._on_host.get(join.host, {})
+        return next((each for each in there.values() if conflict(each.join, join)), None)
 
 
 def conflict(one: Holds, other: Holds) -> str:

@@ -1,7 +1,7 @@
 """Writes the journal beside the coordinator's loop: records in groups, and the commands that depend on them wait."""
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
@@ -88,6 +88,8 @@ class JournalWriter:
         """Records that were taken, and that are durable."""
         self._held: deque[tuple[int, do.Command]] = deque()
         """Commands, each with the number of records that must be durable first."""
+        self._held_for = Counter[AgentId]()
+        """How many of them each agent has."""
         self._waiting_since: float | None = None
         self._check_at = clock.now() + CHECK_S
         self._newest = False
@@ -105,6 +107,8 @@ class JournalWriter:
             return  # it depends on records that no driver will ever read
         elif self._must_wait(command):
             self._held.append((self._taken, command))
+            if (agent := _agent_of(command)) is not None:
+                self._held_for[agent] += 1
         else:
             self._perform(command)
 
@@ -146,6 +150,7 @@ class JournalWriter:
         held = [command for _, command in self._held]
         self._pending.clear()
         self._held.clear()
+        self._held_for.clear()
         for command in held:
             if not command.waits_for_records:
                 self._perform(command)
@@ -171,7 +176,7 @@ class JournalWriter:
         self._written += group
         self._done += len(group)
         while self._held and self._held[0][0] <= self._done:
-            self._perform(self._held.popleft()[1])
+            self._perform(self._release())
         if len(self._written) >= self._compact_at and not self._compacting:
             self._compacting = True
             self._background(self._compact(self._book.compaction(), list(self._written)))
@@ -188,13 +193,21 @@ class JournalWriter:
         finally:
             self._compacting = False
 
+    def _release(self) -> do.Command:
+        """The first command that is held back."""
+        _, command = self._held.popleft()
+        if (agent := _agent_of(command)) is not None:
+            self._held_for[agent] -= 1
+            if not self._held_for[agent]:
+                del self._held_for[agent]
+        return command
+
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:
             return False
         if command.waits_for_records:
             return bool(self._held) or self._taken > self._done
-        agent = _agent_of(command)
-        return agent is not None and any(_agent_of(held) == agent for _, held in self._held)
+        return _agent_of(command) in self._held_for
 
 
 def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
