@@ -19,7 +19,7 @@ from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import progress_of
+from sparktrain.driver.progress_builder import ProgressPace, progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads
@@ -71,6 +71,7 @@ class ActiveRun:
         self.recorder = recorder
         self.writer = writer
         self.tally = Tally(work.spec)
+        self.pace = ProgressPace()
         self.started_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
         self.outlook = ""
@@ -378,7 +379,7 @@ class Coordinator:
         while True:
             await self._clock.sleep(TICK_S)
             self.feed(on.Ticked(self._clock.now()))
-            if self._run is not None:
+            if self._run is not None and self._run.pace.is_due(self._clock.now()):
                 self._show_progress(self._run)
 
     async def _look_out(self, run: ActiveRun) -> None:
@@ -414,6 +415,7 @@ class Coordinator:
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
         progress = progress_of(self._machine, run.work, now, run.writer.behind_s, run.outlook, run.tally)
+        run.pace.made(now, self._clock.now() - now)
         run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:

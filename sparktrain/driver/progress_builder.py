@@ -15,6 +15,25 @@ from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 BEHIND_S = 5.0
 """A store that takes so long for some records is shown."""
 
+SHARE = 0.02
+"""Part of the time that the progress of a run may take: with thousands of running trials it is made less often."""
+LONGEST_PAUSE_S = 2.0
+
+
+class ProgressPace:
+    """When to make the progress of a run the next time."""
+
+    def __init__(self) -> None:
+        self._due_at = 0.0
+
+    def is_due(self, at: float) -> bool:
+        """Enough time has passed since the last one."""
+        return at >= self._due_at
+
+    def made(self, at: float, took_s: float) -> None:
+        """Progress was made at `at`, which took `took_s` seconds."""
+        self._due_at = at + min(took_s / SHARE, LONGEST_PAUSE_S)
+
 
 def progress_of(
     machine: Machine, work: RunRequest, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None

@@ -1,6 +1,7 @@
 """When a search has found enough, or has cost enough: limits of the whole sweep. Pure."""
 
 import math
+from collections.abc import Iterable
 
 from sparktrain.config.objectives import feasible
 from sparktrain.state.cases.case_end import CaseEnd
@@ -58,7 +59,7 @@ class Goals:
             return Stop(reason, Ending.PLATEAU)
         return None
 
-    def spent(self, running: list[Gang], at: float) -> Stop | None:
+    def spent(self, running: Iterable[Gang], at: float) -> Stop | None:
         """Why the run ends, where its slots have trained for as long as they may."""
         budget = self._limits.budget_s
         if budget is None or self._spent_s + sum(self._held(gang, at) for gang in running) < budget:

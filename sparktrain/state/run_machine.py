@@ -8,6 +8,7 @@ from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
 from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.gang_rounds import GangRounds
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.lost_agents import LostAgents
@@ -58,6 +59,7 @@ class RunMachine:
         self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
+        self._rounds = GangRounds()
 
     # ---- agents
 
@@ -386,7 +388,7 @@ class RunMachine:
     def on_tick(self, at: float) -> Commands:
         """Time has passed."""
         commands: Commands = []
-        for gang in list(self.sweep.gangs.values()):
+        for gang in self._rounds.due(self.sweep.gangs):
             commands += self._check_gang(gang, at)
         return commands + self._check_run(at)
 
@@ -423,7 +425,7 @@ class RunMachine:
         if limits.timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self.stop(reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
-        spent = self.sweep.goals.spent(list(self.sweep.gangs.values()), at) if self.sweep.stop is None else None
+        spent = self.sweep.goals.spent(self.sweep.gangs.values(), at) if self.sweep.stop is None else None
         if spent is not None:
             return self.stop(*spent, at + TIMEOUT_GRACE_S)
         agents = self._agents.all()

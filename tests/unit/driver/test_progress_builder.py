@@ -13,7 +13,7 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.display.progress import MemberState, NullDisplay
 from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import progress_of
+from sparktrain.driver.progress_builder import LONGEST_PAUSE_S, ProgressPace, progress_of
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import Generation, TrialId
 from sparktrain.protocol.messages import Code
@@ -275,3 +275,15 @@ def test_the_time_left_counts_the_trials_of_this_driver_alone(work: RunRequest) 
     long = replace(work, total=4)
     assert progress_of(world.machine, long, world.at + 10, tally=resumed).eta_s is None, "it was there before"
     assert progress_of(world.machine, long, world.at + 10).eta_s == 3 * (world.at + 10 - sweep.started_at)
+
+
+def test_progress_of_thousands_of_trials_is_made_less_often() -> None:
+    pace = ProgressPace()
+    assert pace.is_due(0.0)
+    pace.made(5.0, 0.0001)
+    assert pace.is_due(5.1), "a small run shows it with each tick"
+    pace.made(5.1, 0.02)
+    assert not pace.is_due(6.0)
+    assert pace.is_due(6.2)
+    pace.made(6.2, 3.0)
+    assert pace.is_due(6.2 + LONGEST_PAUSE_S)

@@ -8,6 +8,8 @@ from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.gang import Gang
+from sparktrain.state.gang_rounds import MOST, GangRounds
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
 from sparktrain.state.outcome import FailureKind, Outcome, Report
@@ -15,6 +17,7 @@ from tests.support.call_count import counted
 from tests.unit.state.world import LEASE_S, RUN, World
 
 FEW, MANY = 60, 240
+GANG = Gang(RUN, TrialId(0), Generation(1), (), (), 0.0, None)
 GROWTH = 1.5
 """Of the calls for each agent, from `FEW` to `MANY` of them; a scan for each event makes it 4."""
 
@@ -128,6 +131,28 @@ def hold_snapshots(agents: int) -> int:
 def test_an_event_costs_the_same_with_more_agents(work: Callable[[int], int]) -> None:
     few, many = work(FEW) / FEW, work(MANY) / MANY
     assert many < GROWTH * few, f"{many:.0f} calls for each of {MANY} agents, {few:.0f} for each of {FEW}"
+
+
+def tick(agents: int) -> int:
+    """The calls of one tick in which nothing is due, while all agents train."""
+    crowd = Crowd(agents)
+    crowd.suggest()
+    return counted(lambda: crowd.world.feed(on.Ticked(1.0)))
+
+
+def test_a_tick_looks_at_a_limited_number_of_gangs() -> None:
+    few, many = tick(MOST), tick(3 * MOST)
+    assert many < GROWTH * few, f"{many} calls of a tick with {3 * MOST} trials, {few} with {MOST}"
+
+
+def test_ticks_look_at_each_gang_once_in_a_round() -> None:
+    gangs = {TrialId(number): GANG for number in range(7)}
+    rounds = GangRounds(most=3)
+    assert [len(rounds.due(gangs)) for _ in range(6)] == [3, 3, 1, 3, 3, 1]
+    assert len(rounds.due(gangs)) == 3
+    del gangs[TrialId(4)]
+    gangs[TrialId(9)] = GANG
+    assert [len(rounds.due(gangs)) for _ in range(4)] == [2, 1, 3, 3], "what is new comes next"
 
 
 def test_a_run_starts_on_agents_that_are_idle_for_longest() -> None:
