@@ -57,8 +57,10 @@ class Crowd(Listener):
         """Each agent has got a member."""
         self.slowest_answer_s = 0.0
         """The longest time from a heartbeat to its answer."""
-        self.starts: list[float] = []
-        """When members were started."""
+        self.waits: list[float] = []
+        """Seconds from the end of a member to the start of the next one on its agent."""
+        self._ended: dict[int, float] = {}
+        """When the newest member of an agent has ended."""
         self._per_host = per_host
         self._reports = reports
         self._hold_s = hold_s
@@ -169,7 +171,8 @@ class Crowd(Listener):
 
     def _enter(self, slot: int, member: Member) -> None:
         self._post(slot, m.MemberStarted(member, slot))
-        self.starts.append(time.perf_counter())
+        if slot in self._ended:
+            self.waits.append(time.perf_counter() - self._ended.pop(slot))
         self._fresh.discard(slot)
         if not self._fresh:
             self.started_all.set()
@@ -181,6 +184,7 @@ class Crowd(Listener):
             self._end(slot, member)
 
     def _end(self, slot: int, member: Member) -> None:
+        self._ended[slot] = time.perf_counter()
         for step in range(self._reports):
             self._post(slot, m.MemberReported(member, (Report(step, {"loss": 1.0 / (step + 1)}),)))
         self._post(slot, m.MemberEnded(member, Outcome(0.0, metrics={"accuracy": 0.5})))

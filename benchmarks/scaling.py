@@ -22,6 +22,7 @@ from benchmarks.load import CountingCoordinator, work_of
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
 from sparktrain.driver.agent_server import LEASE_S, Server
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import RunId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
@@ -58,7 +59,12 @@ class Stopwatch:
 
 async def driven(folder: str, agents: int, trials: int) -> dict[str, float]:
     """Join all agents, then run all trials."""
-    crowd, clock = Crowd(agents), SystemClock()
+    return await measured(Crowd(agents), agents, work_of(folder, trials, agents), trials)
+
+
+async def measured(crowd: Crowd, agents: int, work: RunRequest, trials: int) -> dict[str, float]:
+    """Join the agents of `crowd`, then do `work` with them."""
+    clock = SystemClock()
     coordinator = CountingCoordinator(Server(crowd, clock, {}, ()), clock, agents)
     await coordinator.open()
     attending = asyncio.create_task(crowd.attend())
@@ -68,7 +74,7 @@ async def driven(folder: str, agents: int, trials: int) -> dict[str, float]:
         await coordinator.complete.wait()
     beating = asyncio.create_task(crowd.beat())
     join_s, watch, before = watch.cpu_s, Stopwatch(crowd), coordinator.events
-    running = asyncio.create_task(coordinator.run(work_of(folder, trials, agents)))
+    running = asyncio.create_task(coordinator.run(work))
     await asyncio.wait([running, asyncio.create_task(crowd.started_all.wait())], return_when=asyncio.FIRST_COMPLETED)
     launch = {"launch_s": watch.wall_s, "launch_cpu_s": watch.cpu_s}
     ran = await running
