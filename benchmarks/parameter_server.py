@@ -21,9 +21,9 @@ import pyarrow.flight as flight
 
 from benchmarks.machine import at_least, show
 from sparktrain.clock import pause
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, VariableSpec, layout_of, plan_shards

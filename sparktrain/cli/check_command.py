@@ -9,7 +9,7 @@ from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
 from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, Target, option
 from sparktrain.cli.inspect_commands import AsJson
-from sparktrain.config.option_catalog import GANG
+from sparktrain.config.gang_options import GANG
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from sparktrain.cli.common import TRAINING_CODES, CommandRequest, variables_of
 from sparktrain.config.call_option import Declared, options_in
-from sparktrain.config.option_catalog import GANG, METRIC, RESUMING, RUN, SPARK
+from sparktrain.config.gang_options import GANG
+from sparktrain.config.option_catalog import METRIC, RESUMING, RUN, SPARK
 from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.quantities import count, seconds
+from sparktrain.config.server_settings import ServerMode, ServerSettings, gang_mode
 from sparktrain.errors import SpecError
 
 AUTO: Literal["auto"] = "auto"
@@ -17,6 +18,7 @@ class Backend(StrEnum):
 
     HOROVOD = "horovod"  # a ring of Horovod over Gloo
     TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
+    PARAMETER_SERVER = "parameter-server"  # own servers, which apply the gradients of members that do not wait
     NONE = "none"  # the members only know each other's addresses
 
 
@@ -40,16 +42,22 @@ class GangSpec:
     backend: Backend = Backend.HOROVOD
     min_workers: int | None = None
     """How few workers a gang continues with when agents are lost for good; None: it waits for all."""
+    ps_mode: ServerMode = ServerMode.ASYNC
+    """When a gradient counts, and by how much, with backend "parameter-server"."""
+    backup_workers: int = 0
+    """How many gradients of a round of `sync` need not come."""
     hang_timeout_s: float = 120.0
     """How long a member may report no training step before it is ended; at least ten times its usual step."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", backend(self.backend))
         self._set_numbers()
-        if self.backend is not Backend.TENSORFLOW and (self.ps or self.evaluator):
+        self._check_servers()
+        if self.backend not in (Backend.TENSORFLOW, Backend.PARAMETER_SERVER) and (self.ps or self.evaluator):
             raise SpecError(
                 f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
-                "'tensorflow' has parameter servers and evaluators; drop them, or choose it"
+                "'tensorflow' has parameter servers and evaluators, and 'parameter-server' has servers; drop them, or "
+                "choose one of these"
             )
         if self.min_workers is not None and (self.ps or self.evaluator):
             raise SpecError(
@@ -57,10 +65,36 @@ class GangSpec:
                 "cannot shrink: leave it out"
             )
 
+    def _check_servers(self) -> None:
+        object.__setattr__(self, "ps_mode", gang_mode(self.ps_mode))
+        if self.backend is not Backend.PARAMETER_SERVER:
+            if self.ps_mode is not ServerMode.ASYNC or self.backup_workers:
+                raise SpecError(
+                    f"ps_mode={self.ps_mode.value!r}, backup_workers={self.backup_workers} with backend "
+                    f"{self.backend.value!r}: these are of backend 'parameter-server'; leave them out, or choose it"
+                )
+            return
+        if not self.ps:
+            raise SpecError(
+                "backend 'parameter-server' with ps=0: its servers keep the variables; pass ps=1 or more, or another "
+                "backend"
+            )
+        if self.evaluator:
+            raise SpecError(
+                "evaluator=True with backend 'parameter-server': only backend 'tensorflow' has evaluators; leave it "
+                "out, or choose that"
+            )
+        _ = self.servers
+
+    @property
+    def servers(self) -> ServerSettings:
+        """How the servers of backend "parameter-server" combine gradients. Raises SpecError."""
+        return ServerSettings(self.ps_mode, self.workers, self.backup_workers)
+
     def _set_numbers(self) -> None:
         if type(self.evaluator) is not bool:
             raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
-        least = {"workers": 1, "ps": 0} | ({} if self.min_workers is None else {"min_workers": 1})
+        least = {"workers": 1, "ps": 0, "backup_workers": 0} | ({} if self.min_workers is None else {"min_workers": 1})
         for name, smallest in least.items():
             object.__setattr__(self, name, count(getattr(self, name), name, smallest))
         if self.min_workers is not None and self.min_workers > self.workers:

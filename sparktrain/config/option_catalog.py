@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.data_sources import named_paths, sources_of
+from sparktrain.config.gang_options import GANG, GangKeywords
 from sparktrain.config.option_rules import (
     CHANGED,
     FLAG,
@@ -29,12 +30,12 @@ from sparktrain.config.search_options import SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
 from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeywords
 
-BackendName = Literal["auto", "horovod", "tensorflow", "none"]
+BackendName = Literal["auto", "horovod", "tensorflow", "parameter-server", "none"]
 
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
 CODE_BYTES = 60 * 2**20
-METRIC, GANG, RUN = "The metric", "The gang", "The run"
+METRIC, RUN = "The metric", "The run"
 RESUMING, SPARK = "If the run exists already", "Spark"
 """Panels of the command line's help."""
 
@@ -158,7 +159,7 @@ class DirectoryKeywords(TypedDict, total=False):
     backend: Annotated[
         BackendName | gang_spec.Backend,
         CallOption(
-            "What connects the members of a gang: horovod, tensorflow, none, or auto.",
+            "What connects the members of a gang: horovod, tensorflow, parameter-server, none, or auto.",
             ValueRule(gang_spec.wanted, "NAME"),
             default="auto",
             panel=GANG,
@@ -338,56 +339,9 @@ class SweepKeywords(PoolSweepKeywords, ConcurrencyKeywords, total=False):
     """Options of `sweep`."""
 
 
-class PoolRunKeywords(CommonKeywords, CallbackKeywords, total=False):
+class PoolRunKeywords(CommonKeywords, GangKeywords, CallbackKeywords, total=False):
     """Options of `Pool.run`."""
 
-    workers: Required[
-        Annotated[
-            int,
-            CallOption(
-                "Members that train, including the chief.",
-                whole(1),
-                panel=GANG,
-                flag_doc="Members that train; needed here or in --params.",
-                page="gangs.md",
-                also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
-            ),
-        ]
-    ]
-    ps: Annotated[
-        int,
-        CallOption(
-            "Parameter servers beside them, with backend tensorflow.",
-            whole(0),
-            default=0,
-            panel=GANG,
-            page="strategies.md",
-        ),
-    ]
-    evaluator: Annotated[
-        bool,
-        CallOption(
-            "One more member that evaluates, with backend tensorflow.",
-            FLAG,
-            default=False,
-            panel=GANG,
-            page="strategies.md",
-        ),
-    ]
-    min_workers: Annotated[
-        int | None,
-        CallOption(
-            "Continue with this many members when agents are lost for good.",
-            whole(1),
-            panel=GANG,
-            says="wait for all",
-            page="gangs.md",
-        ),
-    ]
-    hang_timeout: Annotated[
-        Duration,
-        CallOption("End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG),
-    ]
     metric: Annotated[
         str | None,
         CallOption(

@@ -22,6 +22,7 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.errors import PoolError
 from sparktrain.ids import TrialId
 from sparktrain.page.live_page import LivePage
+from sparktrain.protocol.server_keys import server_keys
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
 from sparktrain.runs.board_feed import BoardFeed
@@ -156,7 +157,9 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
                 beside.enter_context(_page(prepared, agents, display))
                 prepared = _with_data(prepared, agents, display)
                 streams = beside.enter_context(_streams(prepared, agents))
-                work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams, listener=feed)
+                work = prepared.work(agents.agents, display, agents.who())
+                keys = server_keys(prepared.spec.gang, prepared.spec.name)
+                work = replace(work, streams=streams, servers=keys, listener=feed)
             with _given_back(prepared, PoolError):  # its slots were taken while data was written
                 ran, was_interrupted = agents.run(work)
     finally:

@@ -10,6 +10,7 @@ from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
 from sparktrain.config.quantities import seconds
+from sparktrain.config.server_settings import gang_mode
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.driver.forwarded_env import environment
@@ -167,6 +168,8 @@ class RunOptions(Options):
         return GangSpec(
             workers=asked["workers"],
             ps=asked["ps"],
+            ps_mode=gang_mode(asked["ps_mode"]),
+            backup_workers=asked["backup_workers"],
             evaluator=asked["evaluator"],
             backend=self._named(bool(asked["ps"] or asked["evaluator"])),
             min_workers=asked["min_workers"],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sparktrain.cluster.token_renewer import TokenKeeper
+from sparktrain.config.gang_spec import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Progress
@@ -12,6 +13,7 @@ from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
+from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.leaves import Leaves
@@ -99,6 +101,8 @@ class RunRequest:
     """Where trials find their datasets."""
     streams: FeedPort | None = None
     """Runs the jobs that feed streams; None without any."""
+    servers: ServerKeys = field(default_factory=ServerKeys)
+    """How members reach the gang's own parameter servers."""
     listener: RunListener | None = None
     """Reports to callbacks; None without any."""
 
@@ -142,6 +146,7 @@ class RunRequest:
             env=self.env,
             data=self.data,
             streams=self.stream_keys,
+            servers=self.servers,
         )
 
     def limits(self) -> RunLimits:
@@ -157,6 +162,7 @@ class RunRequest:
             hang_timeout_s=spec.gang.hang_timeout_s,
             report_timeout_s=spec.report_timeout_s,
             restarts_members=self.streams is None and not self.data.sets,
+            restarts_servers=spec.gang.backend is Backend.PARAMETER_SERVER,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,

@@ -307,6 +307,7 @@ class MemberSession:
             env={**token_variables(), **start.env} if start.data.sets else start.env,
             data=start.data,
             streams=start.streams,
+            servers=start.servers,
             replica=start.replica,
         )
 

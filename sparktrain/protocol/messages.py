@@ -18,6 +18,7 @@ from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
+from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
@@ -244,6 +245,7 @@ class StartMember(Message, frozen=True, tag=True):
     """Variables of its environment, perhaps secrets: never written or logged."""
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
+    servers: ServerKeys = ServerKeys()
     port: int = 0
     """The port that the member must take, see `Assignment`."""
     replica: Replica = Replica()

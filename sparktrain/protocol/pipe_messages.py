@@ -15,6 +15,7 @@ from sparktrain.config.replication import Replica
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
+from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -112,6 +113,7 @@ class Assignment(Message, frozen=True, tag=True):
     """Environment variables of the user."""
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
+    servers: ServerKeys = ServerKeys()
     port: int = 0
     """The port of `address` by which the others know this member already; 0: any free one."""
     replica: Replica = Replica()

@@ -297,7 +297,7 @@ class TrainContext:
         return shard(
             data,
             rank=self.rank,
-            size=self.size,
+            size=self._gang.readers,
             batch_size=batch_size,
             uneven=uneven,
             shuffle=shuffle,
@@ -321,7 +321,7 @@ class TrainContext:
             from sparktrain.training.data.open_data import OpenData
 
             seed = self.seed % 2**31
-            self._data = OpenData(self._assignment.data, self.rank, self.size, seed, self._position)
+            self._data = OpenData(self._assignment.data, self.rank, self._gang.readers, seed, self._position)
         return self._data.get(name, whole)
 
     def stream(self, name: str) -> "StreamData":
@@ -341,13 +341,13 @@ class TrainContext:
         return self._streams.get(name)
 
     def scale_lr(self, lr: float) -> float:
-        """`lr` times the number of members, because a step uses a batch of each (arXiv 1706.02677, section 2.1).
+        """`lr` times the members that train, because a step uses a batch of each (arXiv 1706.02677, section 2.1).
 
         Raises SpecError for a rate that is not a number from 0.
         """
         from sparktrain.training.keras.lr_schedule import scale_lr
 
-        return scale_lr(lr, self.size)
+        return scale_lr(lr, self._gang.readers)
 
     def keras_callbacks(
         self,

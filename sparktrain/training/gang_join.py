@@ -23,7 +23,7 @@ from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.source_homes import Homes
-from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config
+from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config, trainers
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class JoinedGang:
         """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
         self.homes = homes
         """Names the user's files in errors."""
+        self.readers = formation.size
+        """How many members have a share of the data."""
         self._join = join
         self._ring: Ring | None = None
         self._undistributed: UndistributedOptimizers | None = None
@@ -170,9 +172,12 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
+    waits, known = (RING_TIMEOUT_S, SLOW_S), (assignment.servers, assignment.member.incarnation)
+    joining = backend.Joining(formation, wire, held.release, *waits, *known)
     gang = JoinedGang(formation, lambda: join(joining), held.release, wire, homes)
-    if assignment.backend is not Backend.NONE:
+    if assignment.backend is Backend.PARAMETER_SERVER:
+        gang.readers = trainers(formation)
+    if assignment.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):
         _connect_own_strategies(gang, assignment.backend, homes)
     if assignment.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(formation)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, cast
 import cloudpickle
 
 from sparktrain.clock import Clock, SystemClock
-from sparktrain.config.gang_spec import Role
+from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import runs_everywhere
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m
@@ -26,6 +26,7 @@ from sparktrain.training import attempt, failure, gang_join, process_setup
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
 from sparktrain.training.horovod_names import serving
+from sparktrain.training.parameter_server.shard_member import serve_shard
 from sparktrain.training.source_homes import find
 from sparktrain.training.strategies.tf_cluster import has_ps, serve_if_server
 
@@ -91,12 +92,15 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     context = TrainContext(assignment, wire, clock, gang)
     serving.provide(context)
     entered = clock.now()
-    by_itself = has_ps(gang.formation) and runs_everywhere(function)
-    if by_itself:
+    served = assignment.backend is Backend.PARAMETER_SERVER
+    by_itself = has_ps(gang.formation) and (served or runs_everywhere(function))
+    if by_itself and not served:
         context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
     wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
     try:
+        if served and gang.formation.role is Role.PS:
+            serve_shard(gang.formation, assignment.servers, gang.release_port)
         if not by_itself:
             serve_if_server(gang.formation, gang.release_port)
     except FormError as error:

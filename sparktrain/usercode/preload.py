@@ -61,6 +61,7 @@ _WHOLE = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pys
 _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
+    Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }
 """Modules that connect a gang's members. `horovod.tensorflow` starts threads in `init()`, which only members call."""

@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import CertificateBundle
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import layout_of

@@ -13,6 +13,7 @@ import pytest
 from grpc import aio
 
 from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import certificates, codec
@@ -58,6 +59,7 @@ from sparktrain.protocol.messages import (
     UploadHeader,
     Welcome,
 )
+from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -92,6 +94,11 @@ START = StartMember(
     store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
     memory=MemoryBase(Generation(3), 30, "0" * 64, sent=True),
+    servers=ServerKeys(
+        ServerSettings(ServerMode.SYNC, 3, 1),
+        CertificateBundle(b"a", b"\x00", b"k"),
+        CertificateBundle(b"a", b"c", b"\xff"),
+    ),
 )
 
 FROM_AGENT: tuple[Message, ...] = (

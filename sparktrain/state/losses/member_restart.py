@@ -2,8 +2,9 @@
 
 A worker or an evaluator of a gang with parameter servers meets the others at these servers alone, or serves the chief,
 where TensorFlow's coordinator waits for a lost one. When it is lost it restarts by itself, at the address that the
-others know it by, while they train on. What the gang cannot do without is lost with the whole gang: the chief, a
-parameter server, and any member of a gang with a ring.
+others know it by, while they train on. So does a parameter server that gets its variables again from the chief. What
+the gang cannot do without is lost with the whole gang: the chief, a parameter server of TensorFlow, and any member of a
+gang with a ring.
 """
 
 from msgspec.structs import replace
@@ -67,7 +68,9 @@ class MemberRestarts:
         roles = [place.role for place in gang.places]
         if not self._possible or Role.PS not in roles or failure.kind not in KINDS:
             return False
-        if rank == CHIEF or roles[rank] is Role.PS or rank in gang.absent or CHIEF in gang.ended:
+        if roles[rank] is Role.PS and not self._sweep.limits.restarts_servers:
+            return False
+        if rank == CHIEF or rank in gang.absent or CHIEF in gang.ended:
             return False
         whole = gang.status is not GangStatus.RUNNING or gang.stops
         if whole or gang.cause is not None or gang.follower is not None:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from sparktrain.config.gang_spec import Backend
+from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.ring import LocalRing, Ring
+
+_NO_SERVERS = ServerKeys()
 
 
 class Exchange(Protocol):
@@ -34,6 +37,10 @@ class Joining:
     """How long the ring waits for a member that does not answer: in the rendezvous, and in each collective."""
     slow_s: float | None = None
     """How long a collective waits for a member that answers but has not called it yet; None: `timeout_s`."""
+    servers: ServerKeys = _NO_SERVERS
+    """For a gang with its own parameter servers."""
+    incarnation: int = 0
+    """How often this member has restarted alone."""
 
     @property
     def operation_s(self) -> float:
@@ -56,5 +63,17 @@ def load(backend: Backend) -> JoinRing:
     """The backend's `join`; imports its framework, which may take seconds. Raises ImportError."""
     if backend is Backend.NONE:
         return lambda joining: LocalRing()
+    if backend is Backend.PARAMETER_SERVER:
+        return _without_ring
     module = importlib.import_module(f"{__package__}.{_MODULES[backend]}")
     return cast(JoinRing, module.join)
+
+
+def _without_ring(joining: Joining) -> Ring:
+    """Members that meet at their parameter servers alone."""
+    from sparktrain.training.parameter_server.served_model import ServedModel
+    from sparktrain.training.parameter_server.served_ring import ServedRing
+
+    formation = joining.formation
+    served = ServedModel(formation, joining.servers, joining.incarnation, slow_s=joining.operation_s)
+    return ServedRing(formation.rank, served)

@@ -13,6 +13,8 @@ from sparktrain.training.collectives.gradients import Gradient, averaged_gradien
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras.missing_wrappers import FirstStep
+from sparktrain.training.parameter_server.served_model import ServedModel
+from sparktrain.training.parameter_server.server_push import ServerPush, distribute_to_servers
 
 
 def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
@@ -35,11 +37,13 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
             "such as keras.optimizers.SGD(0.01)"
         )
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    if _reducer(optimizer) is not None or _reducer(inner) is not None:
+    if is_distributed(optimizer) or is_distributed(inner):
         raise SpecError(
             f"the optimizer {optimizer.name!r} is distributed already; distribute each optimizer once, "
             "and before it is compiled into a model"
         )
+    if ring.served is not None:
+        return _to_servers(optimizer, ring.served, compression)
     if ring.size > 1:
         # An attribute instead of a subclass: Keras saves the name of the class, and knows its own by identity.
         optimizer.apply = _Reducer(optimizer, ring, narrow)
@@ -61,8 +65,8 @@ def reduce_outside_scale(optimizer: Any) -> None:
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether `optimizer` averages its gradients over a ring."""
-    return _reducer(optimizer) is not None
+    """Whether `optimizer` averages its gradients over a ring, or sends them to servers."""
+    return isinstance(_own_apply(optimizer), _Reducer | ServerPush)
 
 
 def own_optimizers(model: Any) -> dict[str, Any]:
@@ -89,6 +93,11 @@ def _reduces(optimizer: Any) -> bool:
 
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
     """Wrap `tape` so that its `gradient` averages over all members. Raises SpecError for an unknown compression."""
+    if ring.served is not None:
+        raise SpecError(
+            "ctx.distribute_tape() in a gang with backend 'parameter-server': its servers apply gradients; use "
+            "ctx.distribute(optimizer) and optimizer.apply_gradients(), or choose backend 'horovod' or 'tensorflow'"
+        )
     return DistributedTape(tape, ring, width(compression))
 
 
@@ -187,5 +196,19 @@ def _shaped(gradient: Gradient, variable: Any) -> Gradient:
 
 
 def _reducer(optimizer: Any) -> _Reducer | None:
-    found = getattr(optimizer, "__dict__", {}).get("apply")
+    found = _own_apply(optimizer)
     return found if isinstance(found, _Reducer) else None
+
+
+def _own_apply(optimizer: Any) -> Any:
+    """What has taken the place of the optimizer's `apply`, or None."""
+    return getattr(optimizer, "__dict__", {}).get("apply")
+
+
+def _to_servers(optimizer: Any, served: ServedModel, compression: str) -> Any:
+    if compression != "none":
+        raise SpecError(
+            f"compression={compression!r} in a gang with backend 'parameter-server': its servers take gradients in the "
+            "types of the variables; leave it out"
+        )
+    return distribute_to_servers(optimizer, served)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from sparktrain.training.collectives.call_log import CallLog
+    from sparktrain.training.parameter_server.served_model import ServedModel
 
 
 class Ring(ABC):
@@ -23,6 +24,8 @@ class Ring(ABC):
     size: int
     calls: "CallLog | None" = None
     """The collectives that this member has started; None where there is no other member to compare them with."""
+    served: "ServedModel | None" = None
+    """The parameter servers that apply this member's gradients; None where its own optimizer does."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 

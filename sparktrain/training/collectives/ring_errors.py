@@ -7,6 +7,7 @@ from sparktrain.errors import RingError
 
 _MARKS = (
     "sparktrain_ring",  # in the name of the failed operation of a graph
+    "RingError: ",  # raised within tf.numpy_function
     "Collective ops is aborted by",
     "Horovod has been shut down",
     "HorovodAllreduce",

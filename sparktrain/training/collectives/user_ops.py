@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 
 
@@ -15,6 +16,7 @@ def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
     Each value keeps its kind; means of integers and booleans are float64. All members call it, with equal shapes and
     types; it blocks until they do. Raises RingError, and TypeError for a value that is not a number.
     """
+    _check_waits(ring, "allreduce")
     kinds = tf.nest.flatten(value)
     tensors = [_number(each, average) for each in kinds]
     reduced = ring.allreduce(tensors, average=average, name="value")
@@ -23,6 +25,7 @@ def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
 
 def broadcast(ring: Ring, value: Any) -> Any:
     """The value of rank 0, on every member; kinds and rules as for `allreduce`. Booleans stay booleans."""
+    _check_waits(ring, "broadcast")
     kinds = tf.nest.flatten(value)
     return _as(value, kinds, ring.broadcast([_tensor(each) for each in kinds], name="value"))
 
@@ -33,11 +36,21 @@ def allgather(ring: Ring, value: Any) -> Any:
     Numbers give an array with one element for each member. All members call it; it blocks until they do. Raises
     RingError, and TypeError for a value that is not a number.
     """
+    _check_waits(ring, "allgather")
     tensor = _tensor(value)
     if tensor.shape.rank == 0:
         tensor = tensor[tf.newaxis]
     gathered = ring.allgather(tensor, name="value")
     return gathered if tf.is_tensor(value) or isinstance(value, keras.Variable) else gathered.numpy()
+
+
+def _check_waits(ring: Ring, operation: str) -> None:
+    """Raise SpecError where members do not wait for each other."""
+    if ring.served is not None:
+        raise SpecError(
+            f"ctx.{operation}() in a gang with backend 'parameter-server': its members do not wait for each other; "
+            "leave it out, or choose backend 'horovod' or 'tensorflow'"
+        )
 
 
 def _number(value: Any, average: bool) -> tf.Tensor:

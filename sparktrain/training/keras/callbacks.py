@@ -33,6 +33,7 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     Snapshots,
 )
 from sparktrain.training.keras.memory_callback import KeepInMemory, MemorySnapshots
+from sparktrain.training.keras.served_training import ServedTraining
 from sparktrain.training.keras.user_callbacks import (
     Arrange,
     CallbackStateKeeper,
@@ -100,10 +101,14 @@ def keras_callbacks(
     ring, position, past = deps.ring, deps.position, ResumedState()
     keep = CallbackStateKeeper(position, past)
     found: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
+    if warmup and ring.served is not None:
+        raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
         found += [WarmUp(ring, position, warmup)]
     found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, deps.compare)]
     found += [AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
+    if ring.served is not None:
+        found += [ServedTraining(ring.served, position)]
     if ring.rank == 0:
         found += [ReportMetrics(position, deps.report)]
     found += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]

@@ -7,18 +7,20 @@ from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.config.server_settings import ServerSettings
 from sparktrain.errors import ProtocolError, RingError
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.state.message import Message
-from sparktrain.training.parameter_server.server_settings import ServerSettings
 from sparktrain.training.parameter_server.shard_messages import (
     Endpoint,
     Fill,
     Filled,
     LeaveServer,
+    Left,
     NotYet,
     PullValues,
     Pushed,
@@ -34,7 +36,7 @@ from sparktrain.training.parameter_server.shard_messages import (
     tls_context,
 )
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, layout_of
-from sparktrain.training.parameter_server.shard_state import Push, PushAnswer, PushOutcome, Sender
+from sparktrain.training.parameter_server.shard_state import FitEnds, Push, PushAnswer, PushOutcome, Sender
 
 CONNECT_S = 5.0
 TRANSFER_S = 60.0
@@ -70,53 +72,89 @@ class ShardClient:
         find: Callable[[], Endpoint],
         *,
         budget_s: float,
+        slow_s: float | None = None,
         clock: BlockingClock | None = None,
     ) -> None:
-        """`find` returns where the server listens now; it is asked before each connection, and may raise OSError."""
+        """`find` returns where the server listens now; it is asked before each connection, and may raise OSError.
+
+        `budget_s`: how long a server may not answer. `slow_s`: how long one that answers may wait for other members, by
+        default as long.
+        """
         self.version = 0
         """The newest version that this member has pulled."""
+        self.newest = 0
+        """The newest version that the server had after `leave`."""
+        self.standing = FitEnds()
+        """What the server has reported of all members."""
         self._shard = shard
         self._layout = layout
         self._sender = sender
         self._context = tls_context(certificates, server=False)
         self._find = find
         self._budget_s = budget_s
+        self._slow_s = budget_s if slow_s is None else max(slow_s, budget_s)
         self._clock = clock or SystemClock()
         self._connection: ssl.SSLSocket | None = None
         self._term = 0
         self._number = 0
         self._awaited = 0
         """The version that includes the newest push."""
+        self._given: tuple[ServerSettings, ShardCopy, bytes] | None = None
+        """What this member fills a successor of the server with; None where another member does."""
 
-    def fill(self, settings: ServerSettings, copy: ShardCopy, optimizer: bytes) -> None:
-        """Give the server variables to start with. One that has some keeps them: the next pull shows which."""
-        request = Fill(settings, self._layout, copy.slots, copy.version, optimizer)
-        self._call(request, Filled, memoryview(b"".join((copy.values, copy.slot_values))))
+    def fill(self, settings: ServerSettings, copy: ShardCopy, optimizer: bytes, *, replaces: bool = False) -> None:
+        """Give the server variables to start with. One that has some keeps them: the next pull shows which.
+
+        `replaces`: it takes these even then. What other members have computed for the earlier ones does not count.
+        From then on this member gives each successor of the server the newest variables that it has pulled or saved,
+        with the optimizer's own of the newest `save`.
+        """
+        given = settings, copy, optimizer
+        self._call(*self._filling(*given, replaces=replaces), Filled)
+        self._given = given
 
     def pull(self, into: memoryview) -> int:
-        """Receive the variables into `into`; returns their version. Waits for the round of the newest push."""
-        answer, _ = self._call(PullValues(self._awaited, self._term), Values, into=into)
+        """Receive the variables into `into`; returns their version. Waits for the round of the newest push.
+
+        A member that has filled the server keeps `into` for a successor until the next pull has succeeded: it pulls
+        into two buffers in turn.
+        """
+        answer, _ = self._call(PullValues(self._awaited, self._term), _NOTHING, Values, into=into)
         self._term, self.version, self._awaited = answer.term, answer.version, answer.version
+        if self._given is not None:
+            settings, copy, optimizer = self._given
+            self._given = settings, replace(copy, version=self.version, values=into), optimizer
         return self.version
 
     def push(self, gradients: memoryview) -> PushAnswer:
         """Send gradients for the variables that were pulled last. A server without variables counts them as late."""
         self._number += 1
         push = Push(self._sender, self._number, self._term, self.version)
-        found, _ = self._call(PushGradients(push), Pushed, gradients, empty=True)
-        answer: PushAnswer = found.answer if isinstance(found, Pushed) else PushAnswer(PushOutcome.LATE, 0, 0)
+        found, _ = self._call(PushGradients(push), gradients, Pushed, empty=True)
+        answer = PushAnswer(PushOutcome.LATE, 0, 0)
+        if isinstance(found, Pushed):
+            answer = found.answer
+            self.standing = self.standing.with_those(found.standing)
         self._awaited = answer.version
         return answer
 
-    def leave(self) -> None:
-        """Report that this member has trained to its end."""
-        self._call(LeaveServer(self._sender), NotYet)
+    def leave(self, fit: int = 1, *, stops: bool = False) -> FitEnds:
+        """Report that this member has trained call number `fit` to its end; returns how far the others are.
+
+        `stops`: it has stopped before its last step, and the others do so too. A later call gets later news.
+        """
+        found, _ = self._call(LeaveServer(self._sender, fit, stops), _NOTHING, Left)
+        self.newest, self.standing = found.version, self.standing.with_those(found.standing)
+        return self.standing
 
     def save(self) -> ShardCopy:
         """A copy of the server's variables, and of the optimizer's own."""
-        saved, payload = self._call(SaveShard(), Saved)
+        saved, payload = self._call(SaveShard(), _NOTHING, Saved)
         values = self._layout.nbytes
-        return ShardCopy(saved.version, payload[:values], saved.slots, payload[values:])
+        copy = ShardCopy(saved.version, payload[:values], saved.slots, payload[values:])
+        if self._given is not None:
+            self._given = self._given[0], copy, self._given[2]
+        return copy
 
     def close(self) -> None:
         """End the connection. The next call connects again."""
@@ -125,19 +163,26 @@ class ShardClient:
                 self._connection.close()
             self._connection = None
 
+    def _filling(
+        self, settings: ServerSettings, copy: ShardCopy, optimizer: bytes, *, replaces: bool = False
+    ) -> tuple[Fill, memoryview]:
+        request = Fill(settings, self._layout, copy.slots, copy.version, optimizer, self.standing, replaces)
+        return request, memoryview(b"".join((copy.values, copy.slot_values)))
+
     def _call(
         self,
         request: Message,
+        payload: memoryview,
         kind: type[Message],
-        payload: memoryview = _NOTHING,
         into: memoryview | None = None,
         *,
         empty: bool = False,
     ) -> tuple[Any, memoryview]:
         """The answer to `request`, of type `kind`, or `NotYet` where `empty`. Sends it again after a lost answer."""
-        budget = RetryBudget(self._budget_s, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, (0.8, 1.2)), self._clock)
-        problem = "it has no variables, or its round is not complete"
+        began = self._clock.now()
+        budget = self._budget()
         while True:
+            problem = "it has no variables, or its round is not complete"
             try:
                 answer, received = self._exchange(request, payload, into)
             except (OSError, EOFError) as error:
@@ -150,16 +195,31 @@ class ShardClient:
                     raise ProtocolError(f"parameter server {self._shard} refused: {answer.reason}")
                 if not isinstance(answer, NotYet):
                     raise ProtocolError(f"parameter server {self._shard} answered with {type(answer).__name__}")
-            held = isinstance(request, PullValues) and self._connection is not None
-            if not (budget.spent_s() < self._budget_s if held else budget.wait()):  # the server has waited already
-                raise RingError(
-                    f"parameter server {self._shard} did not answer {type(request).__name__} within "
-                    f"{self._budget_s:g} s: {problem}; see its log, and those of members that train"
-                )
+                if self._clock.now() - began >= self._slow_s:
+                    raise self._silent(request, self._slow_s, problem)
+                budget = self._budget()
+                if isinstance(request, PullValues):
+                    continue  # the server has waited already
+            if not budget.wait():
+                raise self._silent(request, self._budget_s, problem)
+
+    def _silent(self, request: Message, waited_s: float, problem: str) -> RingError:
+        return RingError(
+            f"parameter server {self._shard} did not answer {type(request).__name__} within {waited_s:g} s: "
+            f"{problem}; see its log, and those of members that train"
+        )
+
+    def _budget(self) -> RetryBudget:
+        return RetryBudget(self._budget_s, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, (0.8, 1.2)), self._clock)
 
     def _exchange(self, request: Message, payload: memoryview, into: memoryview | None) -> tuple[Any, memoryview]:
         if self._connection is None:
             self._connection = self._connect()
+            if self._given is not None:
+                send_frame(self._connection, *self._filling(*self._given))
+                filled, _ = receive_header(self._connection, ShardAnswer)
+                if not isinstance(filled, Filled):
+                    raise ProtocolError(f"parameter server {self._shard} did not take its variables: {filled}")
         send_frame(self._connection, request, payload)
         answer, length = receive_header(self._connection, ShardAnswer)
         if not isinstance(answer, Values) or into is None:

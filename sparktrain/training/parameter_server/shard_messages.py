@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.config.server_settings import ServerSettings
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol.codec import decode, encode
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.state.message import Message
-from sparktrain.training.parameter_server.server_settings import ServerSettings
 from sparktrain.training.parameter_server.shard_plan import PieceLayout
-from sparktrain.training.parameter_server.shard_state import Push, PushAnswer, Sender
+from sparktrain.training.parameter_server.shard_state import FitEnds, Push, PushAnswer, Sender
 
 _FRAME = struct.Struct("<IQ")
 _MOST_HEADER_BYTES = 16 * 2**20
@@ -40,7 +40,10 @@ class Endpoint(Struct, frozen=True):
 
 
 class Fill(Message, frozen=True, tag=True):
-    """The variables to start with, and the optimizer's own; a server that has some keeps them. Answered by `Filled`."""
+    """The variables to start with, and the optimizer's own; a server that has some keeps them.
+
+    Answered by `Filled`.
+    """
 
     settings: ServerSettings
     values: PieceLayout
@@ -49,6 +52,10 @@ class Fill(Message, frozen=True, tag=True):
     version: int
     optimizer: bytes
     """What the server makes its optimizer from."""
+    standing: FitEnds = FitEnds()
+    """What the member knows of the others: a server that succeeds another one has not met them yet."""
+    replaces: bool = False
+    """A server that has variables takes these too, as another history."""
 
 
 class PullValues(Message, frozen=True, tag=True):
@@ -65,9 +72,13 @@ class PushGradients(Message, frozen=True, tag=True):
 
 
 class LeaveServer(Message, frozen=True, tag=True):
-    """The member has trained to its end. Answered by `NotYet`."""
+    """The member has trained a call of `fit` to its end. Answered by `Left`, or `NotYet` by an empty server."""
 
     sender: Sender
+    fit: int
+    """The number of the call, from 1."""
+    stops: bool
+    """Whether it stopped before its last step, and the other members stop too."""
 
 
 class SaveShard(Message, frozen=True, tag=True):
@@ -97,6 +108,14 @@ class Pushed(Message, frozen=True, tag=True):
     """The server knows the push."""
 
     answer: PushAnswer
+    standing: FitEnds
+
+
+class Left(Message, frozen=True, tag=True):
+    """The server no longer waits for the member."""
+
+    version: int
+    standing: FitEnds
 
 
 class Saved(Message, frozen=True, tag=True):
@@ -116,7 +135,7 @@ class ShardRefused(Message, frozen=True, tag=True):
     reason: str
 
 
-ShardAnswer = Filled | Values | Pushed | Saved | NotYet | ShardRefused
+ShardAnswer = Filled | Values | Pushed | Left | Saved | NotYet | ShardRefused
 
 
 def tls_context(bundle: CertificateBundle, *, server: bool) -> ssl.SSLContext:

@@ -19,6 +19,7 @@ from sparktrain.training.parameter_server.shard_messages import (
     Fill,
     Filled,
     LeaveServer,
+    Left,
     NotYet,
     PullValues,
     Pushed,
@@ -62,7 +63,9 @@ class ShardServer:
         self._open: set[socket.socket] = set()
         self._closed = False
         try:
-            self._listener = socket.create_server((endpoint.host, endpoint.port))
+            family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+            # A member holds its port until the server has it.
+            self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, reuse_port=True)
         except OSError as error:
             raise FormError(f"{endpoint} cannot be bound for a parameter server: {error}") from error
         self.endpoint = Endpoint(endpoint.host, self._listener.getsockname()[1])
@@ -77,6 +80,12 @@ class ShardServer:
                     each.shutdown(socket.SHUT_RDWR)
             self._changed.notify_all()
         self._listener.close()
+
+    def join(self) -> None:
+        """Block until `close`."""
+        with self._changed:
+            while not self._closed:
+                self._changed.wait(HOLD_S)
 
     def _accept(self) -> None:
         while not self._closed:
@@ -142,10 +151,11 @@ class ShardServer:
                     answer = self._state.push(push, self._layout.views(payload))
                     if self._state.version != before:
                         self._changed.notify_all()
-                    return Pushed(answer), b""
-                case LeaveServer(sender=sender) if self._state is not None:
-                    self._state.leave(sender)
+                    return Pushed(answer, self._state.standing), b""
+                case LeaveServer(sender=sender, fit=fit, stops=stops) if self._state is not None:
+                    self._state.leave(sender, fit, stops=stops)
                     self._changed.notify_all()
+                    return Left(self._state.version, self._state.standing), b""
                 case SaveShard() if self._state is not None:
                     slots = self._state.slots()
                     layout = layout_of([(each.dtype.name, each.size) for each in slots])
@@ -156,13 +166,14 @@ class ShardServer:
             return NotYet(), b""
 
     def _fill(self, request: Fill, payload: memoryview) -> Message:
-        if self._state is None:
+        if self._state is None or request.replaces:
             values = request.values.views(bytearray(payload[: request.values.nbytes]))
             rule = self._make_rule(request.optimizer, values)
             if request.slots.sizes:
                 _restore_slots(rule, request.slots.views(payload[request.values.nbytes :]))
             term = secrets.randbits(62)
-            self._state = ShardState(request.settings, values, rule, term=term, version=request.version)
+            version, standing = request.version, request.standing
+            self._state = ShardState(request.settings, values, rule, term=term, version=version, standing=standing)
             self._layout = request.values
             self._changed.notify_all()
         return Filled(self._state.term, self._state.version)

@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 
 Array = NDArray[Any]
 
@@ -73,11 +73,40 @@ class PushAnswer(Struct, frozen=True):
     staleness: int
 
 
+class FitEnds(Struct, frozen=True):
+    """How far the members are."""
+
+    ended: tuple[int, ...] = ()
+    """By rank: how many calls of `fit` the member has trained to their ends."""
+    stopped: int = 0
+    """The newest call of `fit` that all members stop, because one has stopped it; 0 for none."""
+
+    def all_ended(self, fit: int, but: int) -> bool:
+        """Whether all members except rank `but` have ended this call."""
+        return all(each >= fit for rank, each in enumerate(self.ended) if rank != but)
+
+    def with_those(self, other: "FitEnds") -> "FitEnds":
+        """What both know: the largest numbers."""
+        if not self.ended or not other.ended:
+            return FitEnds(self.ended or other.ended, max(self.stopped, other.stopped))
+        return FitEnds(tuple(map(max, self.ended, other.ended)), max(self.stopped, other.stopped))
+
+
+_AT_START = FitEnds()
+
+
 class ShardState:
     """The variables of one server and their history. One thread at a time may call it."""
 
     def __init__(
-        self, settings: ServerSettings, values: Sequence[Array], rule: UpdateRule, *, term: int, version: int = 0
+        self,
+        settings: ServerSettings,
+        values: Sequence[Array],
+        rule: UpdateRule,
+        *,
+        term: int,
+        version: int = 0,
+        standing: FitEnds = _AT_START,
     ) -> None:
         """`values` are changed in place. `term` identifies this history: a restored server has another one."""
         self.settings = settings
@@ -91,7 +120,9 @@ class ShardState:
         self._sums: list[Array] = []
         self._members: set[int] = set()
         """Ranks that the current round has counted."""
-        self._left: set[int] = set()
+        self.standing = FitEnds((0,) * settings.workers).with_those(standing)
+        self._left = {rank for rank, fit in enumerate(standing.ended) if fit}
+        """Ranks that no round waits for."""
 
     def push(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
         """Take gradients, or in mode `local-sgd` weights, which it may overwrite.
@@ -107,11 +138,17 @@ class ShardState:
         self.late += answer.outcome is PushOutcome.LATE
         return answer
 
-    def leave(self, sender: Sender) -> None:
-        """The member has trained to its end: rounds no longer wait for it, until a later process of it pushes."""
+    def leave(self, sender: Sender, fit: int = 1, *, stops: bool = False) -> None:
+        """The member has trained call number `fit` to its end: rounds no longer wait for it, until it pushes again.
+
+        `stops`: it has stopped before its last step, and so shall the others.
+        """
+        self._check_rank(sender)
         last = self._last.get(sender.rank)
         if last is not None and last[0].sender.incarnation > sender.incarnation:
             return
+        ended = tuple(fit if rank == sender.rank else 0 for rank in range(self.settings.workers))
+        self.standing = self.standing.with_those(FitEnds(ended, fit if stops else 0))
         self._left.add(sender.rank)
         self._end_round()
 
@@ -139,16 +176,20 @@ class ShardState:
         return None
 
     def _check(self, push: Push, gradients: Sequence[Array]) -> None:
-        if not 0 <= push.sender.rank < self.settings.workers:
-            raise ProtocolError(f"rank {push.sender.rank} pushed, and {self.settings.workers} workers train")
+        self._check_rank(push.sender)
         if push.term == self.term and push.version > self.version:
             raise ProtocolError(f"{push.sender} pushed for version {push.version}, and the newest is {self.version}")
         expected = [(each.dtype, each.shape) for each in self.values]
         if (given := [(each.dtype, each.shape) for each in gradients]) != expected:
             raise ProtocolError(f"{push.sender} pushed {given}, and the variables are {expected}")
 
+    def _check_rank(self, sender: Sender) -> None:
+        if not 0 <= sender.rank < self.settings.workers:
+            raise ProtocolError(f"rank {sender.rank} asked, and {self.settings.workers} workers train")
+
     def _take(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
         rank = push.sender.rank
+        self._left.discard(rank)
         if push.term != self.term:
             return PushAnswer(PushOutcome.LATE, self.version, 0)
         staleness = self.version - push.version
@@ -160,7 +201,6 @@ class ShardState:
             return PushAnswer(PushOutcome.APPLIED, self.version, staleness)
         if staleness or rank in self._members:
             return PushAnswer(PushOutcome.LATE, self.version + (rank in self._members), staleness)
-        self._left.discard(rank)
         self._count(rank, gradients)
         awaited = self.version + 1
         self._end_round()

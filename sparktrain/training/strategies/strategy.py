@@ -32,7 +32,10 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 }
 _CONNECTED = (MULTI_WORKER, PARAMETER_SERVER)
 _ELSEWHERE = Homes()
-_BY_RING = {Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring"}
+_BY_RING = {
+    Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring",
+    Backend.PARAMETER_SERVER: "replace that line by ctx.distribute(optimizer), which trains by its servers",
+}
 _BY_ITSELF = "leave that line out: no ring connects these members"
 _MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: see its log"
 _MUST_SERVE = "it should serve the chief: see its log"

@@ -1,11 +1,15 @@
 """Specifications of gangs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec, Role
+from sparktrain.config.server_settings import ServerMode, ServerSettings
+from sparktrain.errors import SpecError
 
 sizes = st.builds(
     GangSpec,
@@ -37,7 +41,38 @@ def test_values_become_plain() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "ps", "in_step"),
-    [("horovod", 0, True), ("tensorflow", 0, True), ("tensorflow", 1, False), ("none", 0, False)],
+    [
+        ("horovod", 0, True),
+        ("tensorflow", 0, True),
+        ("tensorflow", 1, False),
+        ("parameter-server", 1, False),
+        ("none", 0, False),
+    ],
 )
 def test_members_of_rings_alone_make_each_step_together(backend: str, ps: int, in_step: bool) -> None:
     assert GangSpec(workers=2, ps=ps, backend=Backend(backend)).in_step is in_step
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"ps": 0}, r"backend 'parameter-server' with ps=0: .* pass ps=1"),
+        ({"evaluator": True}, "only backend 'tensorflow' has evaluators"),
+        ({"min_workers": 1}, "cannot shrink"),
+        ({"ps_mode": "local-sgd"}, r"ps_mode \('local-sgd'\) must be one of 'async', 'staleness-aware', 'sync'"),
+        ({"ps_mode": "synk"}, r"ps_mode \('synk'\) must be one of .* did you mean 'sync'"),
+        ({"backup_workers": 1}, "only 'sync' waits"),
+        ({"ps_mode": "sync", "backup_workers": 2}, r"backup_workers \(2\) must be less than workers \(2\)"),
+        ({"backend": "tensorflow", "ps_mode": "sync"}, "these are of backend 'parameter-server'"),
+        ({"backend": "horovod", "ps": 1}, "only backend 'tensorflow' has parameter servers and evaluators"),
+    ],
+)
+def test_servers_that_no_gang_can_have_are_refused(wrong: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"workers": 2, "ps": 1, "backend": "parameter-server"} | wrong
+    with pytest.raises(SpecError, match=words):
+        GangSpec(**given)
+
+
+def test_the_settings_of_servers_follow_from_the_gang() -> None:
+    gang = GangSpec(workers=3, ps=2, backend=Backend.PARAMETER_SERVER, ps_mode=ServerMode.SYNC, backup_workers=1)
+    assert gang.servers == ServerSettings(ServerMode.SYNC, 3, 1)

@@ -3,6 +3,7 @@
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import SpecError
 
@@ -35,4 +36,6 @@ def test_a_gang_of_a_run() -> None:
     options = RunOptions(workers=2, ps=1, evaluator=True, backend="tensorflow", hang_timeout="5m")
     expected = GangSpec(workers=2, ps=1, evaluator=True, backend=Backend.TENSORFLOW, hang_timeout_s=300.0)
     assert options.gang() == expected
+    served = RunOptions(workers=3, ps=2, backend="parameter-server", ps_mode="sync", backup_workers=1).gang()
+    assert served.servers == ServerSettings(ServerMode.SYNC, 3, 1)
     assert RunOptions(workers=3, min_workers=2).gang() == GangSpec(workers=3, min_workers=2)

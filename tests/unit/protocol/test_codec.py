@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import codec, messages, pipe_messages
@@ -37,6 +38,8 @@ st.register_type_strategy(str, text)
 @cache
 def instances(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Any instance of `kind`; one strategy for all examples, because Hypothesis checks each new one."""
+    if kind is ServerSettings:
+        return st.builds(ServerSettings, st.just(ServerMode.SYNC), st.integers(3, 9), st.integers(0, 2))
     return st.builds(kind, **{field.name: of_type(field.type) for field in msgspec.structs.fields(kind)})
 
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import SpecError
 from sparktrain.training.parameter_server.keras_rule import (
     KerasRule,
@@ -14,7 +15,6 @@ from sparktrain.training.parameter_server.keras_rule import (
     keras_rule,
     optimizer_bytes,
 )
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 from sparktrain.training.parameter_server.shard_plan import ShardPlan, VariableSpec, plan_shards
 from sparktrain.training.parameter_server.shard_state import Push, Sender, ShardState
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError, RingError
 from sparktrain.protocol.certificates import RunCertificates, issue
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
 from sparktrain.training.parameter_server.shard_messages import Endpoint, PullValues, send_frame, tls_context
 from sparktrain.training.parameter_server.shard_plan import layout_of
@@ -272,3 +272,58 @@ def test_slots_of_another_optimizer_are_refused(certificates: RunCertificates, s
         member.fill(copy=copy)
     member.fill()
     assert member.pull() == 0.0, "a refused fill leaves the server empty"
+
+
+def test_the_member_that_has_filled_a_server_fills_its_successor(certificates: RunCertificates) -> None:
+    first = served(certificates)
+    places = [first.endpoint]
+    keeper, other = Member(certificates, places), Member(certificates, places, rank=1)
+    keeper.fill(workers=2)
+    other.pull()
+    keeper.pull()
+    assert other.push(-2.0) is PushOutcome.APPLIED
+    assert keeper.pull() == 1.0
+    other.client.leave()
+    keeper.client.leave(0)
+    second = served(certificates)
+    try:
+        places.append(second.endpoint)
+        first.close()
+        assert keeper.push(-2.0) is PushOutcome.LATE, "it belongs to the history of the first server"
+        assert keeper.pull() == 1.0
+        assert other.pull() == 1.0
+        assert keeper.client.standing.ended == (0, 1), "the second server knows who has left the first one"
+    finally:
+        second.close()
+
+
+def test_replaced_variables_begin_another_history(server: ShardServer, certificates: RunCertificates) -> None:
+    member = Member(certificates, [server.endpoint])
+    member.fill()
+    member.pull()
+    values = memoryview(bytearray(LAYOUT.nbytes))
+    for view in LAYOUT.views(values):
+        view[:] = 7.0
+    member.client.fill(ServerSettings(), ShardCopy(5, values), b"", replaces=True)
+    assert member.push(1.0) is PushOutcome.LATE
+    assert member.pull() == 7.0
+    assert member.client.version == 5
+
+
+def test_a_round_may_last_longer_than_a_silence(server: ShardServer, certificates: RunCertificates) -> None:
+    slow = ShardClient(0, LAYOUT, Sender(0, 0), certificates.agent, lambda: server.endpoint, budget_s=0.2, slow_s=20.0)
+    _OPENED.append(slow)
+    late = Member(certificates, [server.endpoint], rank=1)
+    late.fill(ServerMode.SYNC, workers=2)
+    late.pull()
+    buffer = memoryview(bytearray(LAYOUT.nbytes))
+    slow.pull(buffer)
+    assert slow.push(memoryview(bytes(LAYOUT.nbytes))).outcome is PushOutcome.COUNTED
+    waiting = threading.Thread(target=slow.pull, args=(memoryview(bytearray(LAYOUT.nbytes)),))
+    waiting.start()
+    waiting.join(1.5)
+    assert waiting.is_alive(), "the round was not complete"
+    late.push(0.0)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert slow.version == 1

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings
 from sparktrain.training.parameter_server.shard_state import (
     PlainSgd,
     Push,

@@ -1,5 +1,6 @@
 """How parameter servers combine the gradients of their members."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -49,12 +50,17 @@ class ServerSettings(Struct, frozen=True):
         return self.mode in (ServerMode.SYNC, ServerMode.LOCAL_SGD)
 
 
-def server_mode(value: object) -> ServerMode:
-    """The mode named `value`. Raises SpecError for any other value."""
-    names = [each.value for each in ServerMode]
+def gang_mode(value: object, subject: str = "ps_mode") -> ServerMode:
+    """The mode named `value`, of those that a gang can have: no member averages weights. Raises SpecError."""
+    return server_mode(value, subject, [each for each in ServerMode if each is not ServerMode.LOCAL_SGD])
+
+
+def server_mode(value: object, subject: str = "ps_mode", modes: Iterable[ServerMode] = ServerMode) -> ServerMode:
+    """The mode of `modes` named `value`. Raises SpecError for any other value."""
+    names = [each.value for each in modes]
     if isinstance(value, str) and value in names:
         return ServerMode(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""
     raise SpecError(
-        f"ps_mode ({shown(value)}) must be one of {', '.join(map(repr, names))}{hint or '; pass one of them'}"
+        f"{subject} ({shown(value)}) must be one of {', '.join(map(repr, names))}{hint or '; pass one of them'}"
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.config.server_settings import ServerMode, ServerSettings, server_mode
 from sparktrain.errors import SpecError
-from sparktrain.training.parameter_server.server_settings import ServerMode, ServerSettings, server_mode
 
 
 @pytest.mark.parametrize("name", ["async", "staleness-aware", "sync", "local-sgd"])

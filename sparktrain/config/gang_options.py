@@ -1,0 +1,85 @@
+"""The options of a call about the members of its gang; a part of `option_catalog`."""
+
+from typing import Annotated, Literal, Required, TypedDict
+
+from sparktrain.config.call_option import CallOption
+from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, whole
+from sparktrain.config.quantities import Duration
+from sparktrain.config.server_settings import gang_mode
+
+ServerModeName = Literal["async", "staleness-aware", "sync"]
+
+GANG = "The gang"
+"""Panel of the command line's help."""
+
+
+class GangKeywords(TypedDict, total=False):
+    """Options of runs of one gang about its members."""
+
+    workers: Required[
+        Annotated[
+            int,
+            CallOption(
+                "Members that train, including the chief.",
+                whole(1),
+                panel=GANG,
+                flag_doc="Members that train; needed here or in --params.",
+                page="gangs.md",
+                also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
+            ),
+        ]
+    ]
+    ps: Annotated[
+        int,
+        CallOption(
+            "Parameter servers beside them, with backend tensorflow or parameter-server.",
+            whole(0),
+            default=0,
+            panel=GANG,
+            page="strategies.md",
+        ),
+    ]
+    ps_mode: Annotated[
+        ServerModeName,
+        CallOption(
+            "When a gradient counts, with backend parameter-server: async, staleness-aware or sync.",
+            ValueRule(gang_mode, "NAME"),
+            default="async",
+            panel=GANG,
+            page="parameter-server.md#modes",
+        ),
+    ]
+    backup_workers: Annotated[
+        int,
+        CallOption(
+            "How many gradients of a round need not come, with ps_mode sync.",
+            whole(0),
+            default=0,
+            panel=GANG,
+            page="parameter-server.md#modes",
+        ),
+    ]
+    evaluator: Annotated[
+        bool,
+        CallOption(
+            "One more member that evaluates, with backend tensorflow.",
+            FLAG,
+            default=False,
+            panel=GANG,
+            page="strategies.md",
+        ),
+    ]
+    min_workers: Annotated[
+        int | None,
+        CallOption(
+            "Continue with this many members when agents are lost for good.",
+            whole(1),
+            panel=GANG,
+            says="wait for all",
+            page="gangs.md",
+        ),
+    ]
+    hang_timeout: Annotated[
+        Duration,
+        CallOption("End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG),
+    ]

@@ -1,0 +1,63 @@
+"""Makes a Keras optimizer send its gradients to parameter servers. Imports TensorFlow and Keras."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparktrain.errors import SpecError
+from sparktrain.training.collectives.op_names import as_written
+from sparktrain.training.parameter_server.keras_rule import check_optimizer
+from sparktrain.training.parameter_server.served_model import ServedModel
+
+NAME = "sparktrain_servers"
+"""The name of the operation in a graph."""
+
+
+def distribute_to_servers(optimizer: Any, served: ServedModel) -> Any:
+    """Make `optimizer` push its gradients in place of applying them; returns `optimizer` itself.
+
+    It keeps its class and its variables, which do not change: the servers' optimizers have the state. Raises SpecError.
+    """
+    check_optimizer(optimizer, 1)
+    optimizer.apply = ServerPush(optimizer, served)
+    return optimizer
+
+
+class ServerPush:
+    """Takes the place of an optimizer's `apply`."""
+
+    def __init__(self, optimizer: Any, served: ServedModel) -> None:
+        self._optimizer = optimizer
+        self._served = served
+
+    @as_written
+    def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        optimizer = self._optimizer
+        variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+        if not self._served.begun:
+            self._begin(variables)
+        dense = [_dense(gradient, each) for gradient, each in zip(grads, variables, strict=True)]
+        rate = optimizer._learning_rate
+        rate = tf.convert_to_tensor(rate.value) if hasattr(rate, "value") else tf.constant(0.0)
+        found = tf.numpy_function(self._served.step, [rate, *dense], [each.dtype for each in dense], name=NAME)
+        for variable, value in zip(variables, found, strict=True):
+            variable.assign(tf.reshape(value, variable.shape))
+        optimizer.iterations.assign_add(1)
+
+    def _begin(self, variables: list[Any]) -> None:
+        """In a loop of the user's own: `fit` starts by a callback. A trace comes before the first step is computed."""
+        if tf.executing_eagerly():
+            raise SpecError(
+                f"the optimizer {self._optimizer.name!r} applies gradients that were computed before this member had "
+                "the variables of the parameter servers: compute steps in a tf.function, or train by fit() with "
+                "callbacks=ctx.keras_callbacks()"
+            )
+        with tf.init_scope():
+            self._served.begin(self._optimizer, variables)
+
+
+def _dense(gradient: Any, variable: Any) -> tf.Tensor:
+    if gradient is None:
+        return tf.zeros(variable.shape, variable.dtype)
+    return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
