@@ -1,8 +1,10 @@
 """The live page of real runs, in Debian's Chromium: what appears, and what its buttons do."""
 
 import re
+import sys
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -101,7 +103,9 @@ class Running:
             if found := re.search(r"page: (http\S+)", self._printed):
                 return found[1]
             time.sleep(0.05)
-        raise AssertionError(f"no URL was printed: {self._printed}")
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        where = "".join(traceback.format_stack(frame)) if frame else "the run is over"
+        raise AssertionError(f"no URL was printed: {self._printed}\n{where}")
 
     def end(self) -> Any:
         (self.folder / "over").touch()
