@@ -142,6 +142,7 @@ class RunRequest:
             store=self.store.address,
             checkpoint=start.checkpoint,
             memory=start.memory,
+            may_grow=start.may_grow,
             port=start.port,
             env=self.env,
             data=self.data,

@@ -220,7 +220,7 @@ class MemberSession:
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
                 case pm.MemoryTaken(step=step, checksum=checksum) as taken:
                     if self._memory.taken(self._start, taken):
-                        post(m.SnapshotHeld(self.member, step, checksum))
+                        post(m.SnapshotHeld(self.member, step, checksum, taken.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
                 case pm.Stepped(step=step, training=training):
@@ -303,6 +303,7 @@ class MemberSession:
             backend=start.backend,
             restore_dir=restore_dir,
             memory_dir=memory_dir,
+            may_grow=start.may_grow,
             memory_sent=start.memory is not None and start.memory.sent,
             env={**token_variables(), **start.env} if start.data.sets else start.env,
             data=start.data,

@@ -70,14 +70,15 @@ class MemoryHolder:
         self._clear()
 
     async def begin(self, start: m.StartMember) -> str:
-        """The folder for the snapshots of a member that starts; empty without shared memory, and for a gang of one.
+        """The folder for the snapshots of a member that starts; empty without shared memory, and for a gang of
+        one that cannot grow.
 
         What the member does not resume from is removed.
         """
         self._stay()
         if self._held is not None and not self._is_base(self._held, start):
             self._held = None
-        if self._root is None or start.size == 1:
+        if self._root is None or (start.size == 1 and not start.may_grow):
             self._clear()
             return ""
         folder = self._root / uuid4().hex

@@ -23,6 +23,7 @@ from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
     AnswerMember,
+    AskSnapshot,
     CheckpointFailed,
     CheckpointWritten,
     FormGang,
@@ -53,6 +54,7 @@ __all__ = [
     "AckCheckpoint",
     "Advise",
     "AnswerMember",
+    "AskSnapshot",
     "Certificates",
     "CheckpointFailed",
     "CheckpointWritten",
@@ -241,6 +243,8 @@ class StartMember(Message, frozen=True, tag=True):
     """To resume from."""
     memory: MemoryBase | None = None
     """The snapshot in memory to resume from, in place of the checkpoint."""
+    may_grow: bool = False
+    """The gang is smaller than it could be."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of its environment, perhaps secrets: never written or logged."""
     data: MemberData = MemberData()

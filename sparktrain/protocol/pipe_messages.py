@@ -107,6 +107,8 @@ class Assignment(Message, frozen=True, tag=True):
     """Directory with the verified files of the state to resume from; empty without one, or where rank 0 sends it."""
     memory_dir: str = ""
     """Directory in shared memory for the member's snapshots, its own; empty where there is none."""
+    may_grow: bool = False
+    """The gang is smaller than it could be: its members look for `SnapshotAsked`."""
     memory_sent: bool = False
     """Some members lack the snapshot in memory to resume from: rank 0 sends it to all when the ring connects."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -237,6 +239,8 @@ class MemoryTaken(Message, frozen=True, tag=True):
     """Directory of its files, in `Assignment.memory_dir`."""
     checksum: str
     """Of the directory, see `sparktrain.rundir.folder_checksum`."""
+    paused: bool = False
+    """It was asked for, and the member trains no step after it."""
 
 
 class Unsaved(Message, frozen=True, tag=True):
@@ -267,6 +271,10 @@ class StopAdvised(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
+class SnapshotAsked(Message, frozen=True, tag=True):
+    """The gang may grow: take a snapshot in memory with the other members, and then train no more for a while."""
+
+
 class ReportsJudged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True.
 
@@ -278,7 +286,17 @@ class ReportsJudged(Message, frozen=True, tag=True):
     stops: bool = False
 
 
-ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | ReportsJudged | FeedOver | SamplerAnswered
+ToMember = (
+    Assignment
+    | Form
+    | SharedValue
+    | SnapshotStored
+    | StopAdvised
+    | SnapshotAsked
+    | ReportsJudged
+    | FeedOver
+    | SamplerAnswered
+)
 FromMember = (
     Reserved
     | SharedValue

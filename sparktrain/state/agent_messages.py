@@ -108,6 +108,8 @@ class SnapshotHeld(Small, frozen=True, tag=True):
     member: Member
     step: int
     checksum: str
+    paused: bool = False
+    """The member was asked for it, and trains no step after it: see `AskSnapshot`."""
 
 
 class MemberEnded(Large, frozen=True, tag=True):
@@ -177,6 +179,12 @@ class Advise(Message, frozen=True, tag=True):
     member: Member
 
 
+class AskSnapshot(Message, frozen=True, tag=True):
+    """The gang may grow: all its members take a snapshot after the same step, and train no more for a while."""
+
+    member: Member
+
+
 class Judged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports of the member up to `step`; -1 as soon as it has entered.
 
@@ -198,5 +206,5 @@ class AnswerMember(Message, frozen=True, tag=True):
     problem: str = ""
 
 
-StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | Judged | AnswerMember
+StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | AskSnapshot | Judged | AnswerMember
 """Messages to agents that the state machine sends."""

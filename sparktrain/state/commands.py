@@ -67,6 +67,8 @@ class PlaceMember(Durable, frozen=True, tag=True):
     """The port that the member must take, for the others know it by that; 0 for any."""
     memory: MemoryBase | None = None
     """The snapshot in memory to resume from, in place of the checkpoint."""
+    may_grow: bool = False
+    """The gang is smaller than it could be: see `AskSnapshot`."""
 
 
 class Send(Command, frozen=True, tag=True):

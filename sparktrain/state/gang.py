@@ -50,6 +50,24 @@ class Pace:
 
 
 @dataclass(slots=True)
+class Growth:
+    """The members of a gang pause, so that a larger one continues."""
+
+    size: int
+    """Members of the larger one, as many as there are agents for."""
+    asked_at: float
+    paused: set[Rank] = field(default_factory=set)
+    """Members that have paused, with a snapshot in memory."""
+    complete: bool = False
+    """All have: the gang ends."""
+
+    @property
+    def reason(self) -> str:
+        """Why the gang ends, in one line."""
+        return f"grows to {self.size} members: agents are there again"
+
+
+@dataclass(slots=True)
 class Gang:
     """Agents that train one trial together.
 
@@ -100,6 +118,8 @@ class Gang:
     """The first failure that may follow from another one."""
     failed_at: float | None = None
     """When the first failure of either kind was reported."""
+    growth: Growth | None = None
+    """Since its members were asked to pause."""
     progressed: bool = False
     """The gang has committed a checkpoint."""
     advised_until: float | None = None
@@ -111,6 +131,11 @@ class Gang:
     def stops(self) -> bool:
         """Its members must stop, or were advised to because the trial is pruned or paused: none of them restarts."""
         return self.stop_by is not None or self.advised_until is not None
+
+    @property
+    def grows(self) -> bool:
+        """It ends because a larger gang continues."""
+        return self.growth is not None and self.growth.complete
 
     @property
     def size(self) -> int:
@@ -220,6 +245,8 @@ class Gang:
             self.stop_by += seconds
         if self.advised_until is not None:
             self.advised_until += seconds
+        if self.growth is not None:
+            self.growth.asked_at += seconds
 
     def fail(self, failure: Failure, at: float, rank: Rank | None = None) -> None:
         """Note the cause, if it is the first."""

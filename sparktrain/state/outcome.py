@@ -114,7 +114,7 @@ class Restart(Struct, frozen=True):
     """Only this member restarted, at its address: the others trained on in the same generation."""
 
     paused: bool = False
-    """The gang was not lost: a rule paused the trial, which gave back its slots."""
+    """The gang was not lost: a rule paused the trial, which gave back its slots, or a larger gang continues."""
 
     @property
     def excused(self) -> bool:

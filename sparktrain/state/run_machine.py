@@ -11,6 +11,7 @@ from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.gang_rounds import GangRounds
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
+from sparktrain.state.losses.growth import Growths
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
@@ -59,6 +60,7 @@ class RunMachine:
         self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
+        self._growths = Growths(sweep, agents, self._memory)
         self._rounds = GangRounds()
 
     # ---- agents
@@ -112,9 +114,8 @@ class RunMachine:
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():
                 return self._on_checkpoint_failed(gang, agent, message)
-            case m.SnapshotHeld(step=step, checksum=checksum):
-                kept = self._memory.keep(gang, agent, MemorySnapshot(gang.generation, step, checksum))
-                return [] if kept else [refused(agent, message.member)]
+            case m.SnapshotHeld():
+                return self._on_held(gang, agent, message, at)
             case m.MemberReserved():
                 return self._on_reserved(gang, message)
             case m.MemberShared():
@@ -178,6 +179,12 @@ class RunMachine:
             return [refused(agent, message.member)]
         self.sweep.unsaved(gang, message.step, message.problem)
         return []
+
+    def _on_held(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld, at: float) -> Commands:
+        if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):
+            return [refused(agent, message.member)]
+        grows = message.paused and self._growths.held(gang, message.member.rank, at)
+        return self._stop_members(gang, at) if grows else []
 
     def _on_reported(self, gang: Gang, agent: AgentId, message: m.MemberReported, at: float) -> Commands:
         rank = message.member.rank
@@ -257,7 +264,7 @@ class RunMachine:
         if gang.stop_by is not None:
             return []
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
-        grace_s = 0.0 if gang.size > 1 and gang.cause is not None else KILL_GRACE_S
+        grace_s = 0.0 if gang.grows or (gang.size > 1 and gang.cause is not None) else KILL_GRACE_S
         gang.stop_by = at + grace_s + STOP_TIMEOUT_S
         for rank in gang.absent_in(AbsenceStage.WAITING):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
@@ -299,7 +306,9 @@ class RunMachine:
         for rank, agent in enumerate(agents):
             member = gang.member(Rank(rank))
             self._agents.occupy(agent, member)
-            commands.append(do.PlaceMember(agent.id, member, gang.size, trial.params, newest, memory=bases[rank]))
+            base, grows = bases[rank], gang.size < self.sweep.limits.size
+            start = do.PlaceMember(agent.id, member, gang.size, trial.params, newest, memory=base, may_grow=grows)
+            commands.append(start)
         return commands
 
     # ---- the run
@@ -378,7 +387,7 @@ class RunMachine:
         if self.sweep.stop is None and (reached := self.sweep.goals.reached()) is not None:
             commands += self.stop(*reached, at + TIMEOUT_GRACE_S)
         if self.sweep.stop is None:
-            commands += [*self._restarts.place(at), *self._form_gangs(at)]
+            commands += [*self._restarts.place(at), *self._form_gangs(at), *self._growths.ask(at)]
         if self.sweep.over:
             commands.append(self.sweep.end(at))
         return commands

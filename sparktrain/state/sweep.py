@@ -257,8 +257,8 @@ class Sweep:
             trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
-        if trial.taking_over:
-            return self._take_over_donor(trial)
+        if trial.taking_over or (gang.grows and outcome.failure is not None and gang.cause is None):
+            return self._again(trial, gang)
         if gang.advised_until is not None and not (outcome.failure is None and self.pruned.is_whole(trial)):
             return self._pause(trial)
         if outcome.failure is None:
@@ -286,13 +286,14 @@ class Sweep:
         self.paused[trial.id] = trial
         return None
 
-    def _take_over_donor(self, trial: Trial) -> Trial | None:
-        """The gang of a trial that takes over another one is gone; returns the trial where the run stops."""
-        newest, reason = trial.checkpoints.newest, trial.taking_over
-        trial.taking_over = ""
+    def _again(self, trial: Trial, gang: Gang) -> Trial | None:
+        """The gang is gone, for another trial's state or a larger gang; returns the trial where the run stops."""
+        newest, reason, trial.taking_over = trial.checkpoints.newest, trial.taking_over, ""
         if self.stop is not None:
             return self._stopped(trial)
         step = newest.step if newest is not None else None
+        if not reason and gang.growth is not None:
+            reason, step, trial.failed_at = gang.growth.reason, gang.kept_step, gang.failed_at
         again = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, step, 0, paused=True)
         trial.restarts, trial.failure = (*trial.restarts, again), None
         self._facts.append(GangRestarted(trial=trial.id, restart=again))

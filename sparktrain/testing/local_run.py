@@ -167,6 +167,10 @@ class LocalRun:
 
     # ---- the coordinator's part
 
+    def take_asked(self) -> bool:
+        """See base class."""
+        return False
+
     def ask(self, question: bytes, timeout_s: float | None) -> pm.SamplerAnswered | None:
         """See base class. There is no sampler."""
         return None

@@ -36,6 +36,10 @@ class Wire(Protocol):
         """
         ...
 
+    def take_asked(self) -> bool:
+        """Whether the coordinator has asked for a snapshot since the last call; returns at once."""
+        ...
+
     def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
@@ -58,6 +62,7 @@ class AgentWire:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._heeded = False
+        self._snapshot_asked = False
         self._judged: int | None = None
         """The newest step that the rules of the run have judged; None where none judge."""
         self._next_judged = 0
@@ -106,6 +111,12 @@ class AgentWire:
             if found is None or found.number == self._asked:
                 return found  # answers come in the order of their questions
         return None
+
+    def take_asked(self) -> bool:
+        """See base class."""
+        self._receive()
+        asked, self._snapshot_asked = self._snapshot_asked, False
+        return asked
 
     # ---- rendezvous of the gang
 
@@ -162,6 +173,8 @@ class AgentWire:
 
     def _take(self, message: m.ToMember) -> None:
         match message:
+            case m.SnapshotAsked():
+                self._snapshot_asked = True
             case m.StopAdvised():
                 self._heeded = True
             case m.ReportsJudged(step=step, next=following, stops=stops):

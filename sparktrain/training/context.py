@@ -297,7 +297,7 @@ class TrainContext:
         return shard(
             data,
             rank=self.rank,
-            size=self._gang.readers,
+            size=self._gang.readers or self.size,
             batch_size=batch_size,
             uneven=uneven,
             shuffle=shuffle,
@@ -320,8 +320,8 @@ class TrainContext:
         if self._data is None:
             from sparktrain.training.data.open_data import OpenData
 
-            seed = self.seed % 2**31
-            self._data = OpenData(self._assignment.data, self.rank, self._gang.readers, seed, self._position)
+            share = self.rank, self._gang.readers or self.size
+            self._data = OpenData(self._assignment.data, *share, self.seed % 2**31, self._position)
         return self._data.get(name, whole)
 
     def stream(self, name: str) -> "StreamData":
@@ -347,7 +347,7 @@ class TrainContext:
         """
         from sparktrain.training.keras.lr_schedule import scale_lr
 
-        return scale_lr(lr, self._gang.readers)
+        return scale_lr(lr, self._gang.readers or self.size)
 
     def keras_callbacks(
         self,
@@ -441,7 +441,7 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir)
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, self._assignment.may_grow)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

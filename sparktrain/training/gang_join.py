@@ -58,8 +58,8 @@ class JoinedGang:
         """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
         self.homes = homes
         """Names the user's files in errors."""
-        self.readers = formation.size
-        """How many members have a share of the data."""
+        self.readers: int | None = None
+        """How many members have a share of the data; None: all."""
         self._join = join
         self._ring: Ring | None = None
         self._undistributed: UndistributedOptimizers | None = None

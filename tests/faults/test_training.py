@@ -1,5 +1,6 @@
 """A killed training ends with the weights of an undisturbed one, and a member that hangs is replaced."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import sparktrain as st
 from sparktrain.driver.engines import local_restarts
 from sparktrain.state import run_machine
+from sparktrain.state.losses import growth
+from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
 pytestmark = pytest.mark.timeout(240)
@@ -118,6 +121,39 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     assert restart.resumed_from_step == 16, "in the middle of the second epoch, which has 12 steps of two members"
     assert sorted({path.stem[:5] for path in (tmp_path / "notes").glob("*.json")}) == ["01-0-", "01-1-", "02-0-"]
     assert_each_row_once(tmp_path / "notes")
+
+
+@pytest.mark.parametrize("backend", ["horovod", pytest.param("tensorflow", marks=pytest.mark.all)])
+def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+        result = pool.run(
+            grow, {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend, dir=str(tmp_path / "runs"),
+            progress=False,
+        )  # fmt: skip
+    lost, grown = result.restarts
+    assert not lost.paused
+    assert (grown.paused, grown.steps_lost, grown.cause) == (True, 0, "grows to 2 members: agents are there again")
+    steps = {
+        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in tmp_path.glob("*.jsonl")
+    }
+    assert {name: {size for _, _, size in rows} for name, rows in steps.items()} == {
+        "1-0": {2}, "1-1": {2}, "2-0": {1}, "3-0": {2}, "3-1": {2},
+    }  # fmt: skip
+    before, after = steps["2-0"], steps["3-0"]
+    assert [step for _, step, _ in before + after] == list(range(before[0][1], after[-1][1] + 1)), (
+        "none twice, none lost"
+    )
+
+
+def _comes_later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+    """Capacity comes back some seconds after a loss."""
+    restarts._lives[slot].due = now + 4.0
+    return True
 
 
 def test_a_member_without_progress_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:

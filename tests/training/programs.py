@@ -49,6 +49,9 @@ class NullWire:
     def stop_advised(self) -> bool:
         return False
 
+    def take_asked(self) -> bool:
+        return False
+
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 

@@ -25,6 +25,9 @@ class Holder:
     def send(self, message: MemoryTaken) -> None:
         self.taken.append(message)
 
+    def take_asked(self) -> bool:
+        return False
+
 
 def take(memory: MemorySaver, model: Any, step: int, **extra: Any) -> None:
     memory.take(model, step, 1, step, memory.part(model, extra))

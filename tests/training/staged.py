@@ -264,6 +264,9 @@ class Wire:
     def stop_advised(self) -> bool:
         return False
 
+    def take_asked(self) -> bool:
+        return False
+
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 

@@ -32,7 +32,7 @@ class MemoryTier:
         trial, cause = self._sweep.trials[gang.trial], gang.cause or gang.follower
         tried = gang.memory_step is not None and gang.running_since is None
         unread = tried and cause is not None and cause.kind in _UNREAD
-        if cause is None or unread or trial.stopping or trial.status is not TrialStatus.RUNNING:
+        if (cause is None and not gang.grows) or unread or trial.stopping or trial.status is not TrialStatus.RUNNING:
             self.held.forget(trial.id)
         newest = self.held.newest(trial.id)
         gang.kept_step = newest.step if newest is not None else None

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from sparktrain.clock import thread_cpu_s
+from sparktrain.clock import pause, thread_cpu_s
 from sparktrain.errors import CheckpointError, SparktrainError
 from sparktrain.formatting import size
 from sparktrain.protocol.pipe_messages import MemoryTaken
@@ -33,6 +33,8 @@ _ONE_FILE = 2**62
 _PART_BYTES = 2**16
 """Parts are padded to a multiple of this: TensorFlow needs no new graph for a broadcast of equal length."""
 _LENGTH_BYTES = 8
+PAUSE_S = 10.0
+"""How long a member waits for the end of its gang, once a larger one is to continue."""
 FINISH_TIMEOUT_S = 60.0
 """How long a snapshot waits for the checksum of the one before."""
 
@@ -42,6 +44,10 @@ class SnapshotSender(Protocol):
 
     def send(self, message: MemoryTaken) -> None:
         """Hand over a snapshot. Does not block. Raises OSError when the agent is gone."""
+        ...
+
+    def take_asked(self) -> bool:
+        """Whether the coordinator has asked for a snapshot since the last call. Does not block."""
         ...
 
 
@@ -88,9 +94,11 @@ class _Slot:
 class MemorySaver:
     """Snapshots of one member. The thread that trains uses it."""
 
-    def __init__(self, link: SnapshotSender, folder: str) -> None:
-        """`folder` is the member's own one in shared memory; empty where there is none."""
+    def __init__(self, link: SnapshotSender, folder: str, may_grow: bool = False) -> None:
+        """`folder` is the member's own one in shared memory; empty where there is none. `may_grow`: of the gang."""
+        self.may_grow = may_grow
         self._link = link
+        self._asked = False
         self._slots = [_Slot(Path(folder) / name) for name in ("a", "b")]
         self._finishing: threading.Thread | None = None
         self._arrays: list[Array] | None = None
@@ -107,6 +115,12 @@ class MemorySaver:
         """Whether the newest snapshot is not handed over yet: `take` would wait for that."""
         return self._finishing is not None and self._finishing.is_alive()
 
+    @property
+    def asked(self) -> bool:
+        """Whether the next snapshot is one that `pause` follows."""
+        self._asked = self._asked or (self.may_grow and self._link.take_asked())
+        return self._asked
+
     def part(self, model: Any, extra: Mapping[str, Any]) -> bytes:
         """The chief's part of a snapshot, which all members pass to `take`. Only the chief calls it."""
         packed, found = pack(extra)
@@ -122,10 +136,11 @@ class MemorySaver:
         content = msgspec.msgpack.encode(part)
         return len(content).to_bytes(_LENGTH_BYTES) + content + bytes(-len(content) % _PART_BYTES)
 
-    def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes) -> None:
+    def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes, *, paused: bool = False) -> None:
         """Copy the state after `step` to shared memory; a thread hands it to the agent. Every member calls it.
 
-        Blocks for the copy. A failure is a notice, and ends the snapshots of this member.
+        Blocks for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice,
+        and ends the snapshots of this member.
         """
         chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)
         self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
@@ -136,7 +151,12 @@ class MemorySaver:
         self._slots.reverse()
         state = capture(model, step, epoch=epoch, batch=batch, spare=slot.arrays)
         state = _with_part(state, chiefs, self._sent or [])
-        self._finishing = spawn(lambda: self._finish(slot, state), "sparktrain-memory")
+        self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
+        if paused:
+            self._asked = False
+            self._settle()
+            pause(PAUSE_S)
+            notice("the gang was to grow, and has not: no agent was there any more; training continues")
 
     def close(self) -> None:
         """Wait for the newest snapshot. A later `take` does nothing."""
@@ -150,7 +170,7 @@ class MemorySaver:
                 self._give_up(f"a snapshot did not end within {FINISH_TIMEOUT_S:g} s")
             self._finishing = None
 
-    def _finish(self, slot: _Slot, state: State) -> None:
+    def _finish(self, slot: _Slot, state: State, paused: bool) -> None:
         began = thread_cpu_s()
         try:
             again = _same_layout(slot.arrays, state.tensors)
@@ -159,7 +179,7 @@ class MemorySaver:
             else:
                 self._write(slot, state)
             checksum = folder_checksum(slot.folder)
-            self._link.send(MemoryTaken(state.step, str(slot.folder), checksum))
+            self._link.send(MemoryTaken(state.step, str(slot.folder), checksum, paused))
         except (OSError, ValueError, SparktrainError) as error:
             self._give_up(str(error))
             return

@@ -1,5 +1,6 @@
 """When the members of a gang take their next snapshot in memory: equal on all of them. Pure."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ class SnapshotSchedule:
     """
 
     interval_s: float | None = None
+    most_s: float = math.inf
+    """The longest time between two agreements."""
     next: int = 0
     """The step at which the members agree next."""
     _gap: int = 1
@@ -49,7 +52,7 @@ class SnapshotSchedule:
         """
         needed = max(SHORTEST_S, cost_s / BUDGET) if self.interval_s is None else self.interval_s
         due = since_s >= needed
-        left = needed if due else needed - since_s
+        left = min(self.most_s, needed if due else needed - since_s)
         steps = -(-left // pace_s) if pace_s > 0 else 2 * self._gap
         self._gap = max(1, min(2 * self._gap, int(steps)))
         self.next = step + self._gap

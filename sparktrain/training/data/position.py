@@ -158,8 +158,11 @@ class Position:
 class Cursor:
     """The passes of one feed. Any thread may use it."""
 
-    def __init__(self, position: Position, steps: int | None, *, endless: bool = False) -> None:
+    def __init__(self, position: Position, steps: int | None, *, members: int = 1, endless: bool = False) -> None:
+        """`members` take a batch each in a step."""
         self._position = position
+        self._members = members
+        self._left: int | None = None
         self.steps = steps
         """Steps of a pass; None where they are unknown or endless."""
         self.fit = 0
@@ -212,16 +215,24 @@ class Cursor:
         self._recalled, self._count = base, max(count, self._count)
 
     def rows(self) -> list[int] | None:
-        """The pass and the rows of it that the gang has taken; None where the feed counts no rows."""
-        return None
+        """The pass, and the rows or batches of it that the gang has taken; None where their number is unknown."""
+        if self.steps is None or self._trained is None or self.fit != self._position.fit:
+            return None
+        number, first = self._trained
+        return [number, (self._position.step - first) * self._members]
 
     def recall_rows(self, number: int, taken: int) -> None:
-        """Continue in pass `number` after `taken` rows, if this feed counts rows."""
+        """Continue in pass `number` after what `rows` has returned in a gang that may have had another size.
+
+        Where it is no whole number of steps of this gang, the last batches, fewer than members, come twice.
+        """
+        if self.steps is not None:
+            self._left = max(0, self.steps - taken // self._members)
 
     @property
     def left(self) -> int | None:
         """Steps that are left of the recalled pass; None where none was recalled."""
-        return None
+        return self._left
 
     def _target(self) -> tuple[int, int]:
         position = self._position

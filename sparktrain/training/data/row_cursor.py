@@ -16,7 +16,6 @@ class RowCursor(Cursor):
         """The pass in training, the rows taken before this process read it, and the step at that time."""
         self._resumes: tuple[int, int] | None = None
         """The recalled pass, and its rows that were taken."""
-        self._left: int | None = None
 
     def start_pass(self) -> tuple[int, int, int]:
         """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
@@ -49,8 +48,3 @@ class RowCursor(Cursor):
         """See base class. A pass without a further step is followed by the next one."""
         self._left = replace(self._share, taken=taken).steps
         self._resumes = (number, taken) if self._left else (number + 1, 0)
-
-    @property
-    def left(self) -> int | None:
-        """See base class."""
-        return self._left

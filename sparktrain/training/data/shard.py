@@ -112,7 +112,7 @@ def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Epoc
         _check_seeds(batches)
     cardinality = int(batches.cardinality())
     steps = share.steps(cardinality) if cardinality >= 0 else None
-    cursor = Cursor(position, steps, endless=cardinality == tf.data.INFINITE_CARDINALITY)
+    cursor = Cursor(position, steps, members=share.size, endless=cardinality == tf.data.INFINITE_CARDINALITY)
     if turns is not None:
         turns.cursor = cursor
     feed = pipeline.resumable(cursor, batches, share)
@@ -155,7 +155,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
     arrays = [np.asarray(each) for each in tf.nest.flatten(data) if each is not None]
     length = _length(arrays)
     steps = share.steps(-(-length // batch))
-    cursor = Cursor(position, steps)
+    cursor = Cursor(position, steps, members=share.size)
     gather = _Gather(data, arrays, weighed=share.uneven is Uneven.PAD)
 
     real = share.real(length, batch)

@@ -74,13 +74,23 @@ class KerasMemory:
         """What the newest snapshot took beside training, as seconds of all cores; 0 before it is known."""
         return self._saver.beside_s
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether the gang is smaller than it could be."""
+        return self._saver.may_grow
+
+    @property
+    def asked(self) -> bool:
+        """Whether the coordinator has asked for a snapshot, after which all members pause."""
+        return self._saver.asked
+
     def part(self, model: Any, place: StagePosition) -> bytes:
         """The chief's part of a snapshot."""
         return self._saver.part(model, {_FIT: dict(place.content)})
 
-    def take(self, model: Any, place: StagePosition, part: bytes) -> None:
+    def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
         """Copy the state to shared memory; a thread hands it to the agent."""
-        self._saver.take(model, place.step, place.epoch, place.batch, part)
+        self._saver.take(model, place.step, place.epoch, place.batch, part, paused=paused)
 
 
 def prepare_keras(ring: Ring) -> None:

@@ -1,5 +1,6 @@
 """Takes snapshots in memory during `fit`, as often as their budget allows, on all members of a gang."""
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,9 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras.checkpoint_callbacks import fit_content
 from sparktrain.training.keras.fit_stages import StagePosition
 from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, InternalCallback
+
+LOOK_S = 0.5
+"""How often the members of a gang that may grow look whether it does."""
 
 
 class MemorySnapshots(Protocol):
@@ -31,12 +35,22 @@ class MemorySnapshots(Protocol):
         """What the newest snapshot took beside training, as seconds of all cores; 0 before it is known."""
         ...
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether the gang is smaller than it could be: the coordinator may ask for a snapshot."""
+        ...
+
+    @property
+    def asked(self) -> bool:
+        """Whether the coordinator has asked for a snapshot, after which all members pause."""
+        ...
+
     def part(self, model: Any, place: StagePosition) -> bytes:
         """What only the chief has, for `take`."""
         ...
 
-    def take(self, model: Any, place: StagePosition, part: bytes) -> None:
-        """Copy the state to shared memory. Blocks for the copy."""
+    def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
+        """Copy the state to shared memory. Blocks for the copy; with `paused` until the gang ends, or will not end."""
         ...
 
 
@@ -57,7 +71,7 @@ class KeepInMemory(InternalCallback):
         self._memory = memory
         self._keep = keep
         self._position = keep.position
-        self._schedule = SnapshotSchedule(interval_s)
+        self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else math.inf)
         self._clock = clock
         self._last = self._agreed = (0, 0.0)
         """Step and time of the newest snapshot, and of the newest agreement."""
@@ -68,7 +82,8 @@ class KeepInMemory(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         position = self._position
-        self._off = self._ring.size == 1 or position.stopped or position.stages.behind(position.fit)
+        alone = self._ring.size == 1 and not self._memory.may_grow
+        self._off = alone or position.stopped or position.stages.behind(position.fit)
         self._schedule.start(position.step)
         self._last = self._agreed = (position.step, self._clock.now())
 
@@ -94,15 +109,16 @@ class KeepInMemory(InternalCallback):
         position, now, memory = self._position, self._clock.now(), self._memory
         pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
-        mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy)]
+        mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.asked)]
         gathered = self._ring.allgather(tf.constant([mine], tf.float64), name="memory")
-        since, slowest, cost, able, busy = np.asarray(gathered).max(axis=0).tolist()
+        since, slowest, cost, able, busy, asked = np.asarray(gathered).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
         self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()
-        if due and busy:
+        if due and busy and not asked:
             self._schedule.postpone(position.step)
-        elif due and able:
-            memory.take(self.model, StagePosition(position.step, epoch, batch), self._chiefs_part(epoch, batch))
+        elif (due or asked) and able:
+            part = self._chiefs_part(epoch, batch)
+            memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(asked))
             self._last, self._waited_s = (position.step, now), self._clock.now() - agreed
 
     def _chiefs_part(self, epoch: int, batch: int) -> bytes:

@@ -101,9 +101,9 @@ class World:
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
         return self.receive(agent, m.CheckpointWritten(member, checkpoint))
 
-    def hold(self, agent: AgentId, step: int) -> list[do.Command]:
+    def hold(self, agent: AgentId, step: int, *, paused: bool = False) -> list[do.Command]:
         """The agent holds a snapshot of its member in memory."""
-        return self.receive(agent, m.SnapshotHeld(self.running[agent], step, f"{agent}-{step}"))
+        return self.receive(agent, m.SnapshotHeld(self.running[agent], step, f"{agent}-{step}", paused))
 
     def enter(self, agent: AgentId, *, trains: bool = False) -> list[do.Command]:
         """The agent's member enters the training function."""

@@ -162,3 +162,43 @@ def test_keras_rounds_up_where_it_runs_several_steps_at_a_time(feeds: int, steps
     position.finish_step(11)
 
     assert position.step == steps
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "batch", "place"),
+    [
+        (1, 2, 0, (3, 0)),
+        (1, 2, 8, (3, 4)),
+        (1, 2, 9, (3, 4)),
+        (1, 2, 23, (3, 11)),
+        (2, 1, 7, (3, 14)),
+        (3, 2, 5, (3, 7)),
+        (2, 3, 11, (3, 7)),
+        (2, 2, 7, (3, 7)),
+    ],
+)
+def test_a_gang_of_another_size_continues_after_the_batches_that_were_taken(
+    before: int, after: int, batch: int, place: tuple[int, int]
+) -> None:
+    """An epoch has 24 batches, and each member takes one in a step."""
+    position = Position()
+    cursor = Cursor(position, 24 // before, members=before)
+    position.start_fit(24 // before)
+    for number in range(3):
+        epoch(position, cursor, number, 24 // before)
+    epoch(position, cursor, 3, batch)
+    saved, batch = position.rows(), position.batch
+
+    position = Position()
+    Cursor(position, 24 // after, members=after)
+    position.start_fit(24 // after)
+    position.recall_rows(saved)
+    assert position.place_now(3, batch) == place
+
+
+def test_an_epoch_without_a_step_for_the_larger_gang_is_over() -> None:
+    position = Position()
+    Cursor(position, 8, members=3)  # of 25 batches, one is dropped
+    position.start_fit(8)
+    position.recall_rows([[2, 24]])
+    assert position.place_now(2, 24) == (3, 0)

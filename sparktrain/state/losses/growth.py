@@ -1,0 +1,72 @@
+"""A gang that continues smaller grows again once agents are there, without a step lost. Pure.
+
+Its members take a snapshot in memory after the same step, and pause; then the gang ends, and the next one, with more
+members, resumes there.
+"""
+
+from sparktrain.ids import Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state.agents import Agents
+from sparktrain.state.gang import Gang, GangStatus, Growth
+from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.prospects import idle
+from sparktrain.state.sweep import Sweep
+
+GROW_AFTER_S = 5.0
+"""How long a gang trains before it grows: agents that come back one after the other do not each cost a restart."""
+SNAPSHOT_TIMEOUT_S = 30.0
+"""How long the members may take to their snapshots; then the gang trains on as it is, for as long again."""
+
+
+class Growths:
+    """Decides which gangs of a run grow. The state machine calls it after each event."""
+
+    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
+        self._sweep = sweep
+        self._agents = agents
+        self._memory = memory
+
+    def ask(self, at: float) -> list[do.Command]:
+        """Have the members of gangs that can grow now take a snapshot. No trial in the queue waits longer for that."""
+        limits = self._sweep.limits
+        if limits.min_size in (None, limits.size) or self._sweep.queue or self._sweep.stop is not None:
+            return []
+        commands: list[do.Command] = []
+        for gang in self._sweep.gangs.values():
+            if not self._may_grow(gang, at):
+                continue
+            if spare := len(idle(self._agents, self._sweep, at)):
+                gang.growth = Growth(min(limits.size, gang.size + spare), at)
+                commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
+        return commands
+
+    def _may_grow(self, gang: Gang, at: float) -> bool:
+        if gang.growth is not None and at < gang.growth.asked_at + 2 * SNAPSHOT_TIMEOUT_S:
+            return False
+        failing = gang.cause is not None or gang.follower is not None or gang.stops or bool(gang.ended)
+        if failing or gang.status is not GangStatus.RUNNING or gang.running_since is None:
+            return False
+        if gang.size >= self._sweep.limits.size or at < gang.running_since + GROW_AFTER_S:
+            return False
+        newest = self._memory.held.newest(gang.trial)
+        return newest is not None and newest.generation == gang.generation and self._trains(gang)
+
+    def _trains(self, gang: Gang) -> bool:
+        """Its chief makes steps: between two calls of `fit` no snapshot is taken."""
+        return any(pace.training for pace in gang.paces.values())
+
+    def held(self, gang: Gang, rank: Rank, at: float) -> bool:
+        """Member `rank` has paused, and its agent holds the snapshot; whether the gang can end, for a larger one.
+
+        Not without the agents for that: then the members train on by themselves.
+        """
+        growth = gang.growth
+        if growth is None or gang.stops or gang.cause is not None:
+            return False
+        growth.paused.add(rank)
+        if len(growth.paused) < gang.size or not idle(self._agents, self._sweep, at):
+            return False
+        growth.complete = True
+        gang.failed_at = at
+        return True

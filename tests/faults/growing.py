@@ -1,0 +1,49 @@
+"""A training of a gang that shrinks and grows, and the time of each step of each member."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from tests.support import drill
+
+STEP_S = 0.02
+AFTER = 30
+"""Steps that the gang trains on after it has grown."""
+
+
+class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Writes each step down, kills one agent at first, and ends some steps after the gang has grown."""
+
+    def __init__(self, folder: Path, ctx: Any) -> None:
+        super().__init__()
+        self._file = (folder / f"{ctx.generation}-{ctx.rank}.jsonl").open("a")
+        self._ctx = ctx
+        self._steps = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        time.sleep(STEP_S)  # the work of a step
+        ctx, self._steps = self._ctx, self._steps + 1
+        step = int(self.model.optimizer.iterations.numpy())
+        print(json.dumps([time.time(), step, ctx.size]), file=self._file, flush=True)
+        if ctx.generation == 1 and ctx.rank == 1 and self._steps == 20:
+            os.kill(drill.pid_of("agent"), signal.SIGKILL)
+        if ctx.generation > 2 and self._steps >= AFTER:
+            self.model.stop_training = True
+
+
+def grow(folder: str, ctx: Any) -> dict[str, float]:
+    """Train until the gang has been smaller, and then whole again."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
+    x = np.random.default_rng(3).normal(size=(48, 5)).astype("float32")
+    data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx)]
+    model.fit(data, epochs=500, verbose=0, callbacks=callbacks)
+    return {"size": ctx.size, "steps": int(model.optimizer.iterations.numpy())}
