@@ -13,11 +13,12 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.protocol.splice import Splice
@@ -31,6 +32,8 @@ SILENCE_S = 0.1
 """A stranger that has sent nothing for so long makes room for a newer one: peers of the run send first."""
 PRECEDENCE_S = 2.0
 """So does a stranger of this age: a handshake takes milliseconds."""
+WAITING_OF_ADDRESS = 1024
+"""Limit of connections of one address that wait to be strangers: all agents of a large host come at once."""
 RESERVE = 256
 """Descriptors of the process that connections leave alone, such as for the journal."""
 DESCRIPTORS = 65_536
@@ -44,6 +47,14 @@ _LOOK_S = 0.1
 _BACKLOG = 1024
 _PATH_BYTES = 90
 """A Unix socket's path may have 107 bytes."""
+
+
+class _Waiting(NamedTuple):
+    """An accepted connection that the server does not see yet."""
+
+    peer: socket.socket
+    address: tuple[str, int]
+    since: float
 
 
 class Gate:
@@ -74,6 +85,8 @@ class Gate:
         """All connections, by the name under which the server knows the peer."""
         self._timed: dict[str, Splice] = {}
         """Connections with a deadline, oldest first: strangers, and those that are ending."""
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        """Accepted connections that the server does not see yet, by network, oldest first."""
         self._made = 0
         self._ends_at: float | None = None
         """Once it closes: when it stops forwarding."""
@@ -115,7 +128,7 @@ class Gate:
         try:
             while self._ends_at is None or (self._splices and self._clock.now() < self._ends_at):
                 # Deadlines are checked only while some connection has one.
-                timed = self._timed or self._ends_at is not None
+                timed = self._timed or self._waiting or self._ends_at is not None
                 for key, events in self._selector.select(_LOOK_S if timed else None):
                     if key.fileobj is self._woken:
                         self._refuse()
@@ -136,6 +149,13 @@ class Gate:
         for splice in list(self._splices.values()):
             if not splice.admitted:
                 self._drop(splice)
+        self._send_away()
+
+    def _send_away(self) -> None:
+        for line in self._waiting.values():
+            for each in line:
+                each.peer.close()
+        self._waiting.clear()
 
     def _move(self, splice: Splice, ready: Any, events: int) -> None:
         splice.move(ready, events)
@@ -145,13 +165,31 @@ class Gate:
             self._timed[splice.name] = splice
 
     def _look(self) -> None:
-        """Drop connections past their deadline."""
+        """Drop connections past their deadline, and let those in that wait."""
         now = self._clock.now()
         for splice in list(self._timed.values()):
             if splice.admitted and not splice.ending:
                 del self._timed[splice.name]
             elif now >= splice.deadline:
                 self._drop(splice)
+        for network in list(self._waiting):
+            self._let_in(network, now)
+
+    def _let_in(self, network: str, now: float) -> None:
+        """Connect waiting peers of `network` as long as there is room, those first that have sent something.
+
+        End those that have waited for too long.
+        """
+        line = self._waiting[network]
+        while line and now >= line[0].since + self._patience_s:
+            line.popleft().peer.close()
+        for each in sorted(line, key=lambda each: not _has_spoken(each.peer)):
+            if not self._has_room(network):
+                break
+            line.remove(each)
+            self._connect(each.peer, each.address)
+        if not line:
+            del self._waiting[network]
 
     def _drop(self, splice: Splice) -> None:
         del self._splices[splice.name]
@@ -168,10 +206,19 @@ class Gate:
                 return  # no more connections wait
             if peer.fileno() >= self._descriptors - min(self._reserve, self._descriptors // 4):
                 peer.close()  # the system gives the lowest free number: all below are taken
-            elif self._has_room(network_of(address[0])):
-                self._connect(peer, address)
             else:
-                peer.close()
+                self._receive(peer, address)
+
+    def _receive(self, peer: socket.socket, address: tuple[str, int]) -> None:
+        """Connect a new peer with the server, or have it wait behind others of its network."""
+        network = network_of(address[0])
+        line = self._waiting.get(network)
+        if not line and self._has_room(network):
+            self._connect(peer, address)
+        elif line is not None and len(line) >= WAITING_OF_ADDRESS:
+            peer.close()
+        else:
+            self._waiting.setdefault(network, deque()).append(_Waiting(peer, address, self._clock.now()))
 
     def _shed(self, listening: Any) -> bool:
         """Out of descriptors: close the first waiting connection, with the help of the spare one."""
@@ -227,6 +274,7 @@ class Gate:
     def _end(self) -> None:
         for splice in list(self._splices.values()):
             self._drop(splice)
+        self._send_away()
         self._selector.close()
         for each in (*self._listening, self._wake, self._woken):
             each.close()
@@ -234,6 +282,17 @@ class Gate:
             os.close(spare)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._ended.set()
+
+
+def _has_spoken(peer: socket.socket) -> bool:
+    """Whether the peer has sent something, or has ended the connection."""
+    try:
+        peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

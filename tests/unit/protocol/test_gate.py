@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sparktrain.clock import SystemClock
+from sparktrain.protocol import gate
 from sparktrain.protocol.gate import (
     PRECEDENCE_S,
     RESERVE,
@@ -63,6 +64,10 @@ class Scene:
         self.stack.enter_context(there)
         there.settimeout(TIMEOUT_S)
         return there, f"unix:{name}"
+
+    def none_comes(self) -> bool:
+        """Whether the server sees no further peer, also after the gate has looked again."""
+        return not select.select([self.server], [], [], 0.3)[0]
 
     def pair(self, source: str = "127.0.0.1") -> tuple[socket.socket, socket.socket]:
         """A peer that has proved itself, and the server's side."""
@@ -159,22 +164,64 @@ def test_of_one_address_few_strangers_come_in() -> None:
     with opened() as scene:
         good = scene.pair()
         strangers = [scene.connect() for _ in range(STRANGERS_OF_ADDRESS)]
-        for _ in strangers:
-            scene.accept()
-        assert closed(scene.connect())
-        assert all(is_open(each) for each in strangers)
+        sides = [scene.accept()[0] for _ in strangers]
+        waiting = scene.connect()
+        assert scene.none_comes()
+        assert all(is_open(each) for each in [*strangers, waiting])
         other, _ = scene.pair("127.0.0.2")
         assert is_open(other)
         good[0].sendall(b"a")
         assert good[1].recv(1) == b"a"
+        strangers[3].close()
+        sides[3].close()
+        there, _ = scene.accept()
+        there.sendall(b"b")
+        assert waiting.recv(1) == b"b"
 
 
 def test_of_all_addresses_few_strangers_come_in() -> None:
     with opened() as scene:
         hosts = [f"127.0.1.{number}" for number in range(1, 200)]
         peers = [scene.connect(host) for host in hosts for _ in range(3)]
-        wait_until(lambda: sum(is_open(each) for each in peers) <= STRANGERS, TIMEOUT_S, "the others to be closed")
-        assert sum(is_open(each) for each in peers) == STRANGERS
+        for _ in range(STRANGERS):
+            scene.accept()
+        assert scene.none_comes()
+        scene.clock.at += 5.1
+        assert all(closed(each) for each in peers), "strangers, and those that waited, have had their time"
+
+
+def test_all_agents_of_a_large_host_come_in_one_after_the_other() -> None:
+    with opened() as scene:
+        peers = [scene.connect() for _ in range(300)]
+        for _ in peers:
+            there, name = scene.accept()
+            scene.gate.admit(name)
+            there.sendall(b"a")
+        assert {peer.recv(1) for peer in peers} == {b"a"}
+
+
+def test_of_those_that_wait_one_that_has_spoken_comes_in_first() -> None:
+    with opened() as scene:
+        strangers = [scene.connect() for _ in range(STRANGERS_OF_ADDRESS)]
+        sides = [scene.accept()[0] for _ in strangers]
+        scene.connect()
+        late = scene.connect()
+        late.sendall(b"a")
+        strangers[0].close()
+        sides[0].close()
+        there, _ = scene.accept()
+        assert there.recv(1) == b"a"
+
+
+def test_so_many_connections_of_an_address_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "WAITING_OF_ADDRESS", 3)
+    with opened() as scene:
+        for _ in range(STRANGERS_OF_ADDRESS):
+            scene.connect()
+            scene.accept()
+        waiting = [scene.connect() for _ in range(3)]
+        assert closed(scene.connect())
+        assert all(is_open(each) for each in waiting)
 
 
 def test_a_stranger_that_was_admitted_makes_room_for_others() -> None:
@@ -194,11 +241,12 @@ def test_a_stranger_that_takes_its_time_gives_way_to_a_newer_one(sent: bytes, af
             each.sendall(sent)
             assert there.recv(len(sent)) == sent
         scene.clock.at += 0.9 * after_s
-        assert closed(scene.connect())
+        newer = scene.connect()
+        newer.sendall(b"n")
+        assert scene.none_comes()
         scene.clock.at += 0.2 * after_s
-        peer, there = scene.pair()
-        there.sendall(b"a")
-        assert peer.recv(1) == b"a"
+        there, _ = scene.accept()
+        assert there.recv(1) == b"n"
         assert closed(old[0])
         assert all(is_open(each) for each in old[1:])
 
