@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh clone: both set up what is missing first.
 
 BIN := .venv/bin
-RINGS := architecture unit histories contract process spark hadoop training faults examples
+RINGS := architecture unit histories contract process spark hadoop training faults hosts examples
 BENCHMARKS := local_start coordinator scaling scaling_cases grpc_agents isolation keras_trials first_line heavy_tail stopping \
     recovery growth first_allreduce parameter_server step_time checkpoint_stall memory_checkpoint kills driver_death resume \
     hdfs_throughput journal reports suggest search_quality tracking report page short_trials fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor

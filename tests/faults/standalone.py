@@ -15,16 +15,20 @@ from tests.support.processes import Sighted, descendants, wait_until
 READY_S = 60.0
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
-_URL = re.compile(r"spark://127\.0\.0\.1:\d+")
+_URL = re.compile(r"spark://[\d.]+:\d+")
 
 
 class Standalone:
     """A master, and workers with one core each, on addresses of this machine; an address is a host to Spark."""
 
-    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, hosts: Sequence[str], master: str = "127.0.0.1", enter: Sequence[Sequence[str]] = ()
+    ) -> None:
+        """`master` is the address of the master; `enter` has the words before the command of each worker."""
         self._folder = folder
         self._stack = ExitStack()
-        self._master = self._start(_MASTER, "master", "--port", "0")
+        self._enter = [*enter, *[()] * (len(hosts) - len(enter))]
+        self._master = self._start(_MASTER, "master", "--port", "0", host=master)
         wait_until(lambda: _URL.search(self._log("master")), READY_S, "the master has started")
         [self.url, *_] = _URL.findall(self._log("master"))
         self._workers = [self._start_worker(number, host) for number, host in enumerate(hosts)]
@@ -44,11 +48,13 @@ class Standalone:
 
     def _start_worker(self, number: int, host: str) -> "subprocess.Popen[bytes]":
         words = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"), self.url]
-        return self._start(_WORKER, f"worker-{number}", *words, host=host)
+        return self._start(_WORKER, f"worker-{number}", *words, host=host, enter=self._enter[number])
 
-    def _start(self, program: str, name: str, *words: str, host: str = "127.0.0.1") -> "subprocess.Popen[bytes]":
+    def _start(
+        self, program: str, name: str, *words: str, host: str, enter: Sequence[str] = ()
+    ) -> "subprocess.Popen[bytes]":
         home = spark_home()
-        line = [os.path.join(home, "bin", "spark-class"), program, "--host", host, "--webui-port", "0", *words]
+        line = [*enter, os.path.join(home, "bin", "spark-class"), program, "--host", host, "--webui-port", "0", *words]
         env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": host}
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(line, env=env, stdout=log, stderr=log, cwd=self._folder)
@@ -66,9 +72,11 @@ def _kill_all(pid: int) -> None:
 
 
 @contextmanager
-def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[Standalone]:
+def standalone(
+    folder: Path, hosts: Sequence[str], master: str = "127.0.0.1", enter: Sequence[Sequence[str]] = ()
+) -> Iterator[Standalone]:
     """A cluster with a worker on each host, an address of this machine, that is ready; killed at the end."""
-    cluster = Standalone(folder, hosts)
+    cluster = Standalone(folder, hosts, master, enter)
     try:
         yield cluster
     finally:

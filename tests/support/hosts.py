@@ -41,6 +41,63 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         yield hosts
 
 
+@dataclass(frozen=True)
+class Network:
+    """Hosts on a bridge; this process is outside of them, at `address`."""
+
+    address: str
+    hosts: tuple[Host, ...]
+
+    def cut(self, number: int, way: str) -> None:
+        """Lose what a host sends ("out") or gets ("in"), or both ("link"): neither side learns of it."""
+        host = self.hosts[number]
+        if way == "link":
+            host.cut()
+        elif way == "out":
+            host.run("ip", "route", "add", "blackhole", f"{self.address}/32")
+        else:
+            _ip("route", "add", "blackhole", f"{host.address}/32")
+
+    def mend(self, number: int, way: str) -> None:
+        """Undo `cut`."""
+        host = self.hosts[number]
+        if way == "link":
+            host.run("ip", "link", "set", "cable", "up")
+        elif way == "out":
+            host.run("ip", "route", "del", "blackhole", f"{self.address}/32")
+        else:
+            _ip("route", "del", "blackhole", f"{host.address}/32")
+
+
+@contextmanager
+def bridged_hosts(count: int) -> Iterator[Network]:
+    """So many hosts, with names that do not resolve; they and the bridge end with the context. Needs root."""
+    bridge, prefix = f"stb{os.getpid()}", f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 256}"
+    with ExitStack() as stack:
+        _ip("link", "add", bridge, "type", "bridge")
+        stack.callback(_ip, "link", "del", bridge)
+        _ip("address", "add", f"{prefix}.1/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
+        hosts = []
+        for number in range(count):
+            pid = _namespace(stack, "--uts")
+            host = Host(f"{prefix}.{number + 2}", ("nsenter", "--target", str(pid), "--net", "--uts"))
+            cable = f"st{os.getpid()}p{number}"
+            _ip("link", "add", cable, "type", "veth", "peer", "name", "cable", "netns", str(pid))
+            stack.callback(subprocess.run, ["ip", "link", "del", cable], capture_output=True, timeout=30)
+            _ip("link", "set", cable, "master", bridge, "up")
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "cable")
+            host.run("ip", "link", "set", "cable", "up")
+            host.run("ip", "link", "set", "lo", "up")
+            host.run("hostname", f"host-{number}")
+            hosts.append(host)
+        yield Network(f"{prefix}.1", tuple(hosts))
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+
+
 def _enter(pid: int) -> tuple[str, ...]:
     return ("nsenter", "--target", str(pid), *_USER, "--net")
 

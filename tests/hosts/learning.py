@@ -1,0 +1,42 @@
+"""What members on several hosts do, and the notes that they leave: all hosts share the file system."""
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from sparktrain.clock import pause
+
+
+def note(folder: str, name: str) -> None:
+    """Write who is here, and when, to a new file."""
+    hidden = Path(folder, f".{name}-{os.getpid()}")
+    hidden.write_text(f"{socket.gethostname()} {os.getpid()} {time.time()}")
+    hidden.rename(Path(folder, name))
+
+
+def work(x: int, folder: str, ctx: Any) -> dict[str, float]:
+    """Trials that end when FOLDER/go-X exists."""
+    note(folder, f"start-{x}-{ctx.generation}")
+    while not Path(folder, f"go-{x}").exists():
+        ctx.report(int(time.time() * 100), x=float(x))
+        pause(0.05)
+    note(folder, f"end-{x}-{ctx.generation}")
+    return {"x": float(x)}
+
+
+def together(folder: str, ctx: Any) -> dict[str, float]:
+    """A gang that adds up, step by step, until FOLDER/go exists for the chief."""
+    import numpy as np
+
+    restored = ctx.checkpoint.restore()
+    step, total = (restored.step, float(restored["total"])) if restored is not None else (0, 0.0)
+    note(folder, f"start-{ctx.rank}-{ctx.generation}")
+    while not ctx.broadcast(np.array(Path(folder, "go").exists())):
+        step += 1
+        total += float(ctx.allreduce(float(ctx.rank + 1), average=False))
+        if ctx.rank == 0 and step % 10 == 0:
+            ctx.checkpoint.save(step, total=np.array(total))
+        pause(0.02)
+    return {"step": float(step), "total": total}

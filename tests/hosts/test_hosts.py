@@ -1,0 +1,219 @@
+"""Three hosts with addresses of their own, and names that do not resolve: losses of the network between them."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+import sparktrain as st
+from sparktrain.cluster import driver_address
+from sparktrain.cluster.driver_address import Address
+from tests.faults.standalone import standalone
+from tests.hosts.learning import together, work
+from tests.support.hosts import Network, bridged_hosts
+from tests.support.local_spark import spark_session
+from tests.support.processes import wait_until
+
+HOSTS = 3
+STARTS_S = 60.0
+LOST_S = 60.0
+"""Until a host that cannot be reached is given up, and its trial starts elsewhere."""
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(os.getuid() != 0 or shutil.which("ip") is None, reason="hosts need root and the command ip"),
+]
+
+
+@dataclass
+class Cluster:
+    network: Network
+    session: SparkSession
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with bridged_hosts(HOSTS) as network:
+        addresses = [each.address for each in network.hosts]
+        here = {"spark.driver.host": network.address, "spark.driver.bindAddress": network.address}
+        with (
+            standalone(folder, addresses, network.address, [each.enter for each in network.hosts]) as spark,
+            spark_session(spark.url, folder, here) as session,
+        ):
+            yield Cluster(network, session)
+
+
+@dataclass
+class Note:
+    host: str
+    pid: int
+    at: float
+
+    @property
+    def number(self) -> int:
+        return int(self.host.removeprefix("host-"))
+
+
+def read(folder: Path, name: str, timeout_s: float = STARTS_S) -> Note:
+    wait_until((folder / name).exists, timeout_s, f"{name} is written")
+    host, pid, at = (folder / name).read_text().split()
+    return Note(host, int(pid), float(at))
+
+
+def over(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def options(folder: Path) -> dict[str, Any]:
+    return {"dir": str(folder / "runs"), "progress": False, "preload": []}
+
+
+def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            st.run, together, {"folder": str(tmp_path)}, workers=HOSTS, backend="tensorflow", spark=cluster.session,
+            **options(tmp_path),
+        )  # fmt: skip
+        try:
+            hosts = {read(tmp_path, f"start-{rank}-1").host for rank in range(HOSTS)}
+        finally:
+            (tmp_path / "go").touch()
+        result = running.result(STARTS_S)
+    assert hosts == {f"host-{number}" for number in range(HOSTS)}
+    assert result.metrics["total"] == 6 * result.metrics["step"]
+
+
+@pytest.mark.parametrize(
+    "way", ["link", pytest.param("out", marks=pytest.mark.all), pytest.param("in", marks=pytest.mark.all)]
+)
+def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once(
+    cluster: Cluster, tmp_path: Path, way: str, record_property: Any
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            st.sweep, work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max",
+            backend="none", spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+        cut = None
+        try:
+            notes = [read(tmp_path, f"start-{x}-1") for x in range(HOSTS)]
+            assert {each.host for each in notes} == {f"host-{number}" for number in range(HOSTS)}
+            cut = notes[1].number
+            cluster.network.cut(cut, way)
+            cut_at = time.time()
+            for x in (0, 2):
+                (tmp_path / f"go-{x}").touch()
+            again = read(tmp_path, "start-1-2", LOST_S)
+            assert again.host != notes[1].host
+            wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
+        finally:
+            if cut is not None:
+                cluster.network.mend(cut, way)
+            for x in range(HOSTS):
+                (tmp_path / f"go-{x}").touch()
+        result = running.result(LOST_S)
+    assert [(each.status, each.metrics) for each in result.trials] == [
+        ("succeeded", {"x": float(x)}) for x in range(HOSTS)
+    ]
+    assert sorted(path.name for path in tmp_path.glob("end-*")) == ["end-0-1", "end-1-2", "end-2-1"]
+    record_property("seconds until it starts elsewhere", round(again.at - cut_at, 1))
+
+
+@pytest.mark.all
+def test_a_gang_that_loses_a_host_continues_on_the_others(
+    cluster: Cluster, tmp_path: Path, record_property: Any
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            st.run, together, {"folder": str(tmp_path)}, workers=2, agents=HOSTS, backend="tensorflow",
+            spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+        lost = None
+        try:
+            notes = [read(tmp_path, f"start-{rank}-1") for rank in range(2)]
+            wait_until(lambda: list(tmp_path.glob("runs/*/trials/**/manifest-*")), STARTS_S, "there is a checkpoint")
+            lost = notes[1].number
+            cluster.network.cut(lost, "link")
+            cut_at = time.time()
+            again = [read(tmp_path, f"start-{rank}-2", LOST_S) for rank in range(2)]
+            assert notes[1].host not in {each.host for each in again}
+            cluster.network.mend(lost, "link")
+            wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
+        finally:
+            if lost is not None:
+                cluster.network.mend(lost, "link")
+            (tmp_path / "go").touch()
+        result = running.result(LOST_S)
+    [restart] = result.restarts
+    assert restart.host in (notes[1].host, cluster.network.hosts[notes[1].number].address)
+    assert result.metrics["total"] == 3 * result.metrics["step"]
+    record_property("seconds until the gang trains elsewhere", round(again[0].at - cut_at, 1))
+
+
+@pytest.mark.all
+def test_a_host_behind_a_slow_link_takes_part(cluster: Cluster, tmp_path: Path) -> None:
+    slow = cluster.network.hosts[1]
+    slow.run("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate", "1mbit", "burst", "32kbit", "latency", "1s")
+    try:
+        for x in range(HOSTS):
+            (tmp_path / f"go-{x}").touch()
+        result = st.sweep(
+            work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none",
+            spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+    finally:
+        slow.run("tc", "qdisc", "del", "dev", "cable", "root")
+    assert [each.status for each in result.trials] == ["succeeded"] * HOSTS
+
+
+ELSEWHERE = "198.51.100.7"
+"""An address of no host: a packet to it is lost without an answer."""
+
+
+@pytest.fixture
+def lost_packets(cluster: Cluster) -> Iterator[None]:
+    for each in cluster.network.hosts:
+        each.run("ip", "route", "add", "blackhole", f"{ELSEWHERE}/32")
+    yield
+    for each in cluster.network.hosts:
+        each.run("ip", "route", "del", "blackhole", f"{ELSEWHERE}/32")
+
+
+@pytest.mark.all
+@pytest.mark.usefixtures("lost_packets")
+def test_of_two_addresses_of_the_driver_agents_find_the_one_that_they_reach(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = cluster.network.address
+    monkeypatch.setattr(driver_address, "address_of", lambda conf: Address(here, (ELSEWHERE, here), 0))
+    (tmp_path / "go-1").touch()
+    result = st.sweep(
+        work, {"x": [1], "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none", spark=cluster.session,
+        **options(tmp_path),
+    )  # fmt: skip
+    assert [each.status for each in result.trials] == ["succeeded"]
+
+
+@pytest.mark.all
+@pytest.mark.usefixtures("lost_packets")
+def test_an_address_of_the_driver_that_no_host_reaches_is_named(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = cluster.network.address
+    monkeypatch.setattr(driver_address, "address_of", lambda conf: Address(here, (ELSEWHERE,), 0))
+    with pytest.raises(st.SparktrainError) as raised:
+        st.sweep(
+            work, {"x": [1], "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none",
+            spark=cluster.session, start_timeout="90s", **options(tmp_path),
+        )  # fmt: skip
+    assert ELSEWHERE in str(raised.value)
+    assert "spark.driver.host is one that executors reach" in str(raised.value)
