@@ -67,7 +67,8 @@ def test_a_gang_that_loses_a_member_resumes(
     assert result.metrics["accuracy"] > accuracy
     assert Path(str(result.model_path)).is_file()
     [restart] = result.restarts
-    assert (restart.kind, restart.rank, restart.resumed_from_step) == ("memory", 1, 100)
+    assert (restart.kind, restart.rank) == ("memory", 1)
+    assert restart.resumed_from_step in range(100, 122)  # of the store, or a newer memory checkpoint
 
 
 @pytest.mark.all
