@@ -9,7 +9,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop browser classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench try-readme check lint types imports \
+.PHONY: help setup horovod hadoop browser classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench soak try-readme check lint types imports \
     words docs format lock clean
 
 help: ## list the targets
@@ -59,6 +59,9 @@ test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemon
 
 bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
+
+soak: horovod hadoop ## an hour of sweeps and gangs under random kills, outages, full disks and clock jumps; ARGS="--seconds 600 --seed 7"
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 bench-%: horovod hadoop
 	@$(BIN)/python -m benchmarks.$*

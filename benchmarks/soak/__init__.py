@@ -1,0 +1,1 @@
+"""A long run of sweeps and gangs under random faults: see `python -m benchmarks.soak --help`."""
