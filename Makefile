@@ -9,7 +9,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop browser classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench soak try-readme check lint types imports \
+.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench soak try-readme check lint types imports \
     words docs format lock clean
 
 help: ## list the targets
@@ -25,8 +25,8 @@ hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with
 	@scripts/fetch_hadoop.sh
 	@$(BIN)/python -m scripts.store_hadoop_classes
 
-browser: ## Debian's Chromium, for tests of pages
-	@scripts/install_browser.sh
+tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
+	@scripts/install_test_tools.sh
 
 classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then Spark starts with half the work
 	@$(BIN)/python scripts/store_classes.py
@@ -45,13 +45,13 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py
 
-test: horovod hadoop classes browser ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
+test: horovod hadoop classes tools ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
 	$(PYTEST) -m "not all and not rig" $(ARGS)
 
 test-unit: horovod ## the innermost ring, in half a minute: after each edit
 	@scripts/test_unit.sh $(ARGS)
 
-test-all: horovod hadoop classes browser ## all tests: those of make test, of make test-rig, and each fault case at full length
+test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)
 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers

@@ -118,7 +118,7 @@ def ring(given: Round) -> None:
 
 
 def served(given: Round) -> None:
-    """A gang whose worker or parameter server is killed, and restarts alone while the others train."""
+    """A gang that loses a worker or a parameter server, which restarts alone while the others train."""
     from tests.training import served_programs  # imports Keras
 
     whom, mode = given.rng.choice(("worker", "ps")), given.rng.choice(("async", "sync", "staleness-aware"))
@@ -175,7 +175,7 @@ def full_disk(given: Round) -> None:
 
 
 def store_outage(given: Round) -> None:
-    """A sweep in HDFS whose NameNode does not answer for some seconds, or is killed and starts again."""
+    """A sweep in HDFS: the NameNode does not answer for some seconds, or is killed and restarts."""
     hdfs, dies = given.fleet.hdfs, given.rng.random() < 0.5
 
     def fail() -> None:

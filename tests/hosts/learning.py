@@ -23,17 +23,17 @@ def work(x: int, folder: str, ctx: Any) -> dict[str, float]:
         ctx.report(int(time.time() * 100), x=float(x))
         pause(0.05)
     note(folder, f"end-{x}-{ctx.generation}")
-    return {"x": float(x)}
+    return {"x": float(x), "generation": ctx.generation}
 
 
-def together(folder: str, ctx: Any) -> dict[str, float]:
-    """A gang that adds up, step by step, until FOLDER/go exists for the chief."""
+def together(folder: str, ctx: Any, steps: int = 0) -> dict[str, float]:
+    """A gang that adds up, step by step, for so many steps, and until FOLDER/go exists for the chief."""
     import numpy as np
 
     restored = ctx.checkpoint.restore()
     step, total = (restored.step, float(restored["total"])) if restored is not None else (0, 0.0)
     note(folder, f"start-{ctx.rank}-{ctx.generation}")
-    while not ctx.broadcast(np.array(Path(folder, "go").exists())):
+    while step < steps or not ctx.broadcast(np.array(Path(folder, "go").exists())):
         step += 1
         total += float(ctx.allreduce(float(ctx.rank + 1), average=False))
         if ctx.rank == 0 and step % 10 == 0:

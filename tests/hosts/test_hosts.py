@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,7 +19,8 @@ from tests.faults.standalone import standalone
 from tests.hosts.learning import together, work
 from tests.support.hosts import Network, bridged_hosts
 from tests.support.local_spark import spark_session
-from tests.support.processes import wait_until
+from tests.support.processes import Sighted, wait_until
+from tests.support.wall_clock import WallClock
 
 HOSTS = 3
 STARTS_S = 60.0
@@ -37,6 +37,7 @@ pytestmark = [
 class Cluster:
     network: Network
     session: SparkSession
+    clocks: list[WallClock]
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +46,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with bridged_hosts(HOSTS) as network:
         addresses = [each.address for each in network.hosts]
         here = {"spark.driver.host": network.address, "spark.driver.bindAddress": network.address}
+        clocks = [WallClock(tmp_path_factory.mktemp("clock")) for _ in addresses]
+        enter = [[*host.enter, *clock.words] for host, clock in zip(network.hosts, clocks, strict=True)]
         with (
-            standalone(folder, addresses, network.address, [each.enter for each in network.hosts]) as spark,
+            standalone(folder, addresses, network.address, enter) as spark,
             spark_session(spark.url, folder, here) as session,
         ):
-            yield Cluster(network, session)
+            yield Cluster(network, session, clocks)
 
 
 @dataclass
@@ -70,7 +73,7 @@ def read(folder: Path, name: str, timeout_s: float = STARTS_S) -> Note:
 
 
 def over(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return not Sighted([pid]).alive()
 
 
 def options(folder: Path) -> dict[str, Any]:
@@ -122,7 +125,7 @@ def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once
                 (tmp_path / f"go-{x}").touch()
         result = running.result(LOST_S)
     assert [(each.status, each.metrics) for each in result.trials] == [
-        ("succeeded", {"x": float(x)}) for x in range(HOSTS)
+        ("succeeded", {"x": float(x), "generation": 1 + (x == 1)}) for x in range(HOSTS)
     ]
     assert sorted(path.name for path in tmp_path.glob("end-*")) == ["end-0-1", "end-1-2", "end-2-1"]
     record_property("seconds until it starts elsewhere", round(again.at - cut_at, 1))
@@ -173,6 +176,81 @@ def test_a_host_behind_a_slow_link_takes_part(cluster: Cluster, tmp_path: Path) 
     finally:
         slow.run("tc", "qdisc", "del", "dev", "cable", "root")
     assert [each.status for each in result.trials] == ["succeeded"] * HOSTS
+
+
+HOUR_S = 3600
+
+
+@pytest.fixture
+def apart(cluster: Cluster) -> Iterator[None]:
+    """The clock of one host is an hour ahead, and that of another one an hour behind."""
+    for clock, ahead_s in zip(cluster.clocks, (HOUR_S, -HOUR_S, 0), strict=True):
+        clock.set(ahead_s)
+    yield
+    for clock in cluster.clocks:
+        clock.set(0)
+
+
+@pytest.mark.all
+@pytest.mark.usefixtures("apart")
+def test_hosts_with_clocks_an_hour_apart_train_together(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    started_at = time.time()
+    result = st.run(
+        together, {"folder": str(tmp_path), "steps": 40}, workers=HOSTS, backend="tensorflow", spark=cluster.session,
+        **options(tmp_path),
+    )  # fmt: skip
+    notes = [read(tmp_path, f"start-{rank}-1") for rank in range(HOSTS)]
+    ahead = {each.host: round((each.at - started_at) / HOUR_S) for each in notes}
+    assert ahead == {"host-0": 1, "host-1": -1, "host-2": 0}
+    assert (result.metrics, result.restarts) == ({"step": 40.0, "total": 240.0}, ())
+    assert 0 < result.seconds < STARTS_S
+
+
+@pytest.mark.all
+def test_a_host_that_wakes_up_an_hour_later_does_not_count_and_ends_its_old_members(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The old member has its result at once when it wakes up, while the run is still there."""
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            st.sweep, work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max",
+            backend="none", spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+        notes = [read(tmp_path, f"start-{x}-1") for x in range(HOSTS)]
+        asleep = cluster.network.hosts[notes[1].number]
+        try:
+            asleep.freeze()
+            asleep.cut()
+            (tmp_path / "go-0").touch()
+            again = read(tmp_path, "start-1-2", LOST_S)
+            assert again.host != notes[1].host
+            (tmp_path / "go-1").touch()
+            wait_until((tmp_path / "end-1-2").exists, STARTS_S, "the trial ends elsewhere")
+        finally:
+            cluster.clocks[notes[1].number].set(HOUR_S)
+            cluster.network.mend(notes[1].number, "link")
+            asleep.thaw()
+        try:
+            wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
+        finally:
+            cluster.clocks[notes[1].number].set(0)
+            (tmp_path / "go-2").touch()
+        result = running.result(LOST_S)
+    assert [(each.status, each.metrics) for each in result.trials] == [
+        ("succeeded", {"x": float(x), "generation": 1 + (x == 1)}) for x in range(HOSTS)
+    ]
+
+
+@pytest.mark.all
+def test_a_gang_trains_over_a_link_with_delay_and_loss(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    with cluster.network.far(1, delay_s=0.05, loss=0.01):
+        result = st.run(
+            together, {"folder": str(tmp_path), "steps": 30}, workers=HOSTS, backend="tensorflow",
+            spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+    assert (result.metrics, result.restarts) == ({"step": 30.0, "total": 180.0}, ())
 
 
 ELSEWHERE = "198.51.100.7"

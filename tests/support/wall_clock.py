@@ -17,6 +17,11 @@ class WallClock:
         self._file.write_bytes(struct.pack("q", 0))
         self.environment = {"LD_PRELOAD": str(library), "WALL_CLOCK_FILE": str(self._file)}
 
+    @property
+    def words(self) -> list[str]:
+        """The words before a command that starts with `environment`."""
+        return ["env", *(f"{name}={value}" for name, value in self.environment.items())]
+
     def set(self, ahead_s: int) -> None:
         """Let it be so many seconds ahead of the machine's clock from now on; negative: behind."""
         with self._file.open("r+b") as file:
