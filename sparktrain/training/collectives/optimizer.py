@@ -102,7 +102,13 @@ def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "no
 
 
 _FIRST_TAPE: "WeakKeyDictionary[Ring, FirstStep]" = WeakKeyDictionary()
-"""A loop makes a tape for each step; only the first one of a ring is checked."""
+
+
+def _first_tape(ring: Ring, narrow: tf.DType | None) -> FirstStep:
+    """The check of a ring's tapes: a loop makes one for each step, and only the first one is checked."""
+    if ring not in _FIRST_TAPE:
+        _FIRST_TAPE[ring] = FirstStep(ring, narrow)
+    return _FIRST_TAPE[ring]
 
 
 class DistributedTape:
@@ -112,7 +118,7 @@ class DistributedTape:
         self._tape = tape
         self._ring = ring
         self._narrow = narrow
-        self._first = _FIRST_TAPE.setdefault(ring, FirstStep(ring, narrow))
+        self._first = _first_tape(ring, narrow)
 
     def __enter__(self) -> "DistributedTape":
         self._tape.__enter__()
