@@ -113,8 +113,10 @@ def _mib_of(processes: list[psutil.Process]) -> float:
 
 
 def _size(folder: Path) -> float:
+    """What its files take, without those that go away meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_blocks * 512
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += Path(place, name).lstat().st_blocks * 512
     return total / 2**20

@@ -441,7 +441,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, self._assignment.may_grow)
+            given, turns = self._assignment, (self.local_rank, self._gang.formation.local_size)
+            self._memory = MemorySaver(self._wire, given.memory_dir, given.may_grow, turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

@@ -89,8 +89,10 @@ def test_a_gang_resumes_from_the_memory_of_the_members_that_are_left(
     _, weights = trained(pool, tmp_path / "whole", 2, backend, **often)
     killed, resumed = trained(pool, tmp_path / "killed", 2, backend, kill_at=14, victim=victim, **often)
     [restart] = killed.restarts
-    assert restart.resumed_from_step in (12, 13)
-    assert restart.steps_lost in (0, 1, 2)
+    # The members of a host take turns: a killed agent may have held the newest snapshot, and another the one before.
+    newest = 12 if victim == "member" else 11
+    assert restart.resumed_from_step in range(newest, 15)
+    assert restart.steps_lost in range(15 - newest)
     assert not list((tmp_path / "killed" / "run" / "trials").rglob("manifest*"))
     for one, other in zip(weights, resumed, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)

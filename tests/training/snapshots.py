@@ -11,7 +11,7 @@ import numpy as np
 from sparktrain.protocol.pipe_messages import MemoryTaken
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.training import notices
-from sparktrain.training.checkpoint import saver
+from sparktrain.training.checkpoint import saver, sent_files
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from tests.training.resuming import compare, everything, small_model, train_step
 
@@ -61,9 +61,13 @@ def alternate(folder: str) -> dict[str, Any]:
 
 
 def send_part(folder: str) -> dict[str, Any]:
-    """A member gets the chief's random numbers, and large arrays only where they have changed."""
+    """A member gets the chief's random numbers, and large arrays only where they have changed.
+
+    A neighbor on its host takes the last snapshot alone, and has learned of the arrays before.
+    """
     chief, member = MemorySaver(Holder(), folder + "/0"), MemorySaver(holder := Holder(), folder + "/1")
-    for each in "01":
+    neighbor = MemorySaver(holder, folder + "/2", turns=(1, 2))
+    for each in "012":
         (Path(folder) / each).mkdir()
     model, large, sizes = small_model(), np.zeros(10**6), []
     for step in range(1, 5):
@@ -75,6 +79,8 @@ def send_part(folder: str) -> dict[str, Any]:
             np.random.random()
             member.take(model, step, 0, step, part)
             member._settle()
+            neighbor.learn(part) if step < 4 else neighbor.take(model, step, 0, step, part)
+            neighbor._settle()
         sizes.append(len(part) > large.nbytes)
     restored = saver.peek(Path(holder.taken[-1].folder))
     document = json.loads((Path(holder.taken[-1].folder) / "state.json").read_text())
@@ -82,6 +88,7 @@ def send_part(folder: str) -> dict[str, Any]:
     return {
         "large": sizes,
         "best": [float(restored["best"]["weights"].sum()), restored["step"]],
+        "folders": [Path(each.folder).parent.name for each in holder.taken],
         "drawn after": drawn != document["generators"]["numpy"][1],
     }
 
@@ -94,3 +101,11 @@ def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
     take(memory, model, 1)
     take(memory, model, 2)
     return {"able": memory.able, "taken": len(holder.taken), "notices": list(notices.given())}
+
+
+def get_files(source: str, target: str, ring: Any, rank: int, hidden: bool) -> dict[str, Any]:
+    """The members but rank 0 lack a snapshot; `hidden`: they do not see the shared memory of its host either."""
+    if hidden and rank:
+        sent_files._on_this_host = lambda folder, checksum: None
+    found = sent_files.send_files(ring, None if rank else Path(source), Path(target) / str(rank))
+    return {"folder": str(found), "content": {each.name: each.read_text() for each in found.iterdir()}}

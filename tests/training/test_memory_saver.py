@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.training import snapshots
 from tests.training.gangs import run_gang
 
@@ -18,6 +20,7 @@ def test_two_folders_take_turns_and_are_overwritten_in_place(tmp_path: Path) -> 
 def test_members_get_the_chiefs_part(tmp_path: Path) -> None:
     [found] = run_gang(snapshots.send_part, 1, "none", folder=str(tmp_path))
     assert found["large"] == [True, False, True, False]
+    assert found["folders"] == ["1", "1", "1", "2"]
     assert found["best"] == [1e6, 4]
     assert found["drawn after"]
 
@@ -28,3 +31,18 @@ def test_too_little_shared_memory_is_a_notice_and_training_continues(tmp_path: P
     [notice] = found["notices"]
     assert "of shared memory" in notice
     assert "newest checkpoint in the store" in notice
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_members_of_one_host_read_the_snapshot_of_rank_0_and_others_get_it_over_the_ring(
+    tmp_path: Path, backend: str, hidden: bool
+) -> None:
+    (source := tmp_path / "source").mkdir()
+    content = {"a.txt": "one", "b.txt": "two " * 1000}
+    for name, text in content.items():
+        (source / name).write_text(text)
+    params = {"source": str(source), "target": str(tmp_path / "target"), "hidden": hidden}
+    chief, member = run_gang(snapshots.get_files, 2, backend, **params)
+    assert (chief["folder"], chief["content"]) == (str(source), content)
+    assert (member["folder"], member["content"]) == (str(tmp_path / "target/1" if hidden else source), content)

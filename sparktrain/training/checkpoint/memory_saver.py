@@ -94,9 +94,15 @@ class _Slot:
 class MemorySaver:
     """Snapshots of one member. The thread that trains uses it."""
 
-    def __init__(self, link: SnapshotSender, folder: str, may_grow: bool = False) -> None:
-        """`folder` is the member's own one in shared memory; empty where there is none. `may_grow`: of the gang."""
+    def __init__(
+        self, link: SnapshotSender, folder: str, may_grow: bool = False, turns: tuple[int, int] = (0, 1)
+    ) -> None:
+        """`folder` is the member's own one in shared memory; empty where there is none. `may_grow`: of the gang.
+
+        `turns`: this member's number among those of its host, and how many they are.
+        """
         self.may_grow = may_grow
+        self.turns = turns
         self._link = link
         self._asked = False
         self._slots = [_Slot(Path(folder) / name) for name in ("a", "b")]
@@ -136,14 +142,19 @@ class MemorySaver:
         content = msgspec.msgpack.encode(part)
         return len(content).to_bytes(_LENGTH_BYTES) + content + bytes(-len(content) % _PART_BYTES)
 
+    def learn(self, part: bytes) -> ChiefPart:
+        """The chief's part of a snapshot, which a member learns also where it takes none."""
+        chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)
+        self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
+        return chiefs
+
     def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes, *, paused: bool = False) -> None:
-        """Copy the state after `step` to shared memory; a thread hands it to the agent. Every member calls it.
+        """Copy the state after `step` to shared memory; a thread hands it to the agent.
 
         Blocks for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice,
         and ends the snapshots of this member.
         """
-        chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)
-        self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
+        chiefs = self.learn(part)
         self._settle()
         if not self.able:
             return

@@ -1,4 +1,4 @@
-"""Sends the files of a snapshot from rank 0 to members that lack it, over the ring. Imports TensorFlow."""
+"""Gets the files of a snapshot from rank 0 to members that lack it. Imports TensorFlow."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.training.collectives.ring import Ring
 
 CHUNK_BYTES = 64 * 2**20
@@ -13,18 +14,35 @@ _NAME = "memory_base"
 
 
 def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
-    """The folder with the files of rank 0's `source`: `source` itself where it is not None, else the new `target`.
+    """The folder with the files of rank 0's `source`: `source` itself where it is not None.
 
-    Every member calls it, and blocks until all have the files. Raises RingError, and OSError when the disk fails.
+    A member on the host of rank 0 reads them there; others get them over the ring, into the new `target`. Every member
+    calls it, and blocks until all have the files. Raises RingError, and OSError when the disk fails.
     """
-    names = sorted(each.name for each in source.iterdir()) if source is not None else []
-    sizes = [(name, (source / name).stat().st_size) for name in names] if source is not None else []
-    listing = _broadcast(ring, json.dumps(sizes).encode())
-    if source is None:
+    offer = json.loads(_broadcast(ring, _offer(source) if source is not None and not ring.rank else b""))
+    found = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
+    lack = ring.allgather(tf.constant([int(found is None)], tf.int64), name=_NAME)
+    if not np.asarray(lack).any():
+        assert found is not None
+        return found
+    if found is None:
         target.mkdir(parents=True)
-    for name, size in json.loads(listing):
-        _send_file(ring, source / name if source is not None else None, target / name, size)
-    return target if source is None else source
+    for name, size in offer["files"]:
+        _send_file(ring, found / name if found is not None else None, target / name, size)
+    return found or target
+
+
+def _offer(source: Path) -> bytes:
+    files = [(each.name, each.stat().st_size) for each in sorted(source.iterdir())]
+    return json.dumps({"folder": str(source), "checksum": folder_checksum(source), "files": files}).encode()
+
+
+def _on_this_host(folder: Path, checksum: str) -> Path | None:
+    """`folder` if this process sees it with the same content: one of another host has another name."""
+    try:
+        return folder if folder_checksum(folder) == checksum else None
+    except OSError:
+        return None
 
 
 def _send_file(ring: Ring, source: Path | None, target: Path, size: int) -> None:

@@ -39,6 +39,8 @@ class SnapshotSchedule:
     next: int = 0
     """The step at which the members agree next."""
     _gap: int = 1
+    _taken: int = 0
+    """Snapshots of the gang."""
 
     def start(self, step: int) -> None:
         """Training starts, or resumes, after `step`. The first step of a process may be slow: it is no measure."""
@@ -57,6 +59,15 @@ class SnapshotSchedule:
         self._gap = max(1, min(2 * self._gap, int(steps)))
         self.next = step + self._gap
         return due
+
+    def turn(self, place: int, members: int) -> bool:
+        """Whether the member at `place` among the `members` of its host takes this snapshot of the gang.
+
+        They take turns: one copy at a time has the memory of the host for itself, and training waits for it half as
+        long as for two. Each host of the gang has a copy of each snapshot.
+        """
+        self._taken += 1
+        return self._taken % members == place
 
     def postpone(self, step: int) -> None:
         """No snapshot is possible after `step`, the last one of an epoch before its end: ask at the next one."""

@@ -88,6 +88,15 @@ class KerasMemory:
         """The chief's part of a snapshot."""
         return self._saver.part(model, {_FIT: dict(place.content)})
 
+    @property
+    def turns(self) -> tuple[int, int]:
+        """This member's number among those of its host, and how many they are."""
+        return self._saver.turns
+
+    def learn(self, part: bytes) -> None:
+        """Note the chief's part of a snapshot that other members take."""
+        self._saver.learn(part)
+
     def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
         """Copy the state to shared memory; a thread hands it to the agent."""
         self._saver.take(model, place.step, place.epoch, place.batch, part, paused=paused)

@@ -1,4 +1,4 @@
-"""Takes snapshots in memory during `fit`, as often as their budget allows, on all members of a gang."""
+"""Takes snapshots in memory during `fit`, as often as their budget allows, on each host of a gang."""
 
 import math
 from typing import Any, Protocol
@@ -41,6 +41,11 @@ class MemorySnapshots(Protocol):
         ...
 
     @property
+    def turns(self) -> tuple[int, int]:
+        """This member's number among those of its host, and how many they are."""
+        ...
+
+    @property
     def asked(self) -> bool:
         """Whether the coordinator has asked for a snapshot, after which all members pause."""
         ...
@@ -49,13 +54,19 @@ class MemorySnapshots(Protocol):
         """What only the chief has, for `take`."""
         ...
 
+    def learn(self, part: bytes) -> None:
+        """Note the chief's part of a snapshot that other members take."""
+        ...
+
     def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
         """Copy the state to shared memory. Blocks for the copy; with `paused` until the gang ends, or will not end."""
         ...
 
 
 class KeepInMemory(InternalCallback):
-    """All members take a snapshot after the same step, with the chief's random numbers and state of `fit`.
+    """Members take a snapshot after the same step, with the chief's random numbers and state of `fit`.
+
+    One member of each host does, in turns; all where a larger gang is to continue from it.
 
     After the user's callbacks, as `SaveCheckpoints`: a snapshot that is due with the last step of an epoch is taken at
     the end of the epoch.
@@ -117,9 +128,13 @@ class KeepInMemory(InternalCallback):
         if due and busy and not asked:
             self._schedule.postpone(position.step)
         elif (due or asked) and able:
-            part = self._chiefs_part(epoch, batch)
+            part, turn = self._chiefs_part(epoch, batch), self._schedule.turn(*memory.turns)
+            self._last = position.step, now
+            if not (turn or asked):
+                memory.learn(part)
+                return
             memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(asked))
-            self._last, self._waited_s = (position.step, now), self._clock.now() - agreed
+            self._waited_s = self._clock.now() - agreed
 
     def _chiefs_part(self, epoch: int, batch: int) -> bytes:
         """The chief's part of the snapshot, on every member."""

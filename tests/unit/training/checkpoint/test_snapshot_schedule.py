@@ -47,6 +47,16 @@ def test_a_postponed_snapshot_is_due_after_the_next_step() -> None:
     assert schedule.next == 12
 
 
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_the_members_of_a_host_take_turns(members: int) -> None:
+    """In each row of as many snapshots as members, each takes one; in each snapshot one member of the host does."""
+    schedules = [SnapshotSchedule() for _ in range(members)]
+    taken = [[each.turn(place, members) for place, each in enumerate(schedules)] for _ in range(3 * members)]
+    assert all(sum(each) == 1 for each in taken)
+    for first in range(2 * members):
+        assert [sum(each) for each in zip(*taken[first : first + members], strict=True)] == [1] * members
+
+
 @pytest.mark.parametrize("wrong", [5, True, 0.5, "", "often", "-1s", []])
 def test_other_values_of_memory_checkpoint_are_refused(wrong: object) -> None:
     with pytest.raises(SpecError, match="memory_checkpoint"):
