@@ -5,15 +5,31 @@ from typing import Annotated, Literal, Required, TypedDict
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, whole
 from sparktrain.config.quantities import Duration
-from sparktrain.config.server_settings import gang_mode
+from sparktrain.config.server_settings import server_mode
 
-ServerModeName = Literal["async", "staleness-aware", "sync"]
+ServerModeName = Literal["async", "staleness-aware", "sync", "local-sgd"]
 
 GANG = "The gang"
 """Panel of the command line's help."""
 
 
-class GangKeywords(TypedDict, total=False):
+class AveragingKeywords(TypedDict, total=False):
+    """Options of all gangs about when their members average."""
+
+    local_steps: Annotated[
+        int | None,
+        CallOption(
+            "Steps that each member trains by itself before all average their weights.",
+            whole(1),
+            panel=GANG,
+            says="none: gradients are averaged in each step",
+            page="gangs.md#local-steps",
+            also=("local_iterations", "averaging_period", "sync_every", "interval_steps"),
+        ),
+    ]
+
+
+class GangKeywords(AveragingKeywords, total=False):
     """Options of runs of one gang about its members."""
 
     workers: Required[
@@ -42,8 +58,8 @@ class GangKeywords(TypedDict, total=False):
     ps_mode: Annotated[
         ServerModeName,
         CallOption(
-            "When a gradient counts, with backend parameter-server: async, staleness-aware or sync.",
-            ValueRule(gang_mode, "NAME"),
+            "When a gradient counts, with backend parameter-server: async, staleness-aware, sync or local-sgd.",
+            ValueRule(server_mode, "NAME"),
             default="async",
             panel=GANG,
             page="parameter-server.md#modes",

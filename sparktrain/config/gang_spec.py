@@ -6,7 +6,7 @@ from typing import Literal
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.quantities import count, seconds
-from sparktrain.config.server_settings import ServerMode, ServerSettings, gang_mode
+from sparktrain.config.server_settings import ServerMode, ServerSettings, server_mode
 from sparktrain.errors import SpecError
 
 AUTO: Literal["auto"] = "auto"
@@ -46,6 +46,8 @@ class GangSpec:
     """When a gradient counts, and by how much, with backend "parameter-server"."""
     backup_workers: int = 0
     """How many gradients of a round of `sync` need not come."""
+    local_steps: int | None = None
+    """Steps that each member trains by itself before all average their weights; None: gradients, in each step."""
     hang_timeout_s: float = 120.0
     """How long a member may report no training step before it is ended; at least ten times its usual step."""
 
@@ -53,6 +55,7 @@ class GangSpec:
         object.__setattr__(self, "backend", backend(self.backend))
         self._set_numbers()
         self._check_servers()
+        self._check_averaging()
         if self.backend not in (Backend.TENSORFLOW, Backend.PARAMETER_SERVER) and (self.ps or self.evaluator):
             raise SpecError(
                 f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
@@ -66,7 +69,7 @@ class GangSpec:
             )
 
     def _check_servers(self) -> None:
-        object.__setattr__(self, "ps_mode", gang_mode(self.ps_mode))
+        object.__setattr__(self, "ps_mode", server_mode(self.ps_mode))
         if self.backend is not Backend.PARAMETER_SERVER:
             if self.ps_mode is not ServerMode.ASYNC or self.backup_workers:
                 raise SpecError(
@@ -86,6 +89,33 @@ class GangSpec:
             )
         _ = self.servers
 
+    def _check_averaging(self) -> None:
+        served = self.backend is Backend.PARAMETER_SERVER
+        if self.local_steps is None:
+            if served and self.servers.local:
+                raise SpecError(
+                    "ps_mode 'local-sgd' without local_steps: it is how many steps a worker trains by itself before it "
+                    "pushes; pass local_steps=8, or another mode"
+                )
+            return
+        given = f"local_steps={self.local_steps} with"
+        if served and not self.servers.local:
+            raise SpecError(
+                f"{given} ps_mode {self.ps_mode.value!r}: there the servers get each gradient; pass "
+                "ps_mode='local-sgd', or leave local_steps out"
+            )
+        if self.backend is Backend.NONE:
+            raise SpecError(
+                f"{given} backend 'none': it averages nothing; choose backend 'horovod', 'tensorflow' or "
+                "'parameter-server', or leave local_steps out"
+            )
+        if self.backend is Backend.TENSORFLOW and (self.ps or self.evaluator):
+            raise SpecError(
+                f"{given} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
+                "'parameter-server' with ps_mode='local-sgd' average weights; choose one of them, or leave local_steps "
+                "out"
+            )
+
     @property
     def servers(self) -> ServerSettings:
         """How the servers of backend "parameter-server" combine gradients. Raises SpecError."""
@@ -95,6 +125,7 @@ class GangSpec:
         if type(self.evaluator) is not bool:
             raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
         least = {"workers": 1, "ps": 0, "backup_workers": 0} | ({} if self.min_workers is None else {"min_workers": 1})
+        least |= {} if self.local_steps is None else {"local_steps": 1}
         for name, smallest in least.items():
             object.__setattr__(self, name, count(getattr(self, name), name, smallest))
         if self.min_workers is not None and self.min_workers > self.workers:

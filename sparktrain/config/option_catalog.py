@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.data_sources import named_paths, sources_of
-from sparktrain.config.gang_options import GANG, GangKeywords
+from sparktrain.config.gang_options import GANG, AveragingKeywords, GangKeywords
 from sparktrain.config.option_rules import (
     CHANGED,
     FLAG,
@@ -267,7 +267,7 @@ class CommonKeywords(DirectoryKeywords, DataKeywords, EnvironmentKeywords, Progr
     """Options of sweeps and of runs of one gang."""
 
 
-class TrialsKeywords(CommonKeywords, SearchKeywords, total=False):
+class TrialsKeywords(CommonKeywords, AveragingKeywords, SearchKeywords, total=False):
     """Options of all sweeps."""
 
     trial_timeout: Annotated[

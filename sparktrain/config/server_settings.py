@@ -1,6 +1,5 @@
 """How parameter servers combine the gradients of their members."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -15,7 +14,7 @@ class ServerMode(StrEnum):
     ASYNC = "async"  # at once, whatever came meanwhile
     STALENESS_AWARE = "staleness-aware"  # at once, at a rate divided by its staleness
     SYNC = "sync"  # together with those of the other members
-    LOCAL_SGD = "local-sgd"  # not at all: members send weights, which are averaged
+    LOCAL_SGD = "local-sgd"  # in its member alone, which sends how far it has come after some steps
 
 
 class ServerSettings(Struct, frozen=True):
@@ -47,17 +46,17 @@ class ServerSettings(Struct, frozen=True):
     @property
     def in_rounds(self) -> bool:
         """Whether members wait for each other."""
-        return self.mode in (ServerMode.SYNC, ServerMode.LOCAL_SGD)
+        return self.mode is ServerMode.SYNC
+
+    @property
+    def local(self) -> bool:
+        """Whether members train by themselves between two pushes, with optimizers of their own."""
+        return self.mode is ServerMode.LOCAL_SGD
 
 
-def gang_mode(value: object, subject: str = "ps_mode") -> ServerMode:
-    """The mode named `value`, of those that a gang can have: no member averages weights. Raises SpecError."""
-    return server_mode(value, subject, [each for each in ServerMode if each is not ServerMode.LOCAL_SGD])
-
-
-def server_mode(value: object, subject: str = "ps_mode", modes: Iterable[ServerMode] = ServerMode) -> ServerMode:
-    """The mode of `modes` named `value`. Raises SpecError for any other value."""
-    names = [each.value for each in modes]
+def server_mode(value: object, subject: str = "ps_mode") -> ServerMode:
+    """The mode named `value`. Raises SpecError for any other value."""
+    names = [each.value for each in ServerMode]
     if isinstance(value, str) and value in names:
         return ServerMode(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""

@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
 from sparktrain.config.quantities import seconds
-from sparktrain.config.server_settings import gang_mode
+from sparktrain.config.server_settings import server_mode
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.driver.forwarded_env import environment
@@ -71,8 +71,14 @@ class Options:
     def choice(self, gang: GangSpec, *, strategy: bool = False) -> Choice | None:
         """The backend of `gang` where none is named; None where one is, or none is needed.
 
-        `strategy`: the function makes one of TensorFlow's.
+        `strategy`: the function makes one of TensorFlow's. Raises SpecError for one in a gang that averages weights.
         """
+        if strategy and gang.local_steps is not None:
+            raise SpecError(
+                f"local_steps={gang.local_steps} with a function that makes a strategy of TensorFlow, which averages "
+                "gradients by itself: leave local_steps out, or train by ctx.distribute(optimizer) in place of the "
+                "strategy"
+            )
         if gang.size == 1 or wanted(self.asked["backend"]) != AUTO:
             return None
         return choose(servers=gang.size > gang.workers, strategy=strategy)
@@ -125,7 +131,12 @@ class SweepOptions(Options):
     def gang(self) -> GangSpec:
         """See base class."""
         hang_timeout_s = seconds(self.asked["hang_timeout"], "hang_timeout") or GangSpec.hang_timeout_s
-        return GangSpec(workers=self.asked["workers_per_trial"], backend=self._named(), hang_timeout_s=hang_timeout_s)
+        return GangSpec(
+            workers=self.asked["workers_per_trial"],
+            backend=self._named(),
+            local_steps=self.asked["local_steps"],
+            hang_timeout_s=hang_timeout_s,
+        )
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
@@ -168,11 +179,12 @@ class RunOptions(Options):
         return GangSpec(
             workers=asked["workers"],
             ps=asked["ps"],
-            ps_mode=gang_mode(asked["ps_mode"]),
+            ps_mode=server_mode(asked["ps_mode"]),
             backup_workers=asked["backup_workers"],
             evaluator=asked["evaluator"],
             backend=self._named(bool(asked["ps"] or asked["evaluator"])),
             min_workers=asked["min_workers"],
+            local_steps=asked["local_steps"],
             hang_timeout_s=cast(float, seconds(asked["hang_timeout"], "hang_timeout")),  # it refuses None
         )
 

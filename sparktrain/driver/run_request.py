@@ -148,6 +148,7 @@ class RunRequest:
             data=self.data,
             streams=self.stream_keys,
             servers=self.servers,
+            local_steps=spec.gang.local_steps,
         )
 
     def limits(self) -> RunLimits:

@@ -309,6 +309,7 @@ class MemberSession:
             data=start.data,
             streams=start.streams,
             servers=start.servers,
+            local_steps=start.local_steps,
             replica=start.replica,
         )
 

@@ -250,6 +250,7 @@ class StartMember(Message, frozen=True, tag=True):
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
     servers: ServerKeys = ServerKeys()
+    local_steps: int | None = None
     port: int = 0
     """The port that the member must take, see `Assignment`."""
     replica: Replica = Replica()

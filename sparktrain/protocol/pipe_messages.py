@@ -116,6 +116,8 @@ class Assignment(Message, frozen=True, tag=True):
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
     servers: ServerKeys = ServerKeys()
+    local_steps: int | None = None
+    """Steps that a member trains by itself between two averages; None: gradients are averaged."""
     port: int = 0
     """The port of `address` by which the others know this member already; 0: any free one."""
     replica: Replica = Replica()

@@ -25,6 +25,8 @@ from sparktrain.store.base import Store
 
 VERSION = 1
 _SHOWN_LINES = 12
+_GANG = ("workers", "ps", "evaluator", "backend", "ps_mode", "backup_workers", "local_steps")
+"""What must not change of the gang."""
 _COMPARED_LINES = 40
 """Longer texts are compared without pairing lines that resemble each other."""
 
@@ -238,7 +240,7 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
             "data": _data_of(plan),
             "metric": {name: plan.spec[name] for name in ("metric", "mode")},
             "seed": plan.spec["seed"],
-            "gang": {name: plan.spec["gang"][name] for name in ("workers", "ps", "evaluator", "backend")},
+            "gang": {name: plan.spec["gang"].get(name, getattr(GangSpec, name)) for name in _GANG},
         }
         for plan in (old, new)
     ]

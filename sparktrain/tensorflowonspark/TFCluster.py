@@ -327,6 +327,11 @@ def _check_modes(input_mode: Any, driver_ps_nodes: Any, eval_node: Any, options:
         raise SpecError(f"input_mode is {described(input_mode)}; pass InputMode.TENSORFLOW or InputMode.SPARK")
     if eval_node and input_mode == InputMode.SPARK:
         raise SpecError("eval_node=True needs InputMode.TENSORFLOW: no call feeds an evaluator")
+    if "local_steps" in options:
+        raise SpecError(
+            "TFCluster.run(local_steps=): programs for TensorFlowOnSpark average gradients by strategies of "
+            "TensorFlow; leave it out, or train by sparktrain.run and ctx.distribute"
+        )
     if decided := sorted({"workers", "ps", "evaluator", "backend", "data"} & options):
         raise SpecError(f"TFCluster.run({decided[0]}=): num_executors, num_ps and eval_node decide it; leave it out")
 

@@ -125,6 +125,10 @@ class JoinedGang:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
         if self._ring is None:
             return
+        if self._ring.local_steps is not None and "keras" in sys.modules:
+            from sparktrain.training.collectives.local_steps import report_unaveraged
+
+            report_unaveraged(chief=not self._ring.rank)
         if self._undistributed is not None:
             with suppress(RingError):  # a member that is gone already does not undo the work of the others
                 self._undistributed.compare(self._ring)
@@ -174,7 +178,13 @@ def form(
     process_setup.choose_devices(assignment, formation)
     waits, known = (RING_TIMEOUT_S, SLOW_S), (assignment.servers, assignment.member.incarnation)
     joining = backend.Joining(formation, wire, held.release, *waits, *known)
-    gang = JoinedGang(formation, lambda: join(joining), held.release, wire, homes)
+
+    def connect() -> Ring:
+        ring = join(joining)
+        ring.local_steps = assignment.local_steps
+        return ring
+
+    gang = JoinedGang(formation, connect, held.release, wire, homes)
     if assignment.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
     if assignment.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):

@@ -264,7 +264,7 @@ def test_only_the_chief_reports() -> None:
 
     chief, other = together(2, names)
     assert [name for name in chief if name not in other] == ["ReportMetrics"]
-    assert chief[:6] == ["Arrange", "TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageMetrics"]
+    assert chief[:6] == ["Arrange", "TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageWeights"]
     assert chief[-4:] == ["CallbackStateKeeper", "StopTogether", "SaveCheckpoints", "EndStage"]
 
 

@@ -48,10 +48,11 @@ def check_equal(ring: Ring, model: Any) -> None:
     """Raise OutOfStepError, on all members, when their trainable weights or their optimizers' variables differ.
 
     It compares every bit. All members call it at the same step, best the first one; it blocks until they do, and reads
-    all weights once. Raises RingError too.
+    all weights once. Members with `local_steps` call it right after an average, and have optimizers of their own.
+    Raises RingError too.
     """
     variables = list(model.trainable_variables)
-    if getattr(model, "optimizer", None) is not None:
+    if getattr(model, "optimizer", None) is not None and ring.local_steps is None:
         variables += model.optimizer.variables
     own = [digest(each.numpy()) for each in variables]
     table = ring.allgather(tf.constant([own], tf.int64), name="weights").numpy()

@@ -1,6 +1,5 @@
-"""Makes Keras 3 optimizers and tapes average their gradients over all members of a ring."""
+"""Makes Keras 3 optimizers and tapes average over all members of a ring: gradients, or weights after some steps."""
 
-import traceback
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,11 +9,13 @@ import tensorflow as tf
 
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.gradients import Gradient, averaged_gradients, width
+from sparktrain.training.collectives.local_steps import LocalSteps, RingAverager, refuse_compression
 from sparktrain.training.collectives.op_names import as_written
+from sparktrain.training.collectives.outer_scale import OuterScale
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras.missing_wrappers import FirstStep
 from sparktrain.training.parameter_server.served_model import ServedModel
-from sparktrain.training.parameter_server.server_push import ServerPush, distribute_to_servers
+from sparktrain.training.parameter_server.server_push import ServerAverager, ServerPush, distribute_to_servers
 
 
 def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
@@ -23,7 +24,8 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     It keeps its state and its class: a saved one loads as the plain optimizer, without this package. Clipping acts on
     the averaged gradients. With `gradient_accumulation_steps` each call averages its gradients, not only the last one:
     the accumulators stay equal on all members, and a checkpoint between two updates is exact. In a ring of one nothing
-    changes.
+    changes. Where the ring has `local_steps`, `optimizer` applies the member's own gradients, and averages the weights
+    after so many calls (see `sparktrain.training.collectives.local_steps`).
 
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
     with Horovod: it has no sums of that type). Compile the model with `jit_compile=False`: XLA cannot compile
@@ -43,30 +45,38 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
             "and before it is compiled into a model"
         )
     if ring.served is not None:
-        return _to_servers(optimizer, ring.served, compression)
-    if ring.size > 1:
+        return _to_servers(optimizer, ring.served, compression, ring.local_steps)
+    if ring.local_steps is not None:
+        refuse_compression(compression, ring.local_steps)
+        if ring.size > 1:
+            optimizer.apply = LocalSteps(optimizer, RingAverager(ring), ring.local_steps)
+    elif ring.size > 1:
         # An attribute instead of a subclass: Keras saves the name of the class, and knows its own by identity.
         optimizer.apply = _Reducer(optimizer, ring, narrow)
     return optimizer
 
 
 def reduce_outside_scale(optimizer: Any) -> None:
-    """Move the averaging to the loss scale that was put around a distributed optimizer.
+    """Move what a distributed optimizer does beside its own update to the loss scale that was put around it.
 
     `compile()` puts one in a model of policy `mixed_float16`. The loss scale skips an update when a gradient is not
     finite: the members agree about that only if they look at the averaged gradients. Otherwise some would wait in the
-    ring for those that skip. Call it before the first step; it does nothing for other optimizers.
+    ring for those that skip. Members that average weights count their steps outside, for the same reason. Call it
+    before the first step; it does nothing for other optimizers.
     """
     inner = getattr(optimizer, "inner_optimizer", None)
-    reducer = _reducer(inner)
-    if reducer is not None:
+    found = _own_apply(inner)
+    if isinstance(found, _Reducer):
         del vars(inner)["apply"]
-        optimizer.apply = _Reducer(optimizer, reducer.ring, reducer.narrow)
+        optimizer.apply = _Reducer(optimizer, found.ring, found.narrow)
+    elif isinstance(found, LocalSteps):
+        del vars(inner)["apply"]
+        optimizer.apply = LocalSteps(optimizer, found.averager, found.steps)
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether `optimizer` averages its gradients over a ring, or sends them to servers."""
-    return isinstance(_own_apply(optimizer), _Reducer | ServerPush)
+    """Whether `optimizer` averages gradients or weights over a ring, or sends them to servers."""
+    return isinstance(_own_apply(optimizer), _Reducer | LocalSteps | ServerPush)
 
 
 def own_optimizers(model: Any) -> dict[str, Any]:
@@ -87,16 +97,46 @@ def stray_optimizer(model: Any) -> str | None:
     return alone[0] if alone else None
 
 
+def is_averaged(model: Any) -> bool:
+    """Whether no member has trained `model` since its newest average.
+
+    Members have equal weights then, as always where they average gradients. All members have the same answer.
+    """
+    return not any(each.since for each in _local_ones(model))
+
+
+def average_weights(model: Any) -> None:
+    """Average what members have trained by themselves since the newest average. All call it; blocks until they do."""
+    for each in _local_ones(model):
+        if each.since:
+            each.average()
+
+
+def _local_ones(model: Any) -> list[LocalSteps]:
+    optimizers = [getattr(model, "optimizer", None), *own_optimizers(model).values()]
+    found = [_own_apply(each) for one in optimizers for each in (one, getattr(one, "inner_optimizer", None))]
+    return [each for each in found if isinstance(each, LocalSteps)]
+
+
 def _reduces(optimizer: Any) -> bool:
     return optimizer is not None and any(map(is_distributed, (optimizer, getattr(optimizer, "inner_optimizer", None))))
 
 
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
-    """Wrap `tape` so that its `gradient` averages over all members. Raises SpecError for an unknown compression."""
+    """Wrap `tape` so that its `gradient` averages over all members.
+
+    Raises SpecError for an unknown compression, and in gangs that average no gradients.
+    """
     if ring.served is not None:
         raise SpecError(
             "ctx.distribute_tape() in a gang with backend 'parameter-server': its servers apply gradients; use "
             "ctx.distribute(optimizer) and optimizer.apply_gradients(), or choose backend 'horovod' or 'tensorflow'"
+        )
+    if ring.local_steps is not None:
+        raise SpecError(
+            f"ctx.distribute_tape() with local_steps={ring.local_steps}: a tape averages gradients in each step, and "
+            "such members average weights; use ctx.distribute(optimizer) and optimizer.apply_gradients(), or leave "
+            "local_steps out"
         )
     return DistributedTape(tape, ring, width(compression))
 
@@ -152,12 +192,12 @@ class _Reducer:
         self.narrow = narrow
         self._optimizer = optimizer
         self._apply = optimizer.apply
-        self._checked = False
+        self._outer = OuterScale(optimizer)
         self._first = FirstStep(ring, narrow)
 
     @as_written
     def __call__(self, grads: Sequence[Gradient], trainable_variables: Sequence[Any] | None = None) -> None:
-        self._refuse_outer_scale()
+        self._outer.refuse()
         gradients = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
@@ -169,19 +209,6 @@ class _Reducer:
         averaged = averaged_gradients(self.ring, gradients, self.narrow, "gradients", single=single)
         self._first.compare(gradients, averaged)
         self._apply(averaged, trainable_variables)
-
-    def _refuse_outer_scale(self) -> None:
-        """Raise SpecError when a loss scale calls: it has decided by this member's gradients alone."""
-        if self._checked and tf.executing_eagerly():
-            return
-        self._checked = True
-        for frame, _ in traceback.walk_stack(None):
-            caller = frame.f_locals.get("self")
-            if isinstance(caller, keras.optimizers.LossScaleOptimizer) and caller.inner_optimizer is self._optimizer:
-                raise SpecError(
-                    f"the optimizer {self._optimizer.name!r} was wrapped into a LossScaleOptimizer after it was "
-                    "distributed; wrap it first, and distribute the LossScaleOptimizer"
-                )
 
 
 def _adds_rows(optimizer: Any) -> bool:
@@ -201,20 +228,19 @@ def _shaped(gradient: Gradient, variable: Any) -> Gradient:
     return gradient
 
 
-def _reducer(optimizer: Any) -> _Reducer | None:
-    found = _own_apply(optimizer)
-    return found if isinstance(found, _Reducer) else None
-
-
 def _own_apply(optimizer: Any) -> Any:
     """What has taken the place of the optimizer's `apply`, or None."""
     return getattr(optimizer, "__dict__", {}).get("apply")
 
 
-def _to_servers(optimizer: Any, served: ServedModel, compression: str) -> Any:
+def _to_servers(optimizer: Any, served: ServedModel, compression: str, steps: int | None) -> Any:
     if compression != "none":
         raise SpecError(
             f"compression={compression!r} in a gang with backend 'parameter-server': its servers take gradients in the "
             "types of the variables; leave it out"
         )
+    if steps is not None:
+        served.check(optimizer)
+        optimizer.apply = LocalSteps(optimizer, ServerAverager(optimizer, served), steps)
+        return optimizer
     return distribute_to_servers(optimizer, served)

@@ -26,6 +26,8 @@ class Ring(ABC):
     """The collectives that this member has started; None where there is no other member to compare them with."""
     served: "ServedModel | None" = None
     """The parameter servers that apply this member's gradients; None where its own optimizer does."""
+    local_steps: int | None = None
+    """How many steps each member trains by itself before all average their weights; None: they average gradients."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 

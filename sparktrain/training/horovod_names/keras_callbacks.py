@@ -8,7 +8,7 @@ import keras
 from sparktrain.errors import SpecError
 from sparktrain.training.horovod_names.serving import served_ring
 from sparktrain.training.horovod_names.tensorflow_names import assign_all, from_chief
-from sparktrain.training.keras.callbacks import AverageMetrics
+from sparktrain.training.keras.averaging import AverageMetrics
 from sparktrain.training.keras.user_callbacks import InternalCallback
 from sparktrain.training.notices import notice
 

@@ -89,6 +89,12 @@ def DistributedOptimizer(optimizer: Any, *arguments: object, **options: Any) -> 
     """
     ring = served_ring("hvd.DistributedOptimizer()")
     width = _width(arguments, options, "DistributedOptimizer")
+    if ring.local_steps is not None:
+        raise SpecError(
+            f"hvd.DistributedOptimizer() with local_steps={ring.local_steps}: programs for Horovod average gradients, "
+            "and save without an average before; use ctx.distribute() and ctx.keras_callbacks(), or leave local_steps "
+            "out"
+        )
     prepare_keras(ring)
     replace(Trainer, "compile", _compiled)
     return distribute(optimizer, ring, compression=width)

@@ -6,7 +6,6 @@ which come later, decide the same on all members. Callbacks run between the step
 
 import math
 import warnings
-import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
-from sparktrain.training.collectives.optimizer import own_optimizers, stray_optimizer
+from sparktrain.training.collectives.optimizer import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.position import Position
+from sparktrain.training.keras.averaging import AverageMetrics, AverageWeights, scalars
 from sparktrain.training.keras.checkpoint_callbacks import (
     Cadence,
     EndStage,
@@ -41,7 +41,6 @@ from sparktrain.training.keras.user_callbacks import (
     ResumedState,
     stops_midway,
 )
-from sparktrain.training.metrics import NotANumberError, number
 
 PROGRESS_S = 0.5
 """The shortest time between two reports of a member's step."""
@@ -70,7 +69,7 @@ class CallbackDeps:
     compare: Callable[[Any, int | None], None]
     """`compare(model, steps)`, called by all members before the first step, raises if their programs differ."""
     check: Callable[[Any], None]
-    """`check(model)`, called by all members after the first step, raises if their weights differ."""
+    """`check(model)`, called by all members when they have averaged first, raises if their weights differ."""
     snapshots: Snapshots | None
     """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
@@ -106,7 +105,7 @@ def keras_callbacks(
     if warmup:
         found += [WarmUp(ring, position, warmup)]
     found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, deps.compare)]
-    found += [AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
+    found += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
     if ring.served is not None:
         found += [ServedTraining(ring.served, position)]
     if ring.rank == 0:
@@ -219,48 +218,6 @@ class StartTogether(InternalCallback):
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
 
 
-class AverageMetrics(InternalCallback):
-    """Replaces each metric of an epoch, and of a separate `evaluate`, by its mean over all members."""
-
-    def __init__(self, ring: Ring) -> None:
-        super().__init__()
-        self._ring = ring
-        self._fitting = False
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """See base class."""
-        self._fitting = True
-
-    def on_train_end(self, logs: Any = None) -> None:
-        """See base class."""
-        self._fitting = False
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Raises SpecError if the members do not have the same metrics."""
-        self._average(logs, "epoch_metrics")
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """See on_epoch_end."""
-        if not self._fitting:  # the metrics of the epoch include those of evaluations within fit
-            self._average(logs, "test_metrics")
-
-    def _average(self, logs: dict[str, Any] | None, name: str) -> None:
-        if logs is None or self._ring.size == 1:
-            return
-        mine = scalars(logs)
-        names = sorted(mine)
-        # Gather instead of reduce: the same collective finds members with other metrics.
-        sent = [len(names), zlib.crc32(repr(names).encode()), *(mine[each] for each in names)]
-        gathered = np.asarray(self._ring.allgather(tf.constant(sent, tf.float64), name=name))
-        rows = gathered.reshape(self._ring.size, -1) if len(gathered) == self._ring.size * len(sent) else None
-        if rows is None or not (rows[:, :2] == rows[0, :2]).all():
-            raise SpecError(
-                f"member {self._ring.rank} has the metrics {', '.join(names)}, and another member others: each member "
-                "must compile the same metrics, and validate when the others do"
-            )
-        logs.update(zip(names, rows[:, 2:].mean(axis=0).tolist(), strict=True))
-
-
 class WarmUp(InternalCallback):
     """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2).
 
@@ -303,7 +260,7 @@ class WarmUp(InternalCallback):
 
 
 class ProgressCallback(InternalCallback):
-    """Reports the member's step, which shows progress, and checks the weights after their first change."""
+    """Reports the member's step, which shows progress, and checks the weights after the first average."""
 
     def __init__(
         self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
@@ -327,14 +284,21 @@ class ProgressCallback(InternalCallback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if not self._checked:
-            self._check(self.model)
-            self._checked = True
+        self._check_weights()
         self._report_step()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._check_weights()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         self._report_step()
+
+    def _check_weights(self) -> None:
+        if not self._checked and is_averaged(self.model):
+            self._check(self.model)
+            self._checked = True
 
     def _report_step(self) -> None:
         if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
@@ -432,14 +396,3 @@ class StopTogether(InternalCallback):
 
     def _any(self, mine: bool) -> bool:
         return bool(np.asarray(self._ring.allgather(tf.constant([int(mine)], tf.int32), name="stopping")).any())
-
-
-def scalars(logs: dict[str, Any]) -> dict[str, float]:
-    """The numbers among the logs, as floats."""
-    found = {}
-    for name, value in logs.items():
-        try:
-            found[name] = number(value)
-        except NotANumberError:
-            continue
-    return found

@@ -16,7 +16,7 @@ from sparktrain.config.quantities import seconds
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint import model_state
 from sparktrain.training.checkpoint.tensor_files import Array
-from sparktrain.training.collectives.optimizer import own_optimizers
+from sparktrain.training.collectives.optimizer import is_averaged, own_optimizers
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.fit_stages import Finished, StagePosition
@@ -181,7 +181,8 @@ class SaveCheckpoints(InternalCallback):
 
     A save in the middle of an epoch after a number of steps, which all members know, has the metrics of all members;
     one after a time has those of the chief. A save that is due with the last step of an epoch happens at the end of the
-    epoch, and resumes in the next one. An epoch that was stopped in its middle is not saved.
+    epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens after the next, so
+    that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
     """
 
     last = True
@@ -208,7 +209,9 @@ class SaveCheckpoints(InternalCallback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises what saving raises."""
-        if self._due() and not self._position.at_epoch_end and not self.model.stop_training:
+        if not self._due() or self._position.at_epoch_end or self.model.stop_training:
+            return
+        if is_averaged(self.model):
             self._save(self._position.epoch, self._position.batch, None)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -89,7 +89,7 @@ def _factor(ring: Ring, values: Any, sample_weight: Any, mask: Any, reduction: s
     if reduction == "sum":
         return ring.size
     divisor = _divisor(values, sample_weight, mask, reduction)
-    if divisor is None:
+    if divisor is None or ring.local_steps is not None:  # members without a collective in each step divide by their own
         return 1.0
     mine = tf.stop_gradient(tf.reduce_sum(tf.cast(divisor, values.dtype)))
     (total,) = ring.allreduce([mine], average=False, name="loss-divisor")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
+from sparktrain.training.collectives.optimizer import is_averaged
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras.checkpoint_callbacks import fit_content
 from sparktrain.training.keras.fit_stages import StagePosition
@@ -69,7 +70,7 @@ class KeepInMemory(InternalCallback):
     One member of each host does, in turns; all where a larger gang is to continue from it.
 
     After the user's callbacks, as `SaveCheckpoints`: a snapshot that is due with the last step of an epoch is taken at
-    the end of the epoch.
+    the end of the epoch, and one that is due between two averages of `local_steps` after the next one.
     """
 
     last = True
@@ -101,7 +102,7 @@ class KeepInMemory(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises RingError."""
         position = self._position
-        if self._off or position.step < self._schedule.next:
+        if self._off or position.step < self._schedule.next or not is_averaged(self.model):
             return
         if position.at_epoch_end:
             self._schedule.postpone(position.step)

@@ -7,7 +7,7 @@ is a line in the chief's log.
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -18,6 +18,8 @@ from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras import keras_patches
 from sparktrain.training.notices import notice
+
+T = TypeVar("T")
 
 SHOWN = 3
 """How many variables a message names."""
@@ -65,14 +67,30 @@ class FirstStep:
     def compare(self, gradients: Sequence[Any], means: Sequence[Any]) -> None:
         """Print to the chief's log when all members have the same gradients, not all zero, in the first step."""
         pairs = [(own, mean) for own, mean in zip(gradients, means, strict=True) if _dense(own) and _dense(mean)]
-        if self._ring.size == 1 or self._ring.mirrored or not pairs:
+        if pairs:
+            self._look_once(lambda: _some(pairs))
+
+    def compare_sums(self, gradients: Sequence[Any]) -> None:
+        """As `compare`, for gradients that no ring averages: in the first step the members average sums of each."""
+        dense = _some([each for each in gradients if _dense(each)])
+
+        def pairs() -> list[tuple[Any, Any]]:
+            sums = tf.stack([tf.cast(tf.reduce_sum(tf.abs(each)), tf.float64) for each in dense])
+            [mean] = self._ring.allreduce([sums], average=True, name="first-gradients")
+            return [(sums, mean)]
+
+        if dense:
+            self._look_once(pairs)
+
+    def _look_once(self, pairs: Callable[[], Sequence[tuple[Any, Any]]]) -> None:
+        """Compare `pairs()`, of this member's values and the means of all, in the first step alone."""
+        if self._ring.size == 1 or self._ring.mirrored:
             return
-        pairs = pairs[:: -(-len(pairs) // COMPARED)]
         # On all members, not only on the chief: another graph would be optimized differently, to other last bits.
         if tf.executing_eagerly():
             if not self._eager:
                 self._eager = True
-                self._report(self._same(pairs).numpy())
+                self._report(self._same(pairs()).numpy())
             return
         if self._compared is None:
             with tf.init_scope():
@@ -80,7 +98,7 @@ class FirstStep:
 
         def look() -> tf.Tensor:
             with tf.control_dependencies([self._compared.assign(True)]):
-                return tf.numpy_function(self._report, [self._same(pairs)], tf.bool)
+                return tf.numpy_function(self._report, [self._same(pairs())], tf.bool)
 
         tf.cond(self._compared, lambda: False, look)
 
@@ -163,6 +181,11 @@ def digest(*arrays: Any) -> int:
     for each in arrays:
         found = zlib.crc32(np.ravel(each).view(np.uint8).data, found)
     return found
+
+
+def _some(values: Sequence[T]) -> Sequence[T]:
+    """At most `COMPARED` of them, over the whole length."""
+    return values[:: max(1, -(-len(values) // COMPARED))]
 
 
 def _path(variable: Any) -> str:

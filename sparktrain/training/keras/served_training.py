@@ -3,10 +3,9 @@
 from typing import Any
 
 from sparktrain.errors import SpecError
-from sparktrain.training.collectives.optimizer import is_distributed, own_optimizers
+from sparktrain.training.collectives.optimizer import is_distributed, own_optimizers, reduce_outside_scale
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.user_callbacks import InternalCallback
-from sparktrain.training.parameter_server.keras_rule import check_optimizer
 from sparktrain.training.parameter_server.served_model import ServedModel, learning_rate
 
 
@@ -31,7 +30,8 @@ class ServedTraining(InternalCallback):
                 f"the model has optimizers of its own ({', '.join(own)}), and parameter servers apply one: choose "
                 "backend 'horovod' or 'tensorflow'"
             )
-        check_optimizer(model.optimizer, 1)
+        self._served.check(model.optimizer)
+        reduce_outside_scale(model.optimizer)
         if not is_distributed(model.optimizer):
             raise SpecError(
                 "the optimizer does not know the gang, and each member would train for itself: compile the model with "
@@ -49,7 +49,7 @@ class ServedTraining(InternalCallback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Raises SpecError when a callback has changed the learning rate."""
-        if not self._repeats:
+        if not self._repeats and not self._served.local:
             self._served.check_rate(learning_rate(self.model.optimizer))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

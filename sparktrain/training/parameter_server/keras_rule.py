@@ -42,11 +42,7 @@ def is_sliceable(optimizer: Any) -> bool:
 
 def check_optimizer(optimizer: Any, servers: int) -> None:
     """Raise SpecError for an optimizer that servers would apply in another way than one process."""
-    if not isinstance(optimizer, optimizers.Optimizer):
-        raise SpecError(
-            f"a parameter server was given a {type(optimizer).__name__}, a Keras 3 optimizer is expected; pass one, "
-            "such as keras.optimizers.SGD(0.01)"
-        )
+    check_local_optimizer(optimizer)
     name = f"the optimizer {optimizer.name!r}"
     if isinstance(optimizer, optimizers.LossScaleOptimizer):
         raise SpecError(
@@ -58,12 +54,23 @@ def check_optimizer(optimizer: Any, servers: int) -> None:
             f"{name} has global_clipnorm={optimizer.global_clipnorm:g}, and each of ps={servers} servers knows only "
             "its own gradients: pass ps=1, or clip by clipnorm or clipvalue"
         )
-    if optimizer.use_ema:
-        raise SpecError(f"{name} has use_ema=True, and the averages would stay on the servers: leave it out")
     if any(getattr(optimizer, each, None) for each in _WITHOUT_DECAY):
         raise SpecError(
             f"{name} excludes variables from weight decay, and servers know none of their names: leave out "
             "exclude_from_weight_decay, or weight_decay"
+        )
+
+
+def check_local_optimizer(optimizer: Any) -> None:
+    """Raise SpecError for an optimizer that cannot train weights which servers keep, in any mode."""
+    if not isinstance(optimizer, optimizers.Optimizer):
+        raise SpecError(
+            f"a parameter server was given a {type(optimizer).__name__}, a Keras 3 optimizer is expected; pass one, "
+            "such as keras.optimizers.SGD(0.01)"
+        )
+    if getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+        raise SpecError(
+            f"the optimizer {optimizer.name!r} has use_ema=True, and servers keep no averages of weights: leave it out"
         )
 
 

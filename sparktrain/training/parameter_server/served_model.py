@@ -18,7 +18,12 @@ from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation
 from sparktrain.training.notices import notice
-from sparktrain.training.parameter_server.keras_rule import check_optimizer, is_sliceable, optimizer_bytes
+from sparktrain.training.parameter_server.keras_rule import (
+    check_local_optimizer,
+    check_optimizer,
+    is_sliceable,
+    optimizer_bytes,
+)
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, ShardPlan, VariableSpec, layout_of, plan_shards
@@ -73,7 +78,17 @@ class ServedModel:
         self._fit = 0
         self._restored: list[Any] = []
         self._newest: list[Array] = []
-        """The values that this member's variables were given last."""
+        """The values that this member's variables were given last, in memory of their own."""
+
+    @property
+    def local(self) -> bool:
+        """Whether this member applies its gradients by itself, and servers average weights."""
+        return self._keys.settings.local
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that the servers keep, once they have them."""
+        return list(self._variables)
 
     @property
     def begun(self) -> bool:
@@ -99,6 +114,13 @@ class ServedModel:
                 self._connect(optimizer, variables)
             self._assign(self._pulled())
 
+    def check(self, optimizer: Any, servers: int = 1) -> None:
+        """Raise SpecError for an optimizer that cannot train by `servers` in this mode."""
+        if self.local:
+            check_local_optimizer(optimizer)
+        else:
+            check_optimizer(optimizer, servers)
+
     def check_rate(self, rate: float) -> None:
         """Raise SpecError for another learning rate than the optimizer had at first."""
         if np.float32(rate) != np.float32(self._rate):
@@ -121,6 +143,19 @@ class ServedModel:
 
             self._each(push)
             return self._pulled()
+
+    def exchange(self, *values: Array) -> list[Array]:
+        """Push what this member has trained since its variables were given values last, and return the newest ones.
+
+        `values`: those of all variables now. The result is in memory of its own.
+        """
+        with self._lock:
+            alone = self._keys.settings.workers == 1  # see `AddDifferences`
+            trained = values if alone else [now - base for now, base in zip(values, self._newest, strict=True)]
+            self._each(lambda shard: shard.push(self._plan.scatter(trained, shard.index)))
+            pulled = self._pulled()
+            self._keep(pulled)
+            return pulled
 
     def end(self, fit: int, *, stops: bool) -> None:
         """This member has trained a call of `fit` to its end; `stops`: before its last step, so that all others stop.
@@ -161,12 +196,12 @@ class ServedModel:
 
     def _connect(self, optimizer: Any, variables: Sequence[Any]) -> None:
         servers = len(self._endpoints)
-        check_optimizer(optimizer, servers)
+        self.check(optimizer, servers)
         specs = [VariableSpec(each.path, tuple(each.shape), _value(each).dtype.name) for each in variables]
-        plan = plan_shards(specs, servers, sliceable=is_sliceable(optimizer))
+        plan = plan_shards(specs, servers, sliceable=self.local or is_sliceable(optimizer))
         _check_constraints(variables)
         self._optimizer, self._variables, self._plan = optimizer, list(variables), plan
-        self._rate = learning_rate(optimizer)
+        self._rate = 0.0 if self.local else learning_rate(optimizer)
         shards = [self._shard(index) for index in range(servers)]
         if self.chief:
             restored = self._restored_copies(servers)
@@ -190,12 +225,12 @@ class ServedModel:
 
     def _fill(self, shard: "_Shard", values: Sequence[Array], copy: ShardCopy, *, replaces: bool = False) -> None:
         filled = replace(copy, values=shard.packed(self._plan.scatter(values, shard.index)))
-        rule = optimizer_bytes(self._optimizer, self._plan, shard.index)
+        rule = b"" if self.local else optimizer_bytes(self._optimizer, self._plan, shard.index)
         shard.client.fill(self._keys.settings, filled, rule, replaces=replaces)
 
     def _restored_copies(self, servers: int) -> list[ShardCopy]:
         nothing = [ShardCopy(0, memoryview(b""))] * servers
-        if not self._restored:
+        if not self._restored or self.local:
             return nothing
         if len(self._restored) != servers:
             notice(
@@ -238,7 +273,11 @@ class ServedModel:
     def _assign(self, values: Sequence[Array]) -> None:
         for variable, value in zip(self._variables, values, strict=True):
             variable.assign(value)
-        self._newest = list(values)
+        self._keep(values)
+
+    def _keep(self, values: Sequence[Array]) -> None:
+        """TensorFlow may train on in the memory of `values`."""
+        self._newest = [each.copy() for each in values]
 
     # ---- end
 

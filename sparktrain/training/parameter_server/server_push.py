@@ -1,4 +1,7 @@
-"""Makes a Keras optimizer send its gradients to parameter servers. Imports TensorFlow and Keras."""
+"""Makes a Keras optimizer train by parameter servers: they get its gradients, or weights after some steps.
+
+Imports TensorFlow and Keras.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
+from sparktrain.training.collectives.local_steps import Averager
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.parameter_server.keras_rule import check_optimizer
 from sparktrain.training.parameter_server.served_model import ServedModel
@@ -35,8 +39,7 @@ class ServerPush:
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         optimizer = self._optimizer
         variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
-        if not self._served.begun:
-            self._begin(variables)
+        _begin(optimizer, self._served, variables)
         dense = [_dense(gradient, each) for gradient, each in zip(grads, variables, strict=True)]
         rate = optimizer._learning_rate
         rate = tf.convert_to_tensor(rate.value) if hasattr(rate, "value") else tf.constant(0.0)
@@ -45,16 +48,39 @@ class ServerPush:
             variable.assign(tf.reshape(value, variable.shape))
         optimizer.iterations.assign_add(1)
 
-    def _begin(self, variables: list[Any]) -> None:
-        """In a loop of the user's own: `fit` starts by a callback. A trace comes before the first step is computed."""
-        if tf.executing_eagerly():
-            raise SpecError(
-                f"the optimizer {self._optimizer.name!r} applies gradients that were computed before this member had "
-                "the variables of the parameter servers: compute steps in a tf.function, or train by fit() with "
-                "callbacks=ctx.keras_callbacks()"
-            )
-        with tf.init_scope():
-            self._served.begin(self._optimizer, variables)
+
+class ServerAverager(Averager):
+    """By the servers: each member averages on its own, and waits for no other."""
+
+    def __init__(self, optimizer: Any, served: ServedModel) -> None:
+        self._optimizer = optimizer
+        self._served = served
+
+    def check(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """Raises SpecError for an eager first step."""
+        _begin(self._optimizer, self._served, variables)
+
+    def average(self, optimizer: Any) -> None:
+        """See base class."""
+        variables = self._served.variables
+        values = [tf.convert_to_tensor(each.value) for each in variables]
+        found = tf.numpy_function(self._served.exchange, values, [each.dtype for each in values], name=NAME)
+        for variable, value in zip(variables, found, strict=True):
+            variable.assign(tf.reshape(value, variable.shape))
+
+
+def _begin(optimizer: Any, served: ServedModel, variables: Sequence[Any]) -> None:
+    """In a loop of the user's own: `fit` starts by a callback. A trace comes before the first step is computed."""
+    if served.begun:
+        return
+    if tf.executing_eagerly():
+        raise SpecError(
+            f"the optimizer {optimizer.name!r} applies gradients that were computed before this member had the "
+            "variables of the parameter servers: compute steps in a tf.function, or train by fit() with "
+            "callbacks=ctx.keras_callbacks()"
+        )
+    with tf.init_scope():
+        served.begin(optimizer, variables)
 
 
 def _dense(gradient: Any, variable: Any) -> tf.Tensor:

@@ -66,7 +66,10 @@ class PullValues(Message, frozen=True, tag=True):
 
 
 class PushGradients(Message, frozen=True, tag=True):
-    """Beside gradients, or weights in mode `local-sgd`. Answered by `Pushed`, or `NotYet` by an empty server."""
+    """Beside gradients, or differences of weights in mode `local-sgd`.
+
+    Answered by `Pushed`, or `NotYet` by an empty server.
+    """
 
     push: Push
 

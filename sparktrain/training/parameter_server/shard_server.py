@@ -35,7 +35,7 @@ from sparktrain.training.parameter_server.shard_messages import (
     tls_context,
 )
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, layout_of
-from sparktrain.training.parameter_server.shard_state import ShardState, UpdateRule
+from sparktrain.training.parameter_server.shard_state import AddDifferences, ShardState, UpdateRule
 
 HELLO_S = 10.0
 """How long a connection may take for its handshake."""
@@ -168,7 +168,7 @@ class ShardServer:
     def _fill(self, request: Fill, payload: memoryview) -> Message:
         if self._state is None or request.replaces:
             values = request.values.views(bytearray(payload[: request.values.nbytes]))
-            rule = self._make_rule(request.optimizer, values)
+            rule = AddDifferences() if request.settings.local else self._make_rule(request.optimizer, values)
             if request.slots.sizes:
                 _restore_slots(rule, request.slots.views(payload[request.values.nbytes :]))
             term = secrets.randbits(62)

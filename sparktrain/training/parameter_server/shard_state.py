@@ -1,5 +1,10 @@
 """What one parameter server knows, and how each push changes it. Pure: no thread, no socket, no clock.
 
+In mode `local-sgd` a push has the difference between the weights that a member has trained for some steps and the ones
+that it had pulled; the server adds `1 / workers` of it at once (Stich 2019, 'Local SGD Converges Fast and Communicates
+Little', algorithm 2). Where all members push for the same version, the result is the mean of their weights. A member
+that is slow, leaves or returns only changes how often its part is added; a round of means would wait for it.
+
 The version of a shard counts its updates. A member pulls the variables with their version, and pushes gradients with
 the version that they were computed for: the updates in between are the staleness of the push.
 """
@@ -125,7 +130,7 @@ class ShardState:
         """Ranks that no round waits for."""
 
     def push(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
-        """Take gradients, or in mode `local-sgd` weights, which it may overwrite.
+        """Take gradients, or in mode `local-sgd` differences, which it may overwrite.
 
         A retry changes nothing and has the same answer. Raises ProtocolError for a push that no member can have sent:
         of a process that has a successor, out of its order, or for a version that does not exist yet.
@@ -194,9 +199,7 @@ class ShardState:
             return PushAnswer(PushOutcome.LATE, self.version, 0)
         staleness = self.version - push.version
         if not self.settings.in_rounds:
-            aware = self.settings.mode is ServerMode.STALENESS_AWARE
-            # Zhang et al. 2016, 'Staleness-aware Async-SGD for Distributed Deep Learning', equation 2.
-            self._rule.apply(self.values, gradients, 1.0 / max(1, staleness) if aware else 1.0)
+            self._rule.apply(self.values, gradients, self._scale(staleness))
             self.version += 1
             return PushAnswer(PushOutcome.APPLIED, self.version, staleness)
         if staleness or rank in self._members:
@@ -206,6 +209,16 @@ class ShardState:
         self._end_round()
         outcome = PushOutcome.APPLIED if self.version == awaited else PushOutcome.COUNTED
         return PushAnswer(outcome, awaited, 0)
+
+    def _scale(self, staleness: int) -> float:
+        """By how much of its size a push counts that does not wait for others."""
+        match self.settings.mode:
+            case ServerMode.STALENESS_AWARE:
+                # Zhang et al. 2016, 'Staleness-aware Async-SGD for Distributed Deep Learning', equation 2.
+                return 1.0 / max(1, staleness)
+            case ServerMode.LOCAL_SGD:
+                return 1.0 / self.settings.workers
+        return 1.0
 
     def _count(self, rank: int, gradients: Sequence[Array]) -> None:
         if self._members:
@@ -221,13 +234,31 @@ class ShardState:
             return
         for each in self._sums:
             np.divide(each, len(self._members), out=each, casting="unsafe")
-        if self.settings.mode is ServerMode.LOCAL_SGD:
-            for value, mean in zip(self.values, self._sums, strict=True):
-                value[...] = mean
-        else:
-            self._rule.apply(self.values, self._sums, 1.0)
+        self._rule.apply(self.values, self._sums, 1.0)
         self._members, self._sums = set(), []
         self.version += 1
+
+
+class AddDifferences:
+    """Adds differences of weights: the rule of mode `local-sgd`, where members have optimizers of their own."""
+
+    def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
+        """See `UpdateRule`. With `scale` 1 the values become `gradients`: the only member sends its weights, because
+        a difference would be rounded.
+        """
+        for value, each in zip(values, gradients, strict=True):
+            if scale == 1.0:
+                value[...] = each
+                continue
+            np.multiply(each, each.dtype.type(scale), out=each)
+            np.add(value, each, out=value)
+
+    def slots(self) -> list[Array]:
+        """See `UpdateRule`."""
+        return []
+
+    def restore(self, slots: Sequence[Array]) -> None:
+        """See `UpdateRule`."""
 
 
 class PlainSgd:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.config.server_settings import ServerSettings
+from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.server_keys import ServerKeys
@@ -33,9 +33,11 @@ def certificates() -> RunCertificates:
 class Servers:
     """Some servers, and members that train by them."""
 
-    def __init__(self, certificates: RunCertificates, count: int, workers: int = 1) -> None:
+    def __init__(
+        self, certificates: RunCertificates, count: int, workers: int = 1, mode: ServerMode = ServerMode.ASYNC
+    ) -> None:
         here = Endpoint("127.0.0.1", 0)
-        self.keys = ServerKeys(ServerSettings(workers=workers), certificates.server, certificates.agent)
+        self.keys = ServerKeys(ServerSettings(mode, workers), certificates.server, certificates.agent)
         self.servers = [ShardServer(here, certificates.server, keras_rule) for _ in range(count)]
         roles = [Role.CHIEF, *[Role.WORKER] * (workers - 1), *[Role.PS] * count]
         ports = [0] * workers + [each.endpoint.port for each in self.servers]
@@ -221,3 +223,83 @@ def test_another_number_of_servers_starts_without_the_history(served: Make, caps
     other.restore(member.saved())
     other.begin(model.optimizer, model.trainable_variables)
     assert "of a gang with ps=2, and this one has ps=1" in "".join(capsys.readouterr())
+
+
+def local_ring(member: ServedModel, steps: int) -> ServedRing:
+    ring = ServedRing(0, member)
+    ring.local_steps = steps
+    return ring
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: keras.optimizers.Adam(0.01, global_clipnorm=0.1),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, momentum=0.9), initial_scale=2.0**8),
+    ],
+    ids=["clipped adam", "scaled sgd"],
+)
+def test_the_only_member_of_local_sgd_trains_what_keras_alone_trains(
+    served: Make, optimizer: Any, steps: int, servers: int
+) -> None:
+    member = served(servers, 1, ServerMode.LOCAL_SGD).member()
+    model = model_of(distribute(optimizer(), local_ring(member, steps)))
+    for got, expected in zip(trained(model), trained(model_of(optimizer())), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_members_of_local_sgd_add_their_part_of_what_they_have_trained(served: Make) -> None:
+    gang = served(2, 2, ServerMode.LOCAL_SGD)
+    chief, worker = gang.member(0), gang.member(1)
+    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
+    for member, model in zip((chief, worker), models, strict=True):
+        member.begin(model.optimizer, model.trainable_variables)
+    start = [each.numpy() for each in models[0].trainable_variables]
+
+    first = chief.exchange(*[each + 2.0 for each in start])
+    second = worker.exchange(*[each + 4.0 for each in start])
+    third = chief.exchange(*[each - 6.0 for each in first])
+    for base, *found in zip(start, first, second, third, strict=True):
+        for each, added in zip(found, (1.0, 3.0, 0.0), strict=True):
+            np.testing.assert_allclose(each, base + added, rtol=0, atol=EQUAL)
+
+
+def test_a_save_gives_the_chief_what_others_have_pushed_and_no_part_counts_twice(served: Make) -> None:
+    gang = served(1, 2, ServerMode.LOCAL_SGD)
+    chief, worker = gang.member(0), gang.member(1)
+    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
+    for member, model in zip((chief, worker), models, strict=True):
+        member.begin(model.optimizer, model.trainable_variables)
+    start = [each.numpy() for each in models[0].trainable_variables]
+    worker.exchange(*[each + 4.0 for each in start])
+
+    chief.saved()
+    after = [each.numpy() for each in models[0].trainable_variables]
+    found = chief.exchange(*[each + 2.0 for each in after])
+    for base, saved, each in zip(start, after, found, strict=True):
+        np.testing.assert_allclose(saved, base + 2.0, rtol=0, atol=EQUAL)
+        np.testing.assert_allclose(each, base + 3.0, rtol=0, atol=EQUAL)
+
+
+def test_a_member_that_trains_in_place_does_not_change_what_it_compares_with(served: Make) -> None:
+    """TensorFlow may take over the memory of what was pulled, and train on in it."""
+    gang = served(1, 2, ServerMode.LOCAL_SGD)
+    worker = gang.member(1)
+    model, other = model_of(keras.optimizers.SGD(0.1)), model_of(keras.optimizers.SGD(0.1))
+    gang.member(0).begin(model.optimizer, model.trainable_variables)
+    worker.begin(other.optimizer, other.trainable_variables)
+    pulled = worker.exchange(*[each.numpy() for each in other.trainable_variables])
+    start = [each.copy() for each in pulled]
+    for each in pulled:
+        each += 2.0
+    for base, found in zip(start, worker.exchange(*pulled), strict=True):
+        np.testing.assert_allclose(found, base + 1.0, rtol=0, atol=EQUAL)
+
+
+def test_averages_of_weights_are_refused_in_local_sgd(served: Make) -> None:
+    member = served(1, 1, ServerMode.LOCAL_SGD).member()
+    with pytest.raises(SpecError, match="use_ema=True"):
+        distribute(keras.optimizers.SGD(0.1, use_ema=True), local_ring(member, 2))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
 from sparktrain.training.parameter_server.shard_state import (
+    AddDifferences,
     PlainSgd,
     Push,
     PushAnswer,
@@ -80,7 +81,10 @@ def test_staleness_is_what_others_applied_since_the_pull(events: list[tuple[int,
         assert weight(server) == pytest.approx(expected, abs=1e-12)
 
 
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.sampled_from([ServerMode.ASYNC, ServerMode.SYNC]))
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=30),
+    st.sampled_from([ServerMode.ASYNC, ServerMode.SYNC, ServerMode.LOCAL_SGD]),
+)
 def test_a_retry_changes_nothing_and_has_the_same_answer(ranks: list[int], mode: ServerMode) -> None:
     server, plain, numbers = state(mode, 3), state(mode, 3), [0] * 3
     for rank in ranks:
@@ -140,12 +144,45 @@ def test_a_member_that_returns_is_waited_for_again() -> None:
     assert server.needed == 2
 
 
-def test_local_sgd_averages_weights() -> None:
-    server = state(ServerMode.LOCAL_SGD, 2)
-    push(server, 0, 1, 0, 2.0)
-    assert weight(server) == 0.0
-    push(server, 1, 1, 0, 4.0)
-    assert weight(server) == 3.0
+def local(workers: int, start: float = 0.0) -> ShardState:
+    settings = ServerSettings(ServerMode.LOCAL_SGD, workers)
+    return ShardState(settings, [np.full(3, start)], AddDifferences(), term=TERM)
+
+
+@given(st.integers(1, 4), st.lists(st.integers(-8, 8), min_size=4, max_size=4), st.randoms())
+def test_local_sgd_is_the_mean_of_weights_where_all_push_for_one_version(
+    workers: int, trained: list[int], order: Any
+) -> None:
+    server, base = local(workers, 16.0), 16.0
+    for step in range(3):
+        pulled, ranks = server.version, list(range(workers))
+        order.shuffle(ranks)
+        for rank in ranks:
+            sent = base + trained[rank] if workers == 1 else float(trained[rank])
+            assert push(server, rank, step + 1, pulled, sent).outcome is PushOutcome.APPLIED
+        base = sum(base + each for each in trained[:workers]) / workers
+        assert weight(server) == pytest.approx(base, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.floats(-4, 4)), max_size=40))
+def test_local_sgd_adds_what_each_member_has_trained_since_its_pull(events: list[tuple[int, float]]) -> None:
+    """Two workers in any order: algorithm 2 of Stich 2019, each with `x` and `r`, the weights that it has read."""
+    server, mean, read, numbers = local(2), 0.0, [0.0, 0.0], [0, 0]
+    versions = [0, 0]
+    for rank, trained in events:
+        own, numbers[rank] = read[rank] + trained, numbers[rank] + 1
+        push(server, rank, numbers[rank], versions[rank], own - read[rank])
+        mean += (own - read[rank]) / 2
+        read[rank], versions[rank] = weight(server), server.version
+        assert weight(server) == pytest.approx(mean, abs=1e-9)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_the_only_member_of_local_sgd_has_the_weights_that_it_trained_to_the_last_bit(trained: list[float]) -> None:
+    server = local(1, 0.1)
+    for number, each in enumerate(trained, 1):
+        push(server, 0, number, number - 1, each)
+        assert weight(server) == each
 
 
 @pytest.mark.parametrize("mode", list(ServerMode))

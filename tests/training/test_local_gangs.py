@@ -1,0 +1,121 @@
+"""Gangs that average weights after some steps, on the local engine: rings and parameter servers, through losses too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from tests.training import local_programs
+from tests.training.local_programs import EPOCHS, STEPS
+
+EQUAL = 1e-6
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Three agents on this machine."""
+    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
+        yield made
+
+
+def train(pool: st.Pool, folder: Path, params: dict[str, Any] | None = None, **options: Any) -> st.RunResult:
+    folder.mkdir(exist_ok=True)
+    chosen = {"workers": 2, "backend": "tensorflow", **options}
+    return pool.run(
+        local_programs.train, {"folder": str(folder), **(params or {})}, dir=str(folder / "runs"), progress=False,
+        seed=1, **chosen,
+    )  # fmt: skip
+
+
+def of(folder: Path, rank: int, name: str = "weights") -> Any:
+    with np.load(folder / f"rank-{rank}.npz") as found:
+        return found[name]
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
+def test_an_average_after_each_step_is_one_process_also_with_momentum(
+    pool: st.Pool, tmp_path: Path, backend: str
+) -> None:
+    """Momentum is linear in gradients: its mean over members is the momentum of the mean."""
+    result = train(pool, tmp_path, {"momentum": 0.9}, backend=backend, local_steps=1)
+    assert result.notices == ()
+    np.testing.assert_array_equal(of(tmp_path, 0), of(tmp_path, 1))
+    np.testing.assert_allclose(of(tmp_path, 0), local_programs.train_alone(), rtol=0, atol=EQUAL)
+
+
+@pytest.mark.parametrize("local", [3, pytest.param(100, marks=pytest.mark.all)])
+def test_validation_and_the_end_of_a_fit_have_one_model(pool: st.Pool, tmp_path: Path, local: int) -> None:
+    train(pool, tmp_path, {"momentum": 0.9}, local_steps=local)
+    for name in ("weights", "validated", "val_loss"):
+        np.testing.assert_array_equal(of(tmp_path, 0, name), of(tmp_path, 1, name))
+    assert len(of(tmp_path, 0, "validated")) == EPOCHS
+    assert of(tmp_path, 0, "loss")[-1] < 0.8 * of(tmp_path, 0, "loss")[0], "the gang has not learned"
+
+
+AVERAGED = {epoch * STEPS + step for epoch in range(EPOCHS) for step in (3, 6, STEPS)}
+"""The steps after which members with local_steps=3 are equal."""
+
+
+@pytest.mark.parametrize(
+    ("backend", "callbacks"),
+    [
+        ("tensorflow", {"memory_checkpoint": "0.001s", "checkpoint_every": None}),
+        ("tensorflow", {"checkpoint_every": 2}),
+        pytest.param("horovod", {"memory_checkpoint": "0.001s", "checkpoint_every": None}, marks=pytest.mark.all),
+        pytest.param("horovod", {"checkpoint_every": "0.01s"}, marks=pytest.mark.all),
+    ],
+    ids=["memory", "steps", "horovod-memory", "horovod-time"],
+)
+def test_a_killed_gang_resumes_at_an_average_and_counts_steps_from_there(
+    pool: st.Pool, tmp_path: Path, backend: str, callbacks: dict[str, Any]
+) -> None:
+    train(pool, tmp_path / "whole", callbacks, backend=backend, local_steps=3)
+    params = {**callbacks, "kill_at": 2 * STEPS + 5}
+    killed = train(pool, tmp_path / "killed", params, backend=backend, local_steps=3)
+    [restart] = killed.restarts
+    assert restart.resumed_from_step in AVERAGED
+    assert restart.resumed_from_step > STEPS
+    np.testing.assert_array_equal(of(tmp_path / "killed", 0), of(tmp_path / "killed", 1))
+    np.testing.assert_allclose(of(tmp_path / "killed", 0), of(tmp_path / "whole", 0), rtol=0, atol=EQUAL)
+
+
+def test_members_skip_steps_of_their_own_in_mixed_precision(pool: st.Pool, tmp_path: Path) -> None:
+    train(pool, tmp_path, {"policy": "mixed_float16"}, local_steps=3)
+    np.testing.assert_array_equal(of(tmp_path, 0), of(tmp_path, 1))
+
+
+@pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), pytest.param(1, "mixed_float16", marks=pytest.mark.all)])
+def test_one_worker_with_servers_trains_what_it_trains_alone(
+    pool: st.Pool, tmp_path: Path, ps: int, policy: str
+) -> None:
+    params = {"momentum": 0.9, "policy": policy}
+    train(pool, tmp_path / "alone", params, workers=1, backend="none")
+    options = {"workers": 1, "ps": ps, "ps_mode": "local-sgd", "local_steps": 3}
+    train(pool, tmp_path / "served", params, backend="parameter-server", **options)
+    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(tmp_path / "alone", 0))
+
+
+@pytest.mark.parametrize("kill_at", [None, STEPS + 5])
+def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path, kill_at: int | None) -> None:
+    result = train(
+        pool, tmp_path, {"kill_at": kill_at, "momentum": 0.9}, ps=1, ps_mode="local-sgd", local_steps=3,
+        backend="parameter-server",
+    )  # fmt: skip
+    assert [each.alone for each in result.restarts] == [True] * (kill_at is not None)
+    losses = of(tmp_path, 0, "loss")
+    assert losses[-1] < 0.8 * losses[0], "the gang has not learned"
+    assert np.abs(of(tmp_path, 0) - of(tmp_path, 1)).max() < 0.5, "they train one model"
+
+
+def test_a_sweep_of_gangs_averages_weights(pool: st.Pool, tmp_path: Path) -> None:
+    space = {"folder": [str(tmp_path)], "momentum": [0.0]}
+    result = pool.sweep(
+        local_programs.train, space, metric="loss", mode="min", workers_per_trial=2, backend="tensorflow",
+        local_steps=3, dir=str(tmp_path / "runs"), progress=False,
+    )  # fmt: skip
+    assert result.trials[0].status == "succeeded"
+    np.testing.assert_array_equal(of(tmp_path, 0), of(tmp_path, 1))
