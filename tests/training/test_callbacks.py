@@ -276,10 +276,15 @@ def test_all_members_resume_where_the_chief_does() -> None:
         if ring.rank == 0:
             model.optimizer.build(model.trainable_variables)
             memory.save(model, StagePosition(30, 2, 8), score=None)
-        callbacks_of(model, ring, outside, snapshots=memory).on_train_begin()
-        return model._initial_epoch, outside.position.step, outside.position.batch
+        callbacks = callbacks_of(model, ring, outside, snapshots=memory)
+        callbacks.on_train_begin()
+        place = model._initial_epoch, outside.position.step, outside.position.batch
+        callbacks.on_epoch_begin(2)
+        return place, [each.numpy().tolist() for each in (*model.weights, *model.optimizer.variables)]
 
-    assert together(2, start) == [(2, 30, 8)] * 2
+    (chief, weights), (other, others) = together(2, start)
+    assert chief == other == (2, 30, 8)
+    assert weights == others
 
 
 def test_an_epoch_of_the_users_own_data_restarts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from tests.training import local_programs
+from tests.training import local_gang, local_programs
 from tests.training.local_programs import EPOCHS, STEPS
 
 EQUAL = 1e-6
@@ -53,28 +53,29 @@ def test_validation_and_the_end_of_a_fit_have_one_model(pool: st.Pool, tmp_path:
     for name in ("weights", "validated", "val_loss"):
         np.testing.assert_array_equal(of(tmp_path, 0, name), of(tmp_path, 1, name))
     assert len(of(tmp_path, 0, "validated")) == EPOCHS
-    assert of(tmp_path, 0, "loss")[-1] < 0.8 * of(tmp_path, 0, "loss")[0], "the gang has not learned"
+    assert of(tmp_path, 0, "val_loss")[-1] < of(tmp_path, 0, "val_loss")[0], "the gang has not learned"
 
 
 AVERAGED = {epoch * STEPS + step for epoch in range(EPOCHS) for step in (3, 6, STEPS)}
 """The steps after which members with local_steps=3 are equal."""
+MEMORY = {"memory_checkpoint": "0.001s", "checkpoint_every": None}
 
 
 @pytest.mark.parametrize(
-    ("backend", "callbacks"),
+    ("backend", "how"),
     [
-        ("tensorflow", {"memory_checkpoint": "0.001s", "checkpoint_every": None}),
+        ("tensorflow", MEMORY),
         ("tensorflow", {"checkpoint_every": 2}),
-        pytest.param("horovod", {"memory_checkpoint": "0.001s", "checkpoint_every": None}, marks=pytest.mark.all),
+        pytest.param("horovod", MEMORY, marks=pytest.mark.all),
         pytest.param("horovod", {"checkpoint_every": "0.01s"}, marks=pytest.mark.all),
     ],
     ids=["memory", "steps", "horovod-memory", "horovod-time"],
 )
 def test_a_killed_gang_resumes_at_an_average_and_counts_steps_from_there(
-    pool: st.Pool, tmp_path: Path, backend: str, callbacks: dict[str, Any]
+    pool: st.Pool, tmp_path: Path, backend: str, how: dict[str, Any]
 ) -> None:
-    train(pool, tmp_path / "whole", callbacks, backend=backend, local_steps=3)
-    params = {**callbacks, "kill_at": 2 * STEPS + 5}
+    train(pool, tmp_path / "whole", how, backend=backend, local_steps=3)
+    params = {**how, "kill_at": 2 * STEPS + 5}
     killed = train(pool, tmp_path / "killed", params, backend=backend, local_steps=3)
     [restart] = killed.restarts
     assert restart.resumed_from_step in AVERAGED
@@ -109,6 +110,14 @@ def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path,
     losses = of(tmp_path, 0, "loss")
     assert losses[-1] < 0.8 * losses[0], "the gang has not learned"
     assert np.abs(of(tmp_path, 0) - of(tmp_path, 1)).max() < 0.5, "they train one model"
+
+
+def test_a_program_for_horovod_is_refused(pool: st.Pool, tmp_path: Path) -> None:
+    with pytest.raises(st.RunFailedError, match="programs for Horovod average gradients"):
+        pool.run(
+            local_gang.train_by_horovod, {"folder": str(tmp_path)}, workers=2, backend="horovod", local_steps=2,
+            dir=str(tmp_path / "runs"), progress=False,
+        )  # fmt: skip
 
 
 def test_a_sweep_of_gangs_averages_weights(pool: st.Pool, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sparktrain.clock import Clock
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint import model_state
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.optimizer import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.collectives.ring import Ring
@@ -104,7 +105,7 @@ def keras_callbacks(
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
         found += [WarmUp(ring, position, warmup)]
-    found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, deps.compare)]
+    found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, past, deps.compare)]
     found += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
     if ring.served is not None:
         found += [ServedTraining(ring.served, position)]
@@ -175,10 +176,17 @@ class TrackPosition(InternalCallback):
 
 
 class StartTogether(InternalCallback):
-    """Gives all members the weights and the optimizer state of the chief; random seeds stay their own."""
+    """Gives all members the weights and the optimizer state of the chief; random seeds stay their own.
 
-    def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
+    Also to a fit that resumes: a snapshot in memory has its member's own moving averages, and with `local_steps`
+    momentum.
+    """
+
+    def __init__(
+        self, ring: Ring, position: Position, past: ResumedState, compare: Callable[[Any, int | None], None]
+    ) -> None:
         super().__init__()
+        self._past = past
         self._ring = ring
         self._position = position
         self._compare = compare
@@ -202,6 +210,7 @@ class StartTogether(InternalCallback):
         values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
+        self._past.values = [(each, model_state.value(each)) for each, _ in self._past.values]
 
     def _compare_data(self) -> None:
         """Raise, on all members, for differences that would break the training or spoil it silently."""

@@ -1,5 +1,7 @@
 """From the options of a call to what they mean."""
 
+from typing import Any
+
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
@@ -39,3 +41,17 @@ def test_a_gang_of_a_run() -> None:
     served = RunOptions(workers=3, ps=2, backend="parameter-server", ps_mode="sync", backup_workers=1).gang()
     assert served.servers == ServerSettings(ServerMode.SYNC, 3, 1)
     assert RunOptions(workers=3, min_workers=2).gang() == GangSpec(workers=3, min_workers=2)
+
+
+def test_gangs_of_runs_and_of_sweeps_average_weights() -> None:
+    assert RunOptions(workers=3, local_steps=8).gang() == GangSpec(workers=3, local_steps=8)
+    assert SweepOptions(workers_per_trial=2, local_steps=4).gang() == GangSpec(workers=2, local_steps=4)
+    served = RunOptions(workers=3, ps=2, backend="parameter-server", ps_mode="local-sgd", local_steps=8).gang()
+    assert served.servers == ServerSettings(ServerMode.LOCAL_SGD, 3)
+
+
+@pytest.mark.parametrize("backend", ["auto", "tensorflow"])
+def test_local_steps_beside_a_strategy_are_refused(backend: Any) -> None:
+    options = RunOptions(workers=2, backend=backend, local_steps=8)
+    with pytest.raises(SpecError, match="local_steps=8 with a function that makes a strategy of TensorFlow"):
+        options.choice(options.gang(), strategy=True)

@@ -92,6 +92,14 @@ DIFFERENT = {
 }  # fmt: skip
 
 
+def test_a_plan_of_an_older_version_has_the_defaults_of_what_it_lacks() -> None:
+    gang = plan().spec["gang"]
+    old = with_spec(gang={name: gang[name] for name in ("workers", "ps", "evaluator", "backend")})
+    check_unchanged(old, plan(), "/runs/run", frozenset())
+    with pytest.raises(ResumeError, match='- "local_steps": null'):
+        check_unchanged(old, with_spec(gang={**gang, "local_steps": 8}), "/runs/run", frozenset())
+
+
 def test_each_kind_of_change_is_tried() -> None:
     assert set(DIFFERENT) == set(CHANGES)
 

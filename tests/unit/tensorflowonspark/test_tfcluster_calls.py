@@ -42,6 +42,7 @@ def run(map_fun: Any = main_fun, executors: Any = 2, ps: Any = 0, sc: Any = None
         ({"sc": object()}, SpecError, "SparkContext"),
         ({"workers": 3}, SpecError, r"run\(workers=\): num_executors"),
         ({"max_retry": 3}, SpecError, "max_retries"),
+        ({"local_steps": 8}, SpecError, r"run\(local_steps=\): .* by strategies of TensorFlow"),
     ],
 )
 def test_a_call_that_cannot_work_is_refused(asked: dict[str, Any], kind: type[Exception], words: str) -> None:
