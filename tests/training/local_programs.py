@@ -24,11 +24,11 @@ def rows() -> tuple[Any, Any]:
 class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Notes this member's weights where validation starts, and kills it once after a step."""
 
-    def __init__(self, folder: str, kill_at: int | None, ctx: Any) -> None:
+    def __init__(self, folder: str, kill_at: int | None, victim: int, ctx: Any) -> None:
         super().__init__()
         self.validated: list[Any] = []
         self._mark = Path(folder, "killed")
-        self._kill_at = kill_at if ctx.rank == 1 else None
+        self._kill_at = kill_at if ctx.rank == victim else None
         self._ctx = ctx
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -45,6 +45,7 @@ def train(
     folder: str,
     ctx: Any,
     kill_at: int | None = None,
+    victim: int = 1,
     momentum: float = 0.0,
     policy: str = "float32",
     **callbacks: Any,
@@ -54,7 +55,7 @@ def train(
     keras.utils.set_random_seed(ctx.rank)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     model.compile(ctx.distribute(keras.optimizers.SGD(0.1, momentum=momentum)), "mse")
-    note = Note(folder, kill_at, ctx)
+    note = Note(folder, kill_at, victim, ctx)
     data = ctx.shard(rows(), batch_size=BATCH * 2 // (ctx._gang.readers or ctx.size))
     history = model.fit(
         data, epochs=EPOCHS, validation_data=rows(), validation_batch_size=ROWS, verbose=0,

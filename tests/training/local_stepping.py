@@ -1,13 +1,16 @@
 """What members of test gangs train by themselves between averages, and the same computed in one process."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from sparktrain.clock import SystemClock
 from sparktrain.errors import OutOfStepError, SpecError
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.consistency import check_equal, check_same_program
 from sparktrain.training.collectives.local_steps import report_unaveraged
 from sparktrain.training.collectives.optimizer import distribute, distribute_tape, is_averaged
@@ -17,6 +20,7 @@ from sparktrain.training.keras.glue import prepare_keras
 from sparktrain.training.notices import given
 from tests.training import fits
 from tests.training.fits import BATCH, EPOCHS, ROWS, data, mlp
+from tests.training.resuming import Agent
 
 STEPS = ROWS // BATCH * EPOCHS
 
@@ -200,11 +204,17 @@ def fed(ring: Ring, alike: bool) -> list[str]:
     return list(given())
 
 
-def left_over(ring: Ring) -> list[str]:
-    """What this member is noticed of at the end of a loop with three steps."""
+def left_over(ring: Ring, folder: str) -> list[str]:
+    """What this member is noticed of in a loop with three steps that saves after each."""
     ring.local_steps = 2
     model = _model(distribute(keras.optimizers.SGD(0.1), ring))
-    for _ in range(3):
+    checkpoints = CheckpointSaver(Agent(), Path(folder), "", 0, SystemClock())
+    noticed = []
+    for step in range(1, 4):
         model.train_on_batch(*data(ring))
+        if ring.rank == 0:
+            checkpoints.save(step, model)
+            noticed.append(len(given()))
+    assert noticed == [1, 1, 1][: len(noticed)]
     report_unaveraged(chief=not ring.rank)
     return list(given())

@@ -100,6 +100,17 @@ def test_one_worker_with_servers_trains_what_it_trains_alone(
     np.testing.assert_array_equal(of(tmp_path / "served", 0), of(tmp_path / "alone", 0))
 
 
+def test_a_chief_that_is_lost_resumes_with_the_history_of_its_optimizer(pool: st.Pool, tmp_path: Path) -> None:
+    params = {"momentum": 0.9}
+    train(pool, tmp_path / "alone", params, workers=1, backend="none")
+    params |= {"kill_at": STEPS + 5, "victim": 0, "checkpoint_every": 2}
+    options = {"workers": 1, "ps": 1, "ps_mode": "local-sgd", "local_steps": 3}
+    result = train(pool, tmp_path / "served", params, backend="parameter-server", **options)
+    [restart] = result.restarts
+    assert restart.resumed_from_step
+    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(tmp_path / "alone", 0))
+
+
 @pytest.mark.parametrize("kill_at", [None, STEPS + 5])
 def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path, kill_at: int | None) -> None:
     result = train(

@@ -1,5 +1,6 @@
 """Members that average weights after some steps: what they compute, exactly, and what they refuse."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def test_members_with_the_same_batch_are_noticed() -> None:
     assert run_gang(local_stepping.fed, 2, "tensorflow", alike=False) == [[], []]
 
 
-def test_a_loop_that_ends_between_averages_is_noticed() -> None:
-    [left], nothing = run_gang(local_stepping.left_over, 2, "tensorflow")
+def test_a_loop_that_saves_and_ends_between_averages_is_noticed(tmp_path: Path) -> None:
+    [saved, left], nothing = run_gang(local_stepping.left_over, 2, "tensorflow", folder=str(tmp_path))
+    assert "with the chief's weights alone" in saved
     assert "1 of local_steps after their newest average" in left
     assert nothing == []

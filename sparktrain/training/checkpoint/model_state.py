@@ -13,6 +13,7 @@ import numpy as np
 
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.notices import given, notice
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
@@ -66,6 +67,30 @@ def value(variable: Any, spare: Array | None = None) -> Array:
         return np.array(seen)
     np.copyto(spare, seen)
     return spare
+
+
+def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:
+    """The specs of all variables of a built model, and copies of them and of Keras's generator, in `spare` if they fit.
+
+    Raises UserError when the model is not built.
+    """
+    variables = named(model)
+    found = {name: value(each, spare.get(name)) for name, each in variables.items()}
+    if (seed := global_seed()) is not None:
+        found[GLOBAL_SEED] = seed
+    return {name: spec(each) for name, each in variables.items()}, found
+
+
+def notice_own_steps(model: Any) -> None:
+    """Print once when a checkpoint has steps that this member has made by itself since the newest average."""
+    from sparktrain.training.collectives.optimizer import is_averaged
+
+    text = (
+        "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
+        "own save after a multiple of local_steps"
+    )
+    if not is_averaged(model) and text not in given():
+        notice(text)
 
 
 def _own_part(held: Any) -> Any:

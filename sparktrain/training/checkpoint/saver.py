@@ -104,11 +104,7 @@ def capture(
     found: dict[str, Array] = {}
     specs: dict[str, str] | None = None
     if model is not None:
-        named = model_state.named(model)
-        specs = {name: model_state.spec(each) for name, each in named.items()}
-        found = {name: model_state.value(each, (spare or {}).get(name)) for name, each in named.items()}
-        if (seed := model_state.global_seed()) is not None:
-            found[model_state.GLOBAL_SEED] = seed
+        specs, found = model_state.captured(model, spare or {})
     packed, arrays = pack(extra or {})
     found |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
@@ -268,6 +264,8 @@ class CheckpointSaver:
                 )
             snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
             self._await_earlier(count)
+            if model is not None:
+                model_state.notice_own_steps(model)
             state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=self._take_spare())
             self._last_step, self._restored_step = count, None
             self._stage(_Job(state, snapshot))
