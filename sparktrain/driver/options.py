@@ -130,10 +130,15 @@ class SweepOptions(Options):
 
     def gang(self) -> GangSpec:
         """See base class."""
+        if (backend := self._named()) is Backend.PARAMETER_SERVER:
+            raise SpecError(
+                f"backend {backend.value!r} of a sweep: its gangs have no parameter servers; choose 'horovod' or "
+                "'tensorflow', or train one gang by sparktrain.run(ps=1)"
+            )
         hang_timeout_s = seconds(self.asked["hang_timeout"], "hang_timeout") or GangSpec.hang_timeout_s
         return GangSpec(
             workers=self.asked["workers_per_trial"],
-            backend=self._named(),
+            backend=backend,
             local_steps=self.asked["local_steps"],
             hang_timeout_s=hang_timeout_s,
         )

@@ -125,9 +125,16 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     assert_each_row_once(tmp_path / "notes")
 
 
-@pytest.mark.parametrize("backend", ["horovod", pytest.param("tensorflow", marks=pytest.mark.all)])
+@pytest.mark.parametrize(
+    ("backend", "local_steps"),
+    [
+        ("horovod", None),
+        pytest.param("tensorflow", None, marks=pytest.mark.all),
+        pytest.param("horovod", 3, marks=pytest.mark.all),
+    ],
+)
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None
 ) -> None:
     monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
@@ -135,7 +142,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(
             grow, {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend, dir=str(tmp_path / "runs"),
-            progress=False,
+            local_steps=local_steps, progress=False,
         )  # fmt: skip
     lost, grown = result.restarts
     assert not lost.paused

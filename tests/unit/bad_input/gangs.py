@@ -21,6 +21,12 @@ def gang(id: str, *patterns: str, **values: object) -> Case:
     return Case(f"gang-{id}", lambda _: GangSpec(**values), patterns)
 
 
+def served(id: str, *patterns: str, **values: object) -> Case:
+    """A gang with parameter servers in mode `sync`."""
+    given = {"workers": 2, "ps": 1, "backend": Backend.PARAMETER_SERVER, "ps_mode": "sync", **values}
+    return gang(f"served-{id}", *patterns, **given)
+
+
 def run(id: str, *patterns: str, error: type[UserError] | None = None, **values: object) -> Case:
     """A whole call of `run`, which is refused before it looks for a Spark session."""
     given = {"workers": 2, "backend": "none", "params": {"lr": 0.1}, **values}
@@ -112,6 +118,14 @@ GANG = [
         local_steps=8,
         backend=Backend.TENSORFLOW,
     ),
+    gang("mode-none", r"^ps_mode \(None\)", "must be one of 'async'", "'local-sgd'", ps_mode=None),
+    gang("mode-number", r"^ps_mode \(1\)", "pass one of them", ps_mode=1),
+    served("backup-negative", "^backup_workers", r"\(-1\)", "at least 0", backup_workers=-1),
+    served("backup-bool", "^backup_workers", r"True \(bool\)", "whole number", backup_workers=True),
+    served("backup-all", r"^backup_workers \(2\)", r"less than workers \(2\)", "lower it", backup_workers=2),
+    served("backup-more", r"^backup_workers \(5\)", r"less than workers \(2\)", "lower it", backup_workers=5),
+    served("min", r"^min_workers \(1\)", "cannot shrink", min_workers=1),
+    served("min-above", r"^min_workers \(3\)", r"at most workers \(2\)", min_workers=3),
     gang("hang-none", "^hang_timeout", "None", "must end", "120", hang_timeout_s=None),
     gang("hang-zero", "^hang_timeout", r"\(0\)", "above 0", hang_timeout_s=0),
     gang("hang-inf", "^hang_timeout", r"\(inf\)", "finite", hang_timeout_s=float("inf")),
@@ -170,6 +184,14 @@ RUN = [
     run("local-none", "^local_steps=4 with backend 'none'", "averages nothing", local_steps=4),
     run("local-mode", "ps_mode 'local-sgd' without local_steps", ps=1, ps_mode="local-sgd", backend="parameter-server"),
     run("local-other", "no option 'sync_every'; did you mean 'local_steps'", sync_every=4),
+    sweep(
+        "served",
+        "^backend 'parameter-server' of a sweep",
+        "no parameter servers",
+        "sparktrain.run",
+        workers_per_trial=2,
+        backend="parameter-server",
+    ),
     sweep("local", "^local_steps=4 with backend 'none'", workers_per_trial=2, backend="none", local_steps=4),
     sweep("ps", "no option 'ps'", "its options are", ps=1),
     sweep("restarts-old", "no option 'max_restarts'; did you mean 'max_retries'", max_restarts=1),
