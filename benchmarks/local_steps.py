@@ -1,6 +1,6 @@
 """What `local_steps=` saves of a step in a ring of two, with a model of some megabytes.
 
-    python -m benchmarks.local_steps [--mb 32] [--steps 160] [--rounds 3]
+    python -m benchmarks.local_steps [--mb 32] [--steps 60] [--rounds 3]
 
 Both members run on this machine, each on one core: their averages travel over loopback, which is faster than a network.
 Rounds alternate between the ways to train; a step is the mean of an epoch, and the CPU that both members took for it.
@@ -51,7 +51,7 @@ def train(mb: int, steps: int, ctx: Any) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     backends = ("horovod", "tensorflow")
