@@ -61,6 +61,7 @@ def train(
         data, epochs=EPOCHS, validation_data=rows(), validation_batch_size=ROWS, verbose=0,
         callbacks=[*ctx.keras_callbacks(**{"memory_checkpoint": None, **callbacks}), note],
     ).history  # fmt: skip
+    ctx.export(model)
     np.savez(Path(folder, f"rank-{ctx.rank}.npz"), weights=flat(model), validated=note.validated, **history)
     return {"loss": history["loss"][-1]}
 

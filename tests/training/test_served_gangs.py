@@ -45,13 +45,14 @@ def test_a_served_gang_trains_what_one_process_trains(
 
 
 @pytest.mark.parametrize("whom", ["worker", "ps"])
-@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("mode", ["async", "sync", "local-sgd"])
 def test_a_killed_member_starts_again_alone_while_the_others_train(
     pool: st.Pool, tmp_path: Path, whom: str, mode: Any
 ) -> None:
     result = pool.run(
         served_programs.lose, {"folder": str(tmp_path), "whom": whom}, workers=2, ps=1, ps_mode=mode,
         backend="parameter-server", dir=str(tmp_path / "runs"), progress=False,
+        local_steps=3 if mode == "local-sgd" else None,
     )  # fmt: skip
 
     [restart] = result.restarts
