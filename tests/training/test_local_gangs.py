@@ -116,12 +116,11 @@ def test_a_chief_that_is_lost_resumes_with_the_history_of_its_optimizer(pool: st
 @pytest.mark.parametrize("kill_at", [None, STEPS + 5])
 def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path, kill_at: int | None) -> None:
     result = train(
-        pool, tmp_path, {"kill_at": kill_at, "momentum": 0.9}, ps=1, ps_mode="local-sgd", local_steps=3,
-        backend="parameter-server",
-    )  # fmt: skip
+        pool, tmp_path, {"kill_at": kill_at}, ps=1, ps_mode="local-sgd", local_steps=3, backend="parameter-server"
+    )
     assert [each.alone for each in result.restarts] == [True] * (kill_at is not None)
-    losses = of(tmp_path, 0, "loss")
-    assert losses[-1] < 0.8 * losses[0], "the gang has not learned"
+    losses = of(tmp_path, 0, "val_loss")
+    assert losses[-1] < 0.95 * losses[0], "the gang has not learned"
     assert np.abs(of(tmp_path, 0) - of(tmp_path, 1)).max() < 0.5, "they train one model"
 
 
