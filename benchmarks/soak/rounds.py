@@ -98,7 +98,8 @@ def _drilled(given: Round, pool: st.Pool, victims: tuple[str, ...]) -> None:
     check(result.metrics == {"value": drill.expected()}, f"the gang has {result.metrics}")
     # A generation that resumes beyond the step of its kill loses nothing.
     struck = {int(path.name.split(".")[0]) for path in given.folder.glob("*.victim-*")}
-    check(len(result.restarts) == len(struck), f"{len(result.restarts)} restarts after {len(struck)} kills")
+    causes = [f"{each.kind}: {each.cause}" for each in result.restarts]
+    check(len(causes) == len(struck), f"{len(causes)} restarts after {len(struck)} kills: {causes}")
     given.tally.kills.update(each.victim for each in strikes if each.generation in struck)
     given.tally.restarts += len(result.restarts)
 

@@ -242,6 +242,8 @@ class Agent:
                     mine.pass_on(pm.StopAdvised())
                 case m.AskSnapshot(member=member) if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.SnapshotAsked())
+                case m.MemberMoved(member=member, rank=rank, place=place) if (mine := self._mine(member)) is not None:
+                    mine.pass_on(pm.PeerMoved(rank, place))
                 case m.Judged(member=member) as judged if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.ReportsJudged(judged.step, judged.next, judged.stops))
                 case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:

@@ -277,6 +277,13 @@ class SnapshotAsked(Message, frozen=True, tag=True):
     """The gang may grow: take a snapshot in memory with the other members, and then train no more for a while."""
 
 
+class PeerMoved(Message, frozen=True, tag=True):
+    """A member of the gang that was lost is at another place now."""
+
+    rank: int
+    place: MemberAddress
+
+
 class ReportsJudged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True.
 
@@ -295,6 +302,7 @@ ToMember = (
     | SnapshotStored
     | StopAdvised
     | SnapshotAsked
+    | PeerMoved
     | ReportsJudged
     | FeedOver
     | SamplerAnswered

@@ -6,7 +6,7 @@ transports, the driver and agents need.
 
 from msgspec import field
 
-from sparktrain.ids import Member, RunId
+from sparktrain.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.message import Large, Message, Small
 from sparktrain.state.outcome import Outcome, Report
@@ -185,6 +185,16 @@ class AskSnapshot(Message, frozen=True, tag=True):
     member: Member
 
 
+class MemberMoved(Message, frozen=True, tag=True):
+    """A member of the same gang that was lost is at another place now."""
+
+    member: Member
+    """The one that learns it."""
+    rank: Rank
+    """The one that has moved."""
+    place: MemberAddress
+
+
 class Judged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports of the member up to `step`; -1 as soon as it has entered.
 
@@ -206,5 +216,7 @@ class AnswerMember(Message, frozen=True, tag=True):
     problem: str = ""
 
 
-StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | AskSnapshot | Judged | AnswerMember
+StateOutput = (
+    FormGang | PeerShared | AckCheckpoint | StopMember | Advise | AskSnapshot | MemberMoved | Judged | AnswerMember
+)
 """Messages to agents that the state machine sends."""

@@ -79,7 +79,8 @@ class RunLimits(Struct, frozen=True):
     """A worker or an evaluator of a gang with parameter servers restarts alone, where it can. Not in a run with data
     or streams: these continue from a checkpoint, for all members."""
     restarts_servers: bool = False
-    """A parameter server restarts alone too: the chief gives it its variables again."""
+    """A parameter server restarts alone too: the chief gives it its variables again. Members that restart alone may
+    move to another host: they meet at these servers alone, and learn where they are."""
     trial_timeout_s: float | None = None
     timeout_s: float | None = None
     max_failures: int | None = None

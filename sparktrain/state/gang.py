@@ -74,10 +74,11 @@ class Gang:
     Their first failure is the cause; the others only follow from it. A failure that may itself only follow, such as
     that of a ring that lost its other end, is the cause when no better one comes within a short time.
 
-    A member that restarts alone keeps its rank, address and generation, and gets a new incarnation the moment it is
-    lost. Every message about a member carries its incarnation, so none of the old process counts for the new one. The
-    old process is gone before the new one takes its port: an agent starts no member while the process of the one
-    before exists, and a new process refuses a port that another one has.
+    A member that restarts alone keeps its rank and generation, and gets a new incarnation the moment it is lost. Every
+    message about a member carries its incarnation, so none of the old process counts for the new one. It keeps its
+    address too, unless the others can learn another one. The old process is gone before the new one takes its port: an
+    agent starts no member while the process of the one before exists, and a new process refuses a port that another one
+    has.
     """
 
     run: RunId
@@ -180,6 +181,10 @@ class Gang:
         self.agents = (*self.agents[:rank], agent, *self.agents[rank + 1 :])
         return self.member(rank)
 
+    def move(self, rank: Rank, place: MemberAddress) -> None:
+        """Member `rank` is at another place from now on."""
+        self.places = (*self.places[:rank], place, *self.places[rank + 1 :])
+
     def needs_chief(self) -> tuple[Rank, Failure] | None:
         """A worker that is away, or back without a step: it may need the chief's part in its next one."""
         away = {rank: absence.failure for rank, absence in self.absent.items()} | self.unproven
@@ -192,9 +197,7 @@ class Gang:
         if self.status is not GangStatus.RESERVING or rank in self.reserved:
             return False
         self.reserved.add(rank)
-        places = list(self.places)
-        places[rank] = replace(places[rank], port=port)
-        self.places = tuple(places)
+        self.move(rank, replace(self.places[rank], port=port))
         if len(self.reserved) < self.size or self.ended:
             return False
         self._move(GangStatus.CONNECTING)

@@ -167,6 +167,9 @@ class LocalRun:
 
     # ---- the coordinator's part
 
+    def moved(self, rank: int) -> None:
+        """See base class. There is no other member."""
+
     def take_asked(self) -> bool:
         """See base class."""
         return False

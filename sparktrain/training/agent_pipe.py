@@ -68,6 +68,7 @@ class AgentWire:
         self._next_judged = 0
         """No rule judges a report below this step."""
         self._places: tuple[MemberAddress, ...] | None = None
+        self._moved: dict[int, MemberAddress] = {}
         self._shared: deque[tuple[str, bytes]] = deque()
         self._kept: deque[m.SnapshotStored] = deque()
         self._over: deque[m.FeedOver] = deque()
@@ -138,6 +139,11 @@ class AgentWire:
         """A key and value that another member has shared, each once; None when none came in time."""
         return self._await(self._shared, timeout_s)
 
+    def moved(self, rank: int) -> MemberAddress | None:
+        """Where a member is that was lost, and that restarted at another place; None where it has not. Never blocks."""
+        self._receive()
+        return self._moved.get(rank)
+
     # ---- streams
 
     def feed_over(self, timeout_s: float) -> m.FeedOver | None:
@@ -181,6 +187,8 @@ class AgentWire:
                 self._judged, self._next_judged, self._heeded = step, following, self._heeded or stops
             case m.Form(places=places):
                 self._places = places
+            case m.PeerMoved(rank=rank, place=place):
+                self._moved[rank] = place
             case m.SharedValue(key=key, value=value):
                 self._shared.append((key, value))
             case m.FeedOver():

@@ -15,6 +15,7 @@ from sparktrain.state.outcome import FailureKind, Loss, Outcome
 from sparktrain.state.records import MemberRestarted
 from sparktrain.state.recovery import compacted, fold
 from sparktrain.state.sweep import Sweep
+from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import Trial
 from tests.unit.state.test_recovery import durable
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -219,14 +220,22 @@ def test_gangs_resume_from_one_snapshot_in_any_history(
     stop=st.booleans(),
     word_s=st.sampled_from([0.0, 20.0]),
     serving=st.booleans(),
+    moving=st.booleans(),
 )
 def test_members_of_clusters_restart_alone_in_any_history(
-    steps: list[tuple[str, int]], workers: int, spare: int, restarts: int, stop: bool, word_s: float, serving: bool
+    steps: list[tuple[str, int]],
+    workers: int,
+    spare: int,
+    restarts: int,
+    stop: bool,
+    word_s: float,
+    serving: bool,
+    moving: bool,
 ) -> None:
     world, names = World(Machine(LEASE_S, word_s), cases=2), []
     roles = (Role.CHIEF, *[Role.WORKER] * workers, Role.EVALUATOR, Role.PS)
     limits = {"restarts_members": True, "recovers": True, "hang_timeout_s": 6.0, "join_timeout_s": 12.0}
-    world.begin(roles=roles, restarts=restarts, **limits)
+    world.begin(roles=roles, restarts=restarts, restarts_servers=moving, **limits)
     for number in range(len(roles) + spare):
         names.append(world.join(f"a{number}", f"host-{number // 4}", number))
     world.suggest()
@@ -235,6 +244,7 @@ def test_members_of_clusters_restart_alone_in_any_history(
         act(world, what, which, names, serving)
         world.suggest()
         check_members(world)
+        check_places(world)
     check_journal(world)
     check_memory(world)
     if stop:
@@ -242,7 +252,24 @@ def test_members_of_clusters_restart_alone_in_any_history(
         world.tick(2.0)
     finish(world)
     check_end(world, restarts)
+    moved = len({(each.rank, each.place) for each in world.sent(m.MemberMoved)})
+    event(f"{moved} members moved")
     event(f"{sum(isinstance(each, MemberRestarted) for each in world.records)} restarts alone")
+
+
+def check_places(world: World) -> None:
+    """Every member of a gang that continues knows where each other one is that does not restart now."""
+    known: dict[Member, list[MemberAddress]] = {}
+    for command in world.all(do.Send):
+        if isinstance(formed := command.message, m.FormGang):
+            known[formed.member] = list(formed.places)
+        elif isinstance(moved := command.message, m.MemberMoved) and moved.member in known:
+            known[moved.member][moved.rank] = moved.place
+    for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
+        for _, member in gang.live() if gang.cause is None and gang.follower is None and not gang.stops else ():
+            if member in known:
+                there = [rank for rank in range(gang.size) if rank not in gang.absent and rank not in gang.ended]
+                assert [known[member][rank] for rank in there] == [gang.places[rank] for rank in there]
 
 
 def check_end(world: World, restarts: int) -> None:
@@ -289,12 +316,18 @@ def check_checkpoints(world: World) -> None:
 
 
 def check_forming(world: World) -> None:
-    """Members of one generation get the same places, once each, and no member those of another generation."""
+    """Members of one generation get the same places, once each, and no member those of another generation.
+
+    One that restarts alone gets those of that moment, where members may move: see `check_places`.
+    """
     formed: dict[object, object] = {}
     for form in world.sent(m.FormGang):
         assert form.member not in formed
         formed[form.member] = form.places
+    moves = world.machine.last.limits.restarts_servers
     for member, places in formed.items():
+        if moves and member.incarnation:
+            continue
         assert formed.get(replace(member, rank=0, incarnation=0), places) == places
         assert all(place.port for place in places)
 
@@ -303,7 +336,7 @@ def check_memory(world: World) -> None:
     """Members of a gang resume from one snapshot: that of their own agents, or of rank 0, no older than the store's."""
     gangs: dict[tuple[int, int], list[do.PlaceMember]] = {}
     for each in world.all(do.PlaceMember):
-        if not each.port:  # a member that restarts alone reads the store
+        if not each.member.incarnation:  # a member that restarts alone reads the store
             gangs.setdefault((each.member.trial, each.member.generation), []).append(each)
     for placed in gangs.values():
         bases = [each.memory for each in sorted(placed, key=lambda each: each.member.rank)]
@@ -323,7 +356,7 @@ def check_memory(world: World) -> None:
 
 
 def check_members(world: World) -> None:
-    """Each member that is not away has one agent, which has this incarnation of it; a restart keeps its address."""
+    """Each member that is not away has one agent, which has this incarnation of it, at the address that others know."""
     for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
         for agent, member in gang.live():
             found = world.machine.agents.get(agent)
@@ -331,7 +364,8 @@ def check_members(world: World) -> None:
             assert found.member == member
             assert (found.host, found.address) == (gang.places[member.rank].host, gang.places[member.rank].address)
     for start in world.all(do.PlaceMember):
-        assert bool(start.member.incarnation) == bool(start.port)
+        moves = sweep.limits.restarts_servers if (sweep := world.machine.sweep) is not None else True
+        assert bool(start.port) <= bool(start.member.incarnation) <= (bool(start.port) or moves)
         assert start.port in (0, 4000 + start.member.rank)
         assert not start.member.incarnation or start.member.rank, "the chief restarts alone"
 

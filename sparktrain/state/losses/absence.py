@@ -13,7 +13,7 @@ class AbsenceStage(Enum):
 
     ENDING = "its process hangs, and is being ended"
     WAITING = "its process is gone; no agent has its next one"
-    STARTING = "an agent on its host starts its next process"
+    STARTING = "an agent starts its next process"
 
 
 @dataclass(slots=True)

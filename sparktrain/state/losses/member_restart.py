@@ -2,9 +2,9 @@
 
 A worker or an evaluator of a gang with parameter servers meets the others at these servers alone, or serves the chief,
 where TensorFlow's coordinator waits for a lost one. When it is lost it restarts by itself, at the address that the
-others know it by, while they train on. So does a parameter server that gets its variables again from the chief. What
-the gang cannot do without is lost with the whole gang: the chief, a parameter server of TensorFlow, and any member of a
-gang with a ring.
+others know it by, while they train on. So does a parameter server that gets its variables again from the chief; in its
+gang a lost member may come back on any host, and the others learn where. What the gang cannot do without is lost with
+the whole gang: the chief, a parameter server of TensorFlow, and any member of a gang with a ring.
 """
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from sparktrain.state.sweep import Sweep
 
 AGENT_TIMEOUT_S = 5.0
 """How long a lost member waits for an agent on its host: for that of an executor which is there already, or rejoins."""
+MOVE_TIMEOUT_S = 30.0
+"""How long one that may move waits for any agent: a cluster takes about so long to replace an executor."""
 END_TIMEOUT_S = 15.0
 """Until a member that hangs must have ended; then its agent counts as lost."""
 
@@ -53,8 +55,17 @@ class MemberRestarts:
             failure, since = _of(gang, rank, failure), at
         else:
             return False
-        gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + AGENT_TIMEOUT_S))
+        gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + self._wait_s))
         return True
+
+    @property
+    def _wait_s(self) -> float:
+        return MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
+
+    @property
+    def _moves(self) -> bool:
+        """Lost members may restart at other places: the rest of the gang meets them at its own parameter servers."""
+        return self._sweep.limits.restarts_servers
 
     def hangs(self, gang: Gang, late: Late) -> Commands:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
@@ -90,30 +101,48 @@ class MemberRestarts:
         return commands
 
     def _agent_for(self, gang: Gang, rank: Rank, at: float) -> AgentState | None:
-        """An idle agent on the member's host: its own where that lives, else one with GPUs if there is any."""
+        """An idle agent on the member's host, its own where that lives; on any host where the member may move.
+
+        One with GPUs for a worker if there is any, and one without for a parameter server.
+        """
         place = gang.places[rank]
-        there = [each for each in idle(self._agents, self._sweep, at) if _seat_of(each) == (place.host, place.address)]
-        return max(there, key=lambda each: (each.id == gang.agents[rank], each.gpus), default=None)
+        sign = -1 if place.role is Role.PS else 1
+        free = idle(self._agents, self._sweep, at)
+        there = [each for each in free if _seat_of(each) == (place.host, place.address)]
+        if not there and self._moves:
+            there = free
+        return max(there, key=lambda each: (each.id == gang.agents[rank], sign * each.gpus), default=None)
 
     def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
         member = gang.hand_to(rank, agent.id, at + self._sweep.limits.join_timeout_s)
         self._agents.occupy(agent, member)
+        place = gang.places[rank]
+        if _seat_of(agent) != (place.host, place.address):
+            gang.move(rank, replace(place, host=agent.host, address=agent.address, port=0))
         trial = self._sweep.trials[gang.trial]
         newest, port = trial.checkpoints.newest, gang.places[rank].port
         return do.PlaceMember(agent.id, member, gang.size, trial.params, newest, port)
 
     def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
-        """The member has its port again: it alone gets the addresses. None for a member that does not restart alone."""
+        """The member has its port again, and gets the addresses; the others learn where it is if it has moved.
+
+        None for a member that does not restart alone.
+        """
         rank, member = message.member.rank, message.member
         absence = gang.absent.get(rank)
         if absence is None:
             return None
         if gang.stop_by is not None or absence.reserved:
             return []
-        if absence.stage is not AbsenceStage.STARTING or message.port != gang.places[rank].port:
+        place = gang.places[rank]
+        moved = not place.port
+        if absence.stage is not AbsenceStage.STARTING or (not moved and message.port != place.port):
             return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
         absence.reserved = True
-        return [do.Send(gang.agents[rank], m.FormGang(member, gang.places))]
+        gang.move(rank, replace(place, port=message.port))
+        formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
+        others = [(agent, other) for agent, other in gang.live() if moved and other.rank != rank]
+        return [formed, *(do.Send(agent, m.MemberMoved(other, rank, gang.places[rank])) for agent, other in others)]
 
     # ---- members that do not return
 
@@ -138,8 +167,8 @@ class MemberRestarts:
         for rank, absence in gang.absent.items():
             late, why = at >= absence.by, ""
             if absence.stage is AbsenceStage.WAITING and (late or self._sweep.stop is not None):
-                host = gang.places[rank].host
-                why = f"no agent on {host} was idle within {AGENT_TIMEOUT_S:g} s" if late else "the run stops"
+                where = "" if self._moves else f" on {gang.places[rank].host}"
+                why = f"no agent{where} was idle within {self._wait_s:g} s" if late else "the run stops"
             elif absence.stage is AbsenceStage.STARTING and late:
                 why = f"it did not train within {self._sweep.limits.join_timeout_s:g} s"
             if why:

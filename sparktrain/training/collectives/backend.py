@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.protocol.server_keys import ServerKeys
-from sparktrain.state.topology import Formation
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
 
 _NO_SERVERS = ServerKeys()
@@ -22,6 +22,10 @@ class Exchange(Protocol):
 
     def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
         """A key and value that another member has shared, each once; None when none came within `timeout_s`."""
+        ...
+
+    def moved(self, rank: int) -> MemberAddress | None:
+        """Where a lost member has restarted, if not at its first place. Any thread may ask; never blocks."""
         ...
 
 
@@ -71,9 +75,11 @@ def load(backend: Backend) -> JoinRing:
 
 def _without_ring(joining: Joining) -> Ring:
     """Members that meet at their parameter servers alone."""
+    from sparktrain.training.parameter_server.live_places import LivePlaces
     from sparktrain.training.parameter_server.served_model import ServedModel
     from sparktrain.training.parameter_server.served_ring import ServedRing
 
     formation = joining.formation
-    served = ServedModel(formation, joining.servers, joining.incarnation, slow_s=joining.operation_s)
+    places = LivePlaces(formation, joining.exchange.moved)
+    served = ServedModel(places, joining.servers, joining.incarnation, slow_s=joining.operation_s)
     return ServedRing(formation.rank, served)

@@ -16,7 +16,6 @@ from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.server_keys import ServerKeys
-from sparktrain.state.topology import Formation
 from sparktrain.training.notices import notice
 from sparktrain.training.parameter_server.keras_rule import (
     check_local_optimizer,
@@ -24,8 +23,8 @@ from sparktrain.training.parameter_server.keras_rule import (
     is_sliceable,
     optimizer_bytes,
 )
+from sparktrain.training.parameter_server.live_places import LivePlaces
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
-from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, ShardPlan, VariableSpec, layout_of, plan_shards
 from sparktrain.training.parameter_server.shard_state import Sender
 
@@ -50,7 +49,7 @@ class ServedModel:
 
     def __init__(
         self,
-        formation: Formation,
+        places: LivePlaces,
         keys: ServerKeys,
         incarnation: int,
         *,
@@ -59,16 +58,16 @@ class ServedModel:
         clock: BlockingClock | None = None,
     ) -> None:
         """`slow_s`: how long this member waits for others, where a server answers. Connects to nothing yet."""
+        formation = places.formation
         self.chief = formation.role is Role.CHIEF
         self._rank = formation.rank
+        self._places = places
         self._keys = keys
         self._sender = Sender(formation.rank, incarnation)
-        places = [place for place in formation.places if place.role is Role.PS]
-        self._endpoints = [Endpoint(place.address, place.port) for place in places]
         self._answer_s = answer_s
         self._slow_s = slow_s
         self._clock = clock or SystemClock()
-        self._threads = ThreadPoolExecutor(len(places), "sparktrain-ps")
+        self._threads = ThreadPoolExecutor(len(places.servers), "sparktrain-ps")
         self._lock = threading.Lock()
         self._optimizer: Any = None
         self._variables: list[Any] = []
@@ -195,7 +194,7 @@ class ServedModel:
     # ---- start
 
     def _connect(self, optimizer: Any, variables: Sequence[Any]) -> None:
-        servers = len(self._endpoints)
+        servers = len(self._places.servers)
         self.check(optimizer, servers)
         specs = [VariableSpec(each.path, tuple(each.shape), _value(each).dtype.name) for each in variables]
         plan = plan_shards(specs, servers, sliceable=self.local or is_sliceable(optimizer))
@@ -215,11 +214,11 @@ class ServedModel:
         self._shards = shards
 
     def _shard(self, index: int) -> "_Shard":
-        layout, endpoint = self._plan.layout(index), self._endpoints[index]
+        layout, rank = self._plan.layout(index), self._places.servers[index]
         answer_s, slow_s = self._answer_s, self._slow_s
         client = ShardClient(
-            index, layout, self._sender, self._keys.member, lambda: endpoint, budget_s=answer_s, slow_s=slow_s,
-            clock=self._clock,
+            index, layout, self._sender, self._keys.member, lambda: self._places.endpoint(rank), budget_s=answer_s,
+            slow_s=slow_s, clock=self._clock,
         )  # fmt: skip
         return _Shard(index, layout, client)
 

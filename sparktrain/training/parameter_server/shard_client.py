@@ -75,7 +75,7 @@ class ShardClient:
         slow_s: float | None = None,
         clock: BlockingClock | None = None,
     ) -> None:
-        """`find` returns where the server listens now; it is asked before each connection, and may raise OSError.
+        """`find` returns where the server listens now; it is asked before each request, and may raise OSError.
 
         `budget_s`: how long a server may not answer. `slow_s`: how long one that answers may wait for other members, by
         default as long.
@@ -95,6 +95,8 @@ class ShardClient:
         self._slow_s = budget_s if slow_s is None else max(slow_s, budget_s)
         self._clock = clock or SystemClock()
         self._connection: ssl.SSLSocket | None = None
+        self._server: Endpoint | None = None
+        """The other end of the connection: a successor elsewhere counts even while the old one answers."""
         self._term = 0
         self._number = 0
         self._awaited = 0
@@ -213,8 +215,10 @@ class ShardClient:
         return RetryBudget(self._budget_s, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, (0.8, 1.2)), self._clock)
 
     def _exchange(self, request: Message, payload: memoryview, into: memoryview | None) -> tuple[Any, memoryview]:
-        if self._connection is None:
-            self._connection = self._connect()
+        found = self._find()
+        if self._connection is None or found != self._server:
+            self.close()
+            self._connection, self._server = self._connect(found), found
             if self._given is not None:
                 send_frame(self._connection, *self._filling(*self._given))
                 filled, _ = receive_header(self._connection, ShardAnswer)
@@ -229,8 +233,7 @@ class ShardClient:
         receive_into(self._connection, into)
         return answer, into
 
-    def _connect(self) -> ssl.SSLSocket:
-        found = self._find()
+    def _connect(self, found: Endpoint) -> ssl.SSLSocket:
         plain = socket.create_connection((found.host, found.port), CONNECT_S)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

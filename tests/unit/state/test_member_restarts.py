@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S, END_TIMEOUT_S
+from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S, END_TIMEOUT_S, MOVE_TIMEOUT_S
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
@@ -387,3 +387,59 @@ def test_another_driver_knows_the_restarts_and_numbers_generations_as_before() -
     new = successor(world, roles=ROLES)
     assert [each.alone for each in trial(new).restarts] == [True, False, False]
     assert [trial(new).place_of(Generation(number)) for number in (1, 2, 3)] == [1, 2, None]
+
+
+@pytest.mark.parametrize("rank", [WORKER, PS])
+def test_a_member_that_may_move_restarts_on_any_host_and_the_others_learn_where(rank: int) -> None:
+    world = World()
+    agents = cluster(world, restarts_servers=True)
+    world.join("elsewhere", "host-2")
+    [start] = placed(world.lose(agents[rank]))
+    assert (start.agent, start.member.rank, start.port) == ("elsewhere", rank, 0)
+    world.reserve(AgentId("elsewhere"), 5000)
+    [formed] = world.sent(m.FormGang)[len(ROLES) :]
+    place = formed.places[rank]
+    assert (place.host, place.port, place.role) == ("host-2", 5000, ROLES[rank])
+    moved = world.sent(m.MemberMoved)
+    assert [each.member.rank for each in moved] == [other for other in range(len(ROLES)) if other != rank]
+    assert {(each.rank, each.place) for each in moved} == {(rank, place)}
+    world.enter(AgentId("elsewhere"), trains=rank == WORKER)
+    assert not whole(world)
+    assert [(each.rank, each.alone) for each in trial(world).restarts] == [(rank, True)]
+
+
+def test_a_member_that_may_move_stays_where_its_agent_lives() -> None:
+    world = World()
+    agents = cluster(world, restarts_servers=True)
+    world.join("elsewhere", "host-2")
+    [start] = placed(world.fail(agents[PS], FailureKind.SIGNAL))
+    assert (start.agent, start.port) == (agents[PS], 4000 + PS)
+    come_back(world, PS)
+    assert not world.sent(m.MemberMoved)
+
+
+def test_a_member_that_moves_learns_of_one_that_moves_at_the_same_time() -> None:
+    world = World()
+    agents = cluster(world, restarts_servers=True, restarts=2)
+    for number, rank in enumerate((WORKER, PS)):
+        world.join(f"elsewhere-{number}", f"host-{number + 2}")
+        assert placed(world.lose(agents[rank]))
+    for number in range(2):
+        world.reserve(AgentId(f"elsewhere-{number}"), 5000 + number)
+    known = {(each.member.rank, each.rank): each.place.port for each in world.sent(m.MemberMoved)}
+    assert known[WORKER, PS] == 5001, "the first one had no address of the second"
+    assert [each.port for each in world.sent(m.FormGang)[-1].places][WORKER] == 5000
+    assert not whole(world)
+
+
+def test_the_gang_restarts_when_no_agent_comes_for_a_member_that_may_move() -> None:
+    world = World()
+    world.lose(cluster(world, restarts_servers=True)[PS])
+    world.tick(MOVE_TIMEOUT_S - 1.0)
+    assert not whole(world)
+    world.tick(2.0)
+    assert whole(world)
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    [restart] = trial(world).restarts
+    assert "no agent was idle within 30 s" in restart.cause

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
@@ -17,6 +18,7 @@ from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.threads import spawn
 from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.parameter_server.keras_rule import keras_rule
+from sparktrain.training.parameter_server.live_places import LivePlaces
 from sparktrain.training.parameter_server.served_model import ServedModel
 from sparktrain.training.parameter_server.served_ring import ServedRing
 from sparktrain.training.parameter_server.shard_messages import Endpoint
@@ -44,10 +46,18 @@ class Servers:
         self.places = tuple(
             MemberAddress("here", "127.0.0.1", port, role) for port, role in zip(ports, roles, strict=True)
         )
+        self.moved: dict[int, MemberAddress] = {}
         self.members: list[ServedModel] = []
 
+    def move(self, certificates: RunCertificates, number: int) -> None:
+        """Start a successor of a server elsewhere; the old one stays."""
+        self.servers.append(ShardServer(Endpoint("127.0.0.1", 0), certificates.server, keras_rule))
+        rank = len(self.places) - (len(self.servers) - 1) + number
+        self.moved[rank] = replace(self.places[rank], port=self.servers[-1].endpoint.port)
+
     def member(self, rank: int = 0, *, slow_s: float = 10.0) -> ServedModel:
-        made = ServedModel(Formation(rank, self.places), self.keys, 0, slow_s=slow_s, answer_s=5.0)
+        places = LivePlaces(Formation(rank, self.places), self.moved.get)
+        made = ServedModel(places, self.keys, 0, slow_s=slow_s, answer_s=5.0)
         self.members.append(made)
         return made
 
@@ -130,6 +140,24 @@ def test_a_loop_trains_what_keras_alone_trains(served: Make, optimizer: Any, ser
     for got, expected in zip(trained(model, graph=graph), trained(model_of(optimizer()), graph=graph), strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=EQUAL)
     assert int(model.optimizer.iterations.numpy()) == 4
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+def test_a_server_that_has_moved_continues_while_the_old_one_still_answers(
+    served: Make, certificates: RunCertificates
+) -> None:
+    """As when the host of the old one is cut off from the coordinator alone. One push has gradients for the old one."""
+    gang = served(2)
+    model = model_of(distribute(keras.optimizers.SGD(0.1), ServedRing(0, gang.member())))
+    step, (x, y) = tf.function(step_of(model)), rows()
+    for start in range(0, 32, 8):
+        if start == 16:
+            gang.move(certificates, 1)
+        step(tf.constant(x[start : start + 8]), tf.constant(y[start : start + 8]))
+    assert [each.client.version for each in gang.members[0]._shards] == [4, 3]
+    gang.servers[1].close()
+    step(tf.constant(x[:8]), tf.constant(y[:8]))
+    assert [each.client.version for each in gang.members[0]._shards] == [5, 4]
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
