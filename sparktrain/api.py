@@ -18,6 +18,7 @@ from sparktrain.config.option_catalog import (
     RunKeywords,
     SweepKeywords,
 )
+from sparktrain.config.quantities import MIB
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.continuation.extension import Extension
@@ -415,7 +416,7 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
     """
     check_not_nested("pool")
     asked = settled(PoolKeywords, options, "pool")
-    engine = engine_of(spark)
+    engine = engine_of(spark).sharing((asked["gpu_memory"] or 0) // MIB)
     engine.check_cluster()
     count, _ = engine.agents_for(None, asked["agents"], None)
     started = AgentPool(engine, count, asked["preload"], asked["idle_timeout"])

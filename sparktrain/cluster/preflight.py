@@ -13,6 +13,7 @@ from sparktrain.cluster.spark_facts import (
     slots,
 )
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
 from sparktrain.state.restart import EXCUSED_LIMIT
@@ -122,6 +123,25 @@ def check_gpus(facts: Facts, gpus: int) -> None:
             f"gpus ({gpus}) must be what Spark gives a task, and spark.task.resource.gpu.amount is {amount:g}: set "
             f"spark.task.resource.gpu.amount={gpus} and spark.executor.resource.gpu.amount, with a discovery script, "
             f"when you create the session"
+        )
+
+
+def check_gpu_memory(facts: Facts, gpu_mib: int) -> None:
+    """Raises ResourceError when members need a part of one GPU, and Spark gives their tasks none, or several GPUs."""
+    if gpu_mib == 0:
+        return
+    subject = slice_text(gpu_mib)
+    if facts.local:
+        raise ResourceError(
+            f"{subject} is a part of a GPU, and Spark schedules no GPUs on {facts.master}: use "
+            "spark=sparktrain.local() (--local), which shares the GPUs of this machine, or a cluster"
+        )
+    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    if not 0 < amount <= 1:
+        raise ResourceError(
+            f"{subject} is a part of one GPU for each process, and spark.task.resource.gpu.amount is {amount:g}: set "
+            "it to 1, or to a fraction such as 0.25 for four tasks on each GPU, and "
+            "spark.executor.resource.gpu.amount, with a discovery script, when you create the session"
         )
 
 

@@ -16,6 +16,7 @@ from sparktrain.config.gang_options import GANG, AveragingKeywords, GangKeywords
 from sparktrain.config.option_rules import (
     CHANGED,
     FLAG,
+    MEMORY,
     MODULES,
     PLACE,
     TEXT,
@@ -45,6 +46,14 @@ _METRIC = CallOption(
     panel=METRIC,
     says="none: no trial is best",
     page="results.md",
+)
+_GPU_MEMORY = CallOption(
+    "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU where it fits.",
+    MEMORY,
+    panel=SPARK,
+    says="all of its GPUs",
+    page="gpus.md#slices-of-a-gpu",
+    also=("gpu_mem", "gpu_memory_limit", "memory_limit", "gpu_fraction"),
 )
 _AGENTS = CallOption(
     "Agents to start, each in one slot of the session; every member of a trial needs one.",
@@ -259,8 +268,9 @@ class DirectoryKeywords(TypedDict, total=False):
         ),
     ]
     gpus: Annotated[
-        int, CallOption("GPUs for each process that trains.", whole(0), default=0, panel=SPARK, page="sessions.md")
+        int, CallOption("GPUs for each process that trains.", whole(0), default=0, panel=SPARK, page="gpus.md")
     ]
+    gpu_memory: Annotated[int | str | None, _GPU_MEMORY]
 
 
 class CommonKeywords(DirectoryKeywords, DataKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
@@ -401,3 +411,4 @@ class PoolKeywords(TypedDict, total=False):
             says="10m",
         ),
     ]
+    gpu_memory: Annotated[int | str | None, _GPU_MEMORY]

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, get_args
 from msgspec import Struct
 
 from sparktrain.config.param_values import described, did_you_mean, shown
-from sparktrain.config.quantities import count, seconds
+from sparktrain.config.quantities import count, memory, seconds
 from sparktrain.errors import SpecError
 
 Change = Literal["code", "space", "data", "metric", "seed", "gang"]
@@ -110,6 +110,8 @@ def _whole(word: str, subject: str) -> int:
 
 TIME = ValueRule(seconds, "TIME")
 WAIT = ValueRule(wait, "TIME")
+MEMORY = ValueRule(lambda value, subject: None if value == "none" else memory(value, subject), "SIZE")
+"""An amount of memory, or `none` for no limit."""
 FLAG = ValueRule(flag, "")
 SWITCH = ValueRule(switch, "on|off")
 PLACE = ValueRule(place, "PATH")

@@ -18,6 +18,10 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _PLAIN_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+MIB = 2**20
+_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", re.IGNORECASE)
+_UNIT_BYTES = {"mib": MIB, "gib": 2**30, "mb": 10**6, "gb": 10**9}
+
 
 def seconds(value: Duration | None, name: str) -> float | None:
     """Seconds in `value`; None stays None. Raises SpecError, with `name` as its subject, unless finite and above 0."""
@@ -63,4 +67,22 @@ def count(value: object, subject: str, least: int) -> int:
         raise SpecError(f"{subject} is {described(value)}, a whole number is expected; pass an int")
     if result < least:
         raise SpecError(f"{subject} ({shown(result)}) must be at least {least}; pass {least} or more")
+    return result
+
+
+def memory(value: object, name: str) -> int:
+    """Bytes in `value`: an integer, or text such as "8GiB". Raises SpecError about `name` for less than 1 MiB."""
+    example = "write a number and MiB, GiB, MB or GB, such as '8GiB'"
+    if isinstance(value, str):
+        found = _MEMORY.fullmatch(value.strip())
+        unit = _UNIT_BYTES.get(found[2].lower()) if found is not None else None
+        if found is None or unit is None:
+            raise SpecError(f"{name} ({shown(value)}) is not an amount of memory: {example}")
+        result = int(float(found[1]) * unit)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        result = value
+    else:
+        raise SpecError(f"{name} is {described(value)}, an amount of memory is expected: {example}")
+    if result < MIB:
+        raise SpecError(f"{name} ({shown(value)}) must be at least 1 MiB: {example}")
     return result

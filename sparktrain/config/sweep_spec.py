@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
 from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
 from sparktrain.config.param_values import described, shown
-from sparktrain.config.quantities import count, seconds
+from sparktrain.config.quantities import MIB, count, memory, seconds
 from sparktrain.config.replication import Replication, replication
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
@@ -67,6 +67,8 @@ class SweepSpec:
     """The gang of each trial."""
     gpus: int = 0
     """GPUs for each member of a trial."""
+    gpu_memory: int | None = None
+    """Bytes of its one GPU that each member may use; None for all of it."""
     log_limit_bytes: int = 2**30
     """Limit of each member's log; the oldest lines are dropped."""
     start_timeout_s: float = 300.0
@@ -84,6 +86,7 @@ class SweepSpec:
             )
         self._set_objectives()
         self._set_counts()
+        self._set_gpu_memory()
         self._check_replication()
         self._set_seconds()
         if type(self.gang) is not GangSpec:
@@ -116,6 +119,17 @@ class SweepSpec:
             object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
         object.__setattr__(self, "seed", sweep_seed(self.seed))
 
+    def _set_gpu_memory(self) -> None:
+        if self.gpu_memory is None:
+            return
+        object.__setattr__(self, "gpu_memory", memory(self.gpu_memory, "gpu_memory"))
+        if self.gpus > 1:
+            raise SpecError(
+                f"gpus ({self.gpus}) must be 1 with gpu_memory, which is a part of one GPU for each process: leave out "
+                "gpus, or leave out gpu_memory"
+            )
+        object.__setattr__(self, "gpus", 1)
+
     def _check_replication(self) -> None:
         checked = replication(self.repeats, self.folds)
         object.__setattr__(self, "repeats", checked.repeats)
@@ -143,6 +157,11 @@ class SweepSpec:
     def replication(self) -> Replication:
         """How many trials each set of parameters has."""
         return Replication(self.repeats, self.folds)
+
+    @property
+    def gpu_mib(self) -> int:
+        """MiB of its GPU that each member may use; 0: all."""
+        return (self.gpu_memory or 0) // MIB
 
     def seed_of(self, trial: int) -> int:
         """The seed of a trial, see `Replication.seed_number`."""

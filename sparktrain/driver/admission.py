@@ -27,6 +27,7 @@ def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted
 
     Raises UserError; writes nothing but a probe of the store.
     """
+    engine = engine.sharing(prepared.spec.gpu_mib)
     engine.check_run(prepared.spec)
     engine.check_data(prepared.data)
     engine.check_cluster()

@@ -46,8 +46,9 @@ class Server:
         versions: dict[str, str],
         preload: tuple[str, ...],
         certificates: CertificateKeeper | None = None,
+        gpu_claims: GpuClaims | None = None,
     ) -> None:
-        """`certificates` are those of the listener; None where it has none."""
+        """`certificates` are those of the listener; None where it has none. No two agents share a GPU by default."""
         self.mismatch: str | None = None
         """Why no executor can be used."""
         self.joined: dict[str, str] | None = None
@@ -66,7 +67,7 @@ class Server:
         self._certificates: m.Certificates | None = None
         """Certificates that replace those of agents' tickets, once there are newer ones."""
         self._links: dict[AgentId, Link] = {}
-        self._gpu_claims = GpuClaims(clock)
+        self._gpu_claims = gpu_claims or GpuClaims(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
         self.on_feed: Callable[[m.MemberFeed, Callable[[m.FeedEnded], None]], None] = lambda message, answer: None

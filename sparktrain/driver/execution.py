@@ -8,6 +8,8 @@ from typing import Protocol
 from sparktrain.board.board import Board
 from sparktrain.clock import SystemClock
 from sparktrain.cluster import preflight
+from sparktrain.config.gpu_slices import slice_in_pool
+from sparktrain.config.quantities import MIB
 from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
@@ -112,6 +114,7 @@ class PoolAgents:
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class. Raises PoolError when the pool is closed, or on another run."""
         engine = self._pool.engine
+        prepared = _sliced(prepared, engine.gpu_mib)
         engine.check_run(prepared.spec)
         engine.check_data(prepared.data)
         preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
@@ -121,6 +124,14 @@ class PoolAgents:
         if (done := _finished(prepared, display)) is not None:
             return done
         return _run(self._pool, prepared, display)
+
+
+def _sliced(prepared: PreparedRun, gpu_mib: int) -> PreparedRun:
+    """A run on agents of a pool that use so many MiB of a GPU each; 0: all of it. Raises ResourceError for more."""
+    mib = slice_in_pool(prepared.spec.gpu_mib, gpu_mib)
+    if mib == prepared.spec.gpu_mib:
+        return prepared
+    return prepared.with_spec(replace(prepared.spec, gpu_memory=mib * MIB))
 
 
 def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:

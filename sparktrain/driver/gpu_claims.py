@@ -1,9 +1,16 @@
-"""Which agent uses which GPU: two agents on one GPU would train at half the speed, or run out of its memory."""
+"""Which agent uses which GPU: two agents on one GPU would train at half the speed, or run out of its memory.
 
+With `gpu_memory` they share a GPU, as long as the memory that each may use fits.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sparktrain import formatting
 from sparktrain.clock import Clock
+from sparktrain.config.gpu_slices import slice_text
+from sparktrain.config.quantities import MIB
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 
@@ -45,21 +52,23 @@ class _Holder:
 class GpuClaims:
     """The GPUs of agents. All methods belong to the coordinator's event loop."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, gpu_mib: int = 0) -> None:
+        """Each agent may use `gpu_mib` MiB of its GPU; with 0 no two agents share one."""
         self._clock = clock
+        self._gpu_mib = gpu_mib
         self._holders: dict[AgentId, _Holder] = {}
         self._on_host: dict[str, dict[AgentId, _Holder]] = {}
         """The same by host."""
 
     async def take(self, join: m.Join) -> str:
-        """Note the GPUs of an agent that joins; returns why it may not have them, when a live agent has one of them.
+        """Note the GPUs of an agent that joins; returns why it may not have them, when live agents leave no room.
 
-        Takes `DEAD_S` seconds at most: the other agent may be dead, and must send a heartbeat first.
+        Takes `DEAD_S` seconds at most: other agents may be dead, and must send a heartbeat first.
         """
         started = self._clock.now()
-        while (holder := self._rival(join)) is not None and self._clock.now() - started < DEAD_S:
-            if holder.heard_at > started:
-                return conflict(holder.join, join)
+        while self._problem(join, None) and self._clock.now() - started < DEAD_S:
+            if problem := self._problem(join, started):
+                return problem
             await self._clock.sleep(_POLL_S)
         self.free(join.agent)  # of a life before, perhaps on another host
         self._holders[join.agent] = holder = _Holder(join, self._clock.now())
@@ -81,10 +90,38 @@ class GpuClaims:
         if not there:
             del self._on_host[holder.join.host]
 
-    def _rival(self, join: m.Join) -> _Holder | None:
-        """An agent that has one of the GPUs."""
-        there = self._on_host.get(join.host, {})
-        return next((each for each in there.values() if conflict(each.join, join)), None)
+    def _problem(self, join: m.Join, heard_since: float | None) -> str:
+        """Why the agent may not have its GPUs, by the agents that were heard since then, or all; empty when it may."""
+        there = self._on_host.get(join.host, {}).values()
+        others = [each.join for each in there if heard_since is None or each.heard_at > heard_since]
+        if self._gpu_mib:
+            return shortage(join, others, self._gpu_mib)
+        return next(filter(None, (conflict(each, join) for each in others)), "")
+
+
+def shortage(join: m.Join, others: Sequence[m.Join], gpu_mib: int) -> str:
+    """Why an agent cannot use `gpu_mib` MiB of its GPUs beside `others` of its host; empty when it can."""
+    subject = slice_text(gpu_mib)
+    totals = dict(zip(join.devices, join.device_mib, strict=False))
+    for name in join.devices:
+        total = totals.get(name, 0)
+        sharing = 1 + sum(name in each.devices for each in others if each.agent != join.agent)
+        if not total and sharing > 1:
+            return (
+                f"{subject} needs to know the memory of the GPU that {sharing} agents share, {name} on {join.host}, "
+                "and nvidia-smi does not report it there: install it, or give each agent a GPU of its own"
+            )
+        if total and sharing * gpu_mib > total:
+            agents, has = formatting.count(sharing, "agent"), formatting.size(total * MIB)
+            gpu = f"{name} on {join.host} ({has})"
+            return f"{subject} for each of {agents} is more than their GPU has, {gpu}: {_fewer(sharing)}"
+    return ""
+
+
+def _fewer(sharing: int) -> str:
+    if sharing == 1:
+        return "lower it"
+    return "lower it, or have fewer tasks share a GPU, by a larger spark.task.resource.gpu.amount"
 
 
 def conflict(one: Holds, other: Holds) -> str:
@@ -98,5 +135,6 @@ def conflict(one: Holds, other: Holds) -> str:
     return (
         f"agents {one.slot} and {other.slot} have the same GPU, {shared[0]} on {other.host}: Spark's "
         "discovery script reports the same ones to all executors of a host; set "
-        "spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
+        "spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not, or pass gpu_memory= to "
+        "share GPUs"
     )

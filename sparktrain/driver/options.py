@@ -104,6 +104,7 @@ class Options:
             start_timeout_s=seconds(asked["start_timeout"], "start_timeout") or 0.0,
             gang=gang,
             gpus=asked["gpus"],
+            gpu_memory=cast(int | None, asked["gpu_memory"]),  # its rule has converted text
             log_limit_bytes=asked["log_limit"],
             **self.limits(),
         )

@@ -20,6 +20,7 @@ from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
 from sparktrain.driver.event_loop import call, submit
+from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.driver.vacant_slots import PAUSE_S, Vacancies
@@ -130,7 +131,8 @@ class AgentPool:
         address = self.engine.address()
         self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
-        server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates)
+        claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
+        server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates, claims)
         reasons = self.engine.loss_reasons()
         self._coordinator = Coordinator(server, SystemClock(), self._why_none, reasons, self._times.outlook_s)
         try:

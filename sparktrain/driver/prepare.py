@@ -293,7 +293,7 @@ class PreparedRun:
         return self.store.put_if_absent(self.layout.spec, overview)
 
     def _renamed(self, name: str) -> "PreparedRun":
-        return replace(self._with_spec(replace(self.spec, name=name)), layout=RunLayout(name))
+        return replace(self.with_spec(replace(self.spec, name=name)), layout=RunLayout(name))
 
     def _as_started(self, before: Plan) -> "PreparedRun":
         """The same with options that were not given taken from the plan of the existing run."""
@@ -303,7 +303,7 @@ class PreparedRun:
         known = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
         made = made._with_warm(known)
         made = replace(made, plan=msgspec.structs.replace(made.plan, origin=before.origin))
-        return made if made.seeded else made._with_spec(replace(made.spec, seed=before.spec["seed"]))
+        return made if made.seeded else made.with_spec(replace(made.spec, seed=before.spec["seed"]))
 
     def _with_warm(self, warm: WarmPlan | None) -> "PreparedRun":
         return replace(self, plan=msgspec.structs.replace(self.plan, warm=warm or msgspec.UNSET))
@@ -323,10 +323,11 @@ class PreparedRun:
     def _with_backend(self, choice: Choice) -> "PreparedRun":
         if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
             return self  # with parameter servers there is no other: the roles differ too, and that is reported
-        made = self._with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
+        made = self.with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
         return replace(made, choice=choice)
 
-    def _with_spec(self, spec: SweepSpec) -> "PreparedRun":
+    def with_spec(self, spec: SweepSpec) -> "PreparedRun":
+        """The same with another specification, also in its plan."""
         return replace(self, spec=spec, plan=msgspec.structs.replace(self.plan, spec=spec_fields(spec)))
 
     def _sampler(self, slots: int = 1) -> Sampler:

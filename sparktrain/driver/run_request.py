@@ -149,6 +149,7 @@ class RunRequest:
             streams=self.stream_keys,
             servers=self.servers,
             local_steps=spec.gang.local_steps,
+            gpu_mib=spec.gpu_mib,
         )
 
     def limits(self) -> RunLimits:

@@ -189,7 +189,8 @@ class Agent:
 
     async def _join(self, away: str) -> m.Welcome | str:
         place = self._place
-        where = place.devices, place.executor, place.address, place.task, away
+        names, mib = tuple(each.name for each in place.devices), tuple(each.mib for each in place.devices)
+        where = names, place.executor, place.address, place.task, away, mib
         self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():
             case m.Welcome() as welcome:

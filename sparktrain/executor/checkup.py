@@ -63,7 +63,7 @@ def observed(place: Placement) -> SlotReport:
         versions=installed_versions(PACKAGES),
         executor=place.executor,
         gpus=place.gpus,
-        devices=place.devices,
+        devices=tuple(each.name for each in place.devices),
         memory_bytes=memory.total,
         free_bytes=memory.available,
     )

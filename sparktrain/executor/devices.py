@@ -1,24 +1,49 @@
-"""Names the GPUs of an agent so that all processes of its host agree."""
+"""Names the GPUs of an agent so that all processes of its host agree, and finds out how much memory they have."""
 
 import subprocess
+from collections.abc import Sequence
 
-COMMAND = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+from msgspec import Struct
+
+COMMAND = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 TIMEOUT_S = 20.0
 """`nvidia-smi` may have to load the driver of idle GPUs first."""
 
 
-def devices(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the GPUs at these addresses of Spark: their UUIDs, else the addresses.
+class Device(Struct, frozen=True):
+    """One GPU of this host."""
+
+    name: str
+    """Its UUID, or its address where that is unknown."""
+    mib: int = 0
+    """MiB of its memory; 0 where that is unknown."""
+
+
+def devices(addresses: tuple[str, ...], command: Sequence[str] = COMMAND) -> tuple[Device, ...]:
+    """The GPUs at these addresses of Spark or of `CUDA_VISIBLE_DEVICES`: indexes, or UUIDs or the start of them.
 
     With isolated GPUs each container counts its own from 0; the UUID is the same for all. Blocks while `nvidia-smi`
-    runs, at most 20 s; without its answer the addresses stay.
+    runs, at most 20 s; without its answer the addresses stay, and the memory is unknown.
     """
     if not addresses:
         return ()
     try:
-        printed = subprocess.run(COMMAND, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return addresses
-    lines = (line.partition(",") for line in printed.splitlines())
-    names = {index.strip(): uuid.strip() for index, _, uuid in lines if uuid.strip()}
-    return tuple(names.get(each, each) for each in addresses)
+        printed = ""
+    known = [_read(line) for line in printed.splitlines()]
+    return tuple(_at(address, [each for each in known if each is not None]) for address in addresses)
+
+
+def _read(line: str) -> tuple[str, Device] | None:
+    """Index and device of a line that `nvidia-smi` prints; None for another line, such as an error."""
+    index, *rest = (word.strip() for word in line.split(","))
+    if not rest or not rest[0]:
+        return None
+    return index, Device(rest[0], int(rest[1]) if len(rest) > 1 and rest[1].isdecimal() else 0)
+
+
+def _at(address: str, known: Sequence[tuple[str, Device]]) -> Device:
+    by_uuid = address.startswith("GPU-")
+    same = (gpu for index, gpu in known if (gpu.name.startswith(address) if by_uuid else index == address))
+    return next(same, Device(address))

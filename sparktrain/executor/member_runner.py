@@ -311,6 +311,7 @@ class MemberSession:
             servers=start.servers,
             local_steps=start.local_steps,
             replica=start.replica,
+            gpu_mib=start.gpu_mib,
         )
 
     # ---- requests of the agent

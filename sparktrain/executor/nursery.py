@@ -110,7 +110,7 @@ def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if order.gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(order.gpus)
-        place = local_placement(order.slot, order.task, order.cpus, order.gpus or ())
+        place = local_placement(order.slot, order.task, order.cpus, order.gpus or (), order.gpu_totals)
         reason, reached = attend(place, order.ticket)
         os.write(pipe, msgspec.json.encode(AgentLeft(reason, reached)))
         status = 0

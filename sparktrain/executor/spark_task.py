@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from sparktrain.config.versions import REPORTED, installed_versions
-from sparktrain.executor.devices import devices
+from sparktrain.executor.devices import Device, devices
 from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -25,8 +25,8 @@ class Placement(Struct, frozen=True):
     """Cores that Spark assigns to the task; None outside of a task."""
     gpus: tuple[str, ...]
     """Addresses of GPUs that Spark assigns to the task."""
-    devices: tuple[str, ...]
-    """Names of the same GPUs, unique on the host."""
+    devices: tuple[Device, ...]
+    """The same GPUs by names that are unique on the host."""
     versions: dict[str, str]
     address: str = "127.0.0.1"
     """The IP address of this host for other agents."""
@@ -56,8 +56,14 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     )
 
 
-def local_placement(slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...]) -> Placement:
-    """The placement of an agent on the driver's machine, with the cores and GPUs that the driver assigns."""
+def local_placement(
+    slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...], gpu_totals: tuple[int, ...] = ()
+) -> Placement:
+    """The placement of an agent on the driver's machine, with the cores and GPUs that the driver assigns.
+
+    `gpu_totals` has the MiB of each GPU, where the driver knows them.
+    """
+    totals = dict(zip(gpus, gpu_totals, strict=False))
     return Placement(
         slot=slot,
         host=socket.gethostname(),
@@ -65,7 +71,7 @@ def local_placement(slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...]
         executor=os.getppid(),
         cpus=cpus,
         gpus=gpus,
-        devices=gpus,
+        devices=tuple(Device(gpu, totals.get(gpu, 0)) for gpu in gpus),
         versions=installed_versions(REPORTED),
         task=task,
     )

@@ -120,6 +120,8 @@ class Join(Small, frozen=True, tag=True):
     task: SparkTask | None = None
     away: str = ""
     """Why and for how long an agent that rejoins was gone; empty for a fresh one."""
+    device_mib: tuple[int, ...] = ()
+    """MiB of memory of each of `devices`; 0 where that is unknown."""
 
 
 class MemberStored(Large, frozen=True, tag=True):
@@ -257,6 +259,8 @@ class StartMember(Message, frozen=True, tag=True):
     """The port that the member must take, see `Assignment`."""
     replica: Replica = Replica()
     """Which of the trials with the same parameters it is."""
+    gpu_mib: int = 0
+    """MiB of its GPU's memory that it may use; 0: all."""
 
 
 class FeedEnded(Message, frozen=True, tag=True):

@@ -21,6 +21,8 @@ class SpawnAgent(Message, frozen=True, tag=True):
     """Cores that the agent may use."""
     gpus: tuple[str, ...] | None = None
     """GPUs that it may use, as of `CUDA_VISIBLE_DEVICES`; None where this machine has none to share."""
+    gpu_totals: tuple[int, ...] = ()
+    """MiB of each of them, where agents share them."""
 
 
 ToNursery = SpawnAgent

@@ -122,6 +122,8 @@ class Assignment(Message, frozen=True, tag=True):
     """The port of `address` by which the others know this member already; 0: any free one."""
     replica: Replica = Replica()
     """Which of the trials with the same parameters it is."""
+    gpu_mib: int = 0
+    """MiB of each of its GPUs that TensorFlow may use; 0: all."""
 
 
 class Reserved(Message, frozen=True, tag=True):

@@ -80,6 +80,8 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
+        if assignment.size == 1:  # a gang first decides which members see a GPU
+            process_setup.limit_gpus(assignment)
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)

@@ -17,7 +17,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import Formation
 from sparktrain.threads import spawn
-from sparktrain.training import no_spark
+from sparktrain.training import gpu_limit, no_spark
 from sparktrain.training.horovod_names import serving
 
 EXIT_TIMEOUT_S = 5.0
@@ -48,13 +48,27 @@ def enter(assignment: Assignment) -> None:
 
 
 def choose_devices(assignment: Assignment, formation: Formation) -> None:
-    """Choose the devices that a member of a gang may see. Call it once, before TensorFlow is initialised."""
+    """Choose the devices that a member of a gang may see. Call it once, before TensorFlow is initialised.
+
+    Raises EnvironmentMismatchError, as `limit_gpus`.
+    """
     if formation.mine.role in (Role.PS, Role.EVALUATOR):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # another member trains on the GPU and needs its memory
-    elif formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        return
+    if formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
         devices = [name for name in os.listdir("/dev") if _GPU.fullmatch(name)]
         if devices:  # Spark assigns none: the members of one host share them
             os.environ["CUDA_VISIBLE_DEVICES"] = str(formation.local_rank % len(devices))
+    limit_gpus(assignment)
+
+
+def limit_gpus(assignment: Assignment) -> None:
+    """Limit the memory of GPUs that TensorFlow uses. Call it before code of the user, with the devices chosen.
+
+    Raises EnvironmentMismatchError where TensorFlow sees no GPU.
+    """
+    if assignment.gpu_mib:
+        gpu_limit.limit(assignment.gpu_mib)
 
 
 def seed(value: int) -> None:

@@ -93,8 +93,20 @@ class Engine(Protocol):
         ...
 
     @property
+    def gpu_mib(self) -> int:
+        """MiB of one GPU that each agent's member may use, so that agents share GPUs; 0: none shares one."""
+        ...
+
+    @property
     def runs_jobs(self) -> bool:
         """Whether Spark jobs, such as those that write data, need the slots of the agents."""
+        ...
+
+    def sharing(self, gpu_mib: int) -> "Engine":
+        """This engine with agents that share GPUs, and use so many MiB each; itself for 0.
+
+        Raises ResourceError where they do not fit, as far as this process can know. May block on `nvidia-smi`.
+        """
         ...
 
     def check_data(self, plan: DataPlan) -> None:

@@ -31,6 +31,8 @@ class AgentPlace(Struct, frozen=True):
     cpus: int
     gpus: tuple[str, ...] | None
     """None where this machine has none."""
+    gpu_totals: tuple[int, ...] = ()
+    """MiB of each of them, where agents share them."""
 
 
 class LocalBatch:
@@ -120,7 +122,7 @@ class LocalBatch:
         task = SparkTask(STAGE, next(self._tasks))
         self._restarts.started(slot, self._clock.now())
         with suppress(BrokenPipeError):  # the nursery has ended, which the next read detects
-            pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus))
+            pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus, place.gpu_totals))
 
     def _take(self, exited: m.AgentExited) -> str | None:
         if exited.status == 0:

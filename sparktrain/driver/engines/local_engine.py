@@ -11,12 +11,13 @@ from sparktrain.cluster import preflight
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
+from sparktrain.config.gpu_slices import gpu_of_each_slot
 from sparktrain.config.quantities import count as whole
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
-from sparktrain.driver.engines.local_gpus import gpus_here, share_out
+from sparktrain.driver.engines.local_gpus import gpus_here, memory_of, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.driver.run_data import DataPlan
 from sparktrain.errors import ResourceError, SessionError
@@ -51,7 +52,7 @@ def local(slots: int = 2) -> LocalMachine:
         slots: how many members train at a time, each in a process of its own. TensorFlow gets an equal share of the
             cores in each. More slots than cores are allowed, and the first lines of a run point it out. The GPUs of
             this machine (those in `CUDA_VISIBLE_DEVICES`, else those that `nvidia-smi` lists) are divided among the
-            slots: no GPU is in two of them.
+            slots: no GPU is in two of them, unless the call or the pool has `gpu_memory`.
 
     Returns:
         The machine, to pass as `spark=`.
@@ -82,6 +83,12 @@ class LocalEngine:
         self._machine = machine
         self._cores = len(os.sched_getaffinity(0)) if cores is None else cores
         self._given_gpus = gpus
+        self._gpu_of_slot: tuple[str, ...] = ()
+        """Of agents that share GPUs: one for each slot."""
+        self._totals: dict[str, int] = {}
+        """MiB of the GPUs that agents share."""
+        self.gpu_mib = 0
+        """See base class."""
         self._tasks = count()
         self._warm = nursery
         self._losses: dict[int, str] = {}
@@ -119,7 +126,25 @@ class LocalEngine:
     @cached_property
     def _gpus(self) -> tuple[tuple[str, ...], ...]:
         """The GPUs of each slot."""
-        return share_out(gpus_here() if self._given_gpus is None else self._given_gpus, self.slots)
+        if self._gpu_of_slot:
+            return tuple((gpu,) for gpu in self._gpu_of_slot)
+        return share_out(self._here, self.slots)
+
+    @cached_property
+    def _here(self) -> tuple[str, ...]:
+        """The GPUs of this machine."""
+        return gpus_here() if self._given_gpus is None else self._given_gpus
+
+    def sharing(self, gpu_mib: int) -> "LocalEngine":
+        """See base class."""
+        if not gpu_mib:
+            return self
+        warm, self._warm = self._warm, None
+        made = LocalEngine(self._machine, self._cores, self._here, warm)
+        made._totals = memory_of(self._here)
+        made._gpu_of_slot = gpu_of_each_slot(made._totals, self.slots, gpu_mib)
+        made.gpu_mib = gpu_mib
+        return made
 
     def check_data(self, plan: DataPlan) -> None:
         """Nothing to check: DataFrames have a session of their own, which holds no slots of this machine."""
@@ -194,9 +219,12 @@ class LocalEngine:
         """See base class."""
         shared = any(self._gpus)
         cpus = max(1, self._cores // self.slots)
-        places = {slot: AgentPlace(cpus, self._gpus[slot] if shared else None) for slot in slots}
+        places = {slot: self._place(cpus, self._gpus[slot]) if shared else AgentPlace(cpus, None) for slot in slots}
         warm, self._warm = self._warm, None
         return LocalBatch(ticket, places, on_end, self._losses, self._tasks, nursery=warm)
+
+    def _place(self, cpus: int, gpus: tuple[str, ...]) -> AgentPlace:
+        return AgentPlace(cpus, gpus, tuple(self._totals.get(gpu, 0) for gpu in gpus))
 
     def refused_s(self) -> None:
         """None: agents end with this process."""

@@ -1,9 +1,11 @@
-"""The GPUs of this machine, and how slots share them: no GPU is in two slots."""
+"""The GPUs of this machine, and how slots divide them: no GPU is in two slots."""
 
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+
+from sparktrain.executor.devices import devices
 
 COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -26,6 +28,11 @@ def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = 
     except (OSError, subprocess.SubprocessError):
         return ()
     return tuple(line.strip() for line in listed.splitlines() if line.strip())
+
+
+def memory_of(gpus: tuple[str, ...]) -> dict[str, int]:
+    """MiB of the memory of each of these GPUs; 0 where `nvidia-smi` does not report it, for which it blocks."""
+    return {gpu: device.mib for gpu, device in zip(gpus, devices(gpus), strict=True)}
 
 
 def share_out(gpus: tuple[str, ...], slots: int) -> tuple[tuple[str, ...], ...]:

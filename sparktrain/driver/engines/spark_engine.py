@@ -30,9 +30,11 @@ class SparkEngine:
     runs_jobs = True
     batch_name = "the Spark job of the agents"
 
-    def __init__(self, session: SparkSession, facts: Facts) -> None:
+    def __init__(self, session: SparkSession, facts: Facts, gpu_mib: int = 0) -> None:
         self._session = session
         self._facts = facts
+        self.gpu_mib = gpu_mib
+        """See base class."""
 
     @property
     def name(self) -> str:
@@ -54,13 +56,21 @@ class SparkEngine:
         """See base class."""
         return spark_facts.is_stopped(self._session)
 
+    def sharing(self, gpu_mib: int) -> "SparkEngine":
+        """See base class. Whether the memory of a GPU is enough, agents report when they join."""
+        if not gpu_mib:
+            return self
+        preflight.check_gpu_memory(self._facts, gpu_mib)
+        return SparkEngine(self._session, self._facts, gpu_mib)
+
     def check_data(self, plan: DataPlan) -> None:
         """See base class."""
         check_sessions(plan, self.holder)
 
     def check_run(self, spec: SweepSpec) -> None:
         """See base class."""
-        preflight.check_gpus(self._facts, spec.gpus)
+        preflight.check_gpus(self._facts, spec.gpus if not spec.gpu_mib else 0)
+        preflight.check_gpu_memory(self._facts, spec.gpu_mib)
         preflight.check_failures(self._facts, spec.max_retries)
 
     def check_cluster(self) -> None:

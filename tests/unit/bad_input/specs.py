@@ -42,6 +42,14 @@ CASES = [
     spec("failures-word", "^max_failures", r"\('never'\)", "a number of trials, 'auto', or None", max_failures="never"),
     spec("report-timeout-zero", "^report_timeout_s", r"\(0\)", "above 0", report_timeout_s=0),
     spec("gpus-negative", "^gpus", r"\(-1\)", "at least 0", gpus=-1),
+    spec("gpu-memory-unit", "^gpu_memory", "'8 apples'", "not an amount of memory", "'8GiB'", gpu_memory="8 apples"),
+    spec("gpu-memory-plain", "^gpu_memory", "'8'", "not an amount of memory", "GiB", gpu_memory="8"),
+    spec("gpu-memory-zero", "^gpu_memory", r"\(0\)", "at least 1 MiB", "'8GiB'", gpu_memory=0),
+    spec("gpu-memory-none", "^gpu_memory", r"\('0GiB'\)", "at least 1 MiB", gpu_memory="0GiB"),
+    spec("gpu-memory-negative", "^gpu_memory", "'-1GiB'", "not an amount", gpu_memory="-1GiB"),
+    spec("gpu-memory-float", "^gpu_memory", r"8\.5 \(float\)", "amount of memory is expected", gpu_memory=8.5),
+    spec("gpu-memory-bool", "^gpu_memory", r"True \(bool\)", "amount of memory is expected", gpu_memory=True),
+    spec("gpu-memory-gpus", "^gpus", r"\(2\)", "part of one GPU", "leave out gpus", gpus=2, gpu_memory="8GiB"),
     spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
     spec_case(
         "spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "not a duration", "'90s', '5m'"

@@ -171,6 +171,26 @@ def test_gpus_must_be_what_a_task_gets(amount: str | None) -> None:
         preflight.check_gpus(facts("yarn", **conf), 1)
 
 
+@pytest.mark.parametrize("amount", ["1", "1.0", "0.25"])
+def test_a_part_of_a_gpu_needs_tasks_with_one_gpu_or_a_fraction(amount: str) -> None:
+    preflight.check_gpu_memory(facts("yarn", **{"task.resource.gpu.amount": amount}), 8192)
+    preflight.check_gpu_memory(facts("local[2]"), 0)
+
+
+@pytest.mark.parametrize(
+    ("master", "amount", "problem"),
+    [
+        ("yarn", None, r"gpu\.amount is 0: set it to 1, or to a fraction such as 0\.25 .* with a discovery script"),
+        ("yarn", "2", r"part of one GPU for each process, and spark\.task\.resource\.gpu\.amount is 2"),
+        ("local[4]", "0.25", r"Spark schedules no GPUs on local\[4\]: use spark=sparktrain\.local\(\) \(--local\)"),
+    ],
+)
+def test_a_part_of_a_gpu_is_refused_without_one(master: str, amount: str | None, problem: str) -> None:
+    conf = {} if amount is None else {"task.resource.gpu.amount": amount}
+    with pytest.raises(ResourceError, match=rf"^gpu_memory \(8\.0 GiB\) .*{problem}"):
+        preflight.check_gpu_memory(facts(master, **conf), 8192)
+
+
 def test_gpus_that_a_task_gets_are_accepted_and_none_are_needed_for_none() -> None:
     preflight.check_gpus(facts("yarn", **{"task.resource.gpu.amount": "1.0"}), 1)
     preflight.check_gpus(facts("local[*]"), 0)

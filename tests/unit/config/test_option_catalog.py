@@ -76,8 +76,8 @@ FLAGS = {
     "refit": continuing_options.RefitKeywords,
 }
 WRONG_WORDS = {
-    "N": "many", "TIME": "soon", "max|min": "up", "newest|best|none": "old", "K1,K2": "cod", "PATH": "",
-    "NAME[=VALUE]": "1x=2", "NAME=PATH": "train",
+    "N": "many", "TIME": "soon", "SIZE": "8 apples", "max|min": "up", "newest|best|none": "old", "K1,K2": "cod",
+    "PATH": "", "NAME[=VALUE]": "1x=2", "NAME=PATH": "train",
 }  # fmt: skip
 WRONG_NAMES = {"name": "a b", "metric": "", "backend": "nccl"}
 

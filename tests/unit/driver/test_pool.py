@@ -60,6 +60,7 @@ class Slots:
     name = "local[2]"
     batch_name = "the Spark job of the agents"
     slots = 2
+    gpu_mib = 0
     ended = False
 
     @property

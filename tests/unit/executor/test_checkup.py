@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from sparktrain.executor.checkup import java_version, observed
+from sparktrain.executor.devices import Device
 from sparktrain.executor.spark_task import Placement
 from sparktrain.protocol.checkup_report import from_json, to_json
 
@@ -54,7 +55,7 @@ def test_the_java_version_is_empty_without_java(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_row_has_the_whole_report_of_a_slot() -> None:
-    place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), ("x", "y"), {}, "10.0.0.9")
+    place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), (Device("x"), Device("y")), {}, "10.0.0.9")
     report = observed(place)
     assert (report.slot, report.host, report.address, report.executor) == (3, "h", "10.0.0.9", 7)
     assert (report.gpus, report.devices) == (("0", "1"), ("x", "y"))

@@ -266,7 +266,7 @@ def test_a_run_that_has_what_it_was_asked_for_continues_only_with_another_wish(
     made = finished(run.attached())
     assert made is not None
     assert (made.reason, finished(replace(run, retry_failed=True).attached())) == ("enough", None)
-    more = run._with_spec(replace(run.spec, target=99.0))
+    more = run.with_spec(replace(run.spec, target=99.0))
     assert finished(more.attached()) is None
 
 
