@@ -9,7 +9,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench soak try-readme check lint types imports \
+.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig test-gpu bench soak try-readme check lint types imports \
     words docs format lock clean
 
 help: ## list the targets
@@ -53,6 +53,9 @@ test-unit: horovod ## the innermost ring, in half a minute: after each edit
 
 test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)
+
+test-gpu: ## the tests that need an NVIDIA GPU; does nothing but say so where there is none
+	@scripts/test_gpu.sh $(ARGS)
 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers
 	$(PYTEST) -m rig $(ARGS)
