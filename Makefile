@@ -54,7 +54,7 @@ test-unit: horovod ## the innermost ring, in half a minute: after each edit
 test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)
 
-test-gpu: ## the tests that need an NVIDIA GPU; does nothing but say so where there is none
+test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports that and ends
 	@scripts/test_gpu.sh $(ARGS)
 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers

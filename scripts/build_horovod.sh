@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds Horovod for the TensorFlow of an environment, and installs it there: what `backend="horovod"` needs.
 #
-#   scripts/build_horovod.sh [ENVIRONMENT]    the folder of a virtual environment that has TensorFlow; .venv by default
+#   scripts/build_horovod.sh [--nccl] [ENVIRONMENT]
 #
+# ENVIRONMENT is the folder of a virtual environment that has TensorFlow; .venv by default. With --nccl, members with GPUs of
+# their own reduce by NCCL: for TensorFlow with CUDA, and with nothing of CUDA on this machine. Otherwise by Gloo alone.
 # Builds once, in 2 to 5 minutes of all cores. The wheel stays in ${XDG_CACHE_HOME:-~/.cache}/sparktrain/wheels, under a
 # name with all that determines its content. Does nothing where it is installed already. docs/horovod.md explains how
 # to build for other machines. Exit status 2: something is missing that only an administrator can add.
@@ -10,6 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=scripts/build_horovod.sh
+nccl=
+[[ ${1:-} != --nccl ]] || { nccl=scripts/horovod_nccl.sh && shift; }
+[[ $# -le 1 && ${1:-} != -* ]] || { echo "usage: $script [--nccl] [ENVIRONMENT]" >&2 && exit 2; }
 venv=$(realpath --no-symlinks "${1:-.venv}")
 python=$venv/bin/python
 stamp=$venv/.horovod # names the build that is installed and was seen to work
@@ -48,12 +53,16 @@ wait_for_lock() {
   }
 }
 
+# shellcheck source=scripts/horovod_nccl.sh
+[[ ! $nccl ]] || source $nccl
+
 pip() { quietly env PYTHONPATH="$building/tools" "$python" -m pip --no-input --disable-pip-version-check "$@"; }
 
-# Sets label, the version that pip shows, which distinguishes this build from the plain Horovod without the fixes;
-# wheel, its file; and installed, a folder that is there when it is installed.
+# Sets label, the version that pip shows, which distinguishes this build from the plain Horovod without the fixes, and one
+# with NCCL from one without; wheel, its file; installed, a folder that is there when it is installed; and site, the
+# folder of packages.
 name_the_build() {
-  local tensorflow tag site
+  local tensorflow tag
   { read -r tensorflow && read -r tag && read -r site; } < <("$python" - <<'PYTHON' 2>/dev/null
 import importlib.metadata, sys, sysconfig
 print(importlib.metadata.version("tensorflow").replace("+", "."))
@@ -62,7 +71,7 @@ print(f"{python}-{python}-{platform.replace('-', '_').replace('.', '_')}")
 print(sysconfig.get_path("platlib"))
 PYTHON
   ) || fail "$venv has no TensorFlow to build for: run \`make setup\`, or name another environment" 2
-  label=$version+sparktrain.tf$tensorflow.b$( (cat $script && echo "$flags") | sha256sum | head -c 8)
+  label=$version+sparktrain.tf$tensorflow${nccl:+.nccl}.b$( (cat $script $nccl && echo "$flags") | sha256sum | head -c 8)
   wheel=$wheels/horovod-$label-$tag.whl
   installed=$site/horovod-$label.dist-info
 }
@@ -71,6 +80,7 @@ install_compiler() {
   local missing=()
   [[ -x $(command -v g++) ]] || missing+=(g++)
   [[ -x $(command -v make) ]] || missing+=(make)
+  [[ ! $nccl || -x $(command -v "$clang") ]] || missing+=("${clang/++/}")
   [[ ${missing[*]} ]] || return 0
   [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
     fail "install these Debian packages first, as root: apt-get install ${missing[*]}" 2
@@ -142,9 +152,11 @@ apply_fixes() {
 
 # In an environment of its own: a HOROVOD_... or CXXFLAGS of the caller's would change the wheel, and not its name.
 compile() {
+  local more=(LDFLAGS=-Wl,--strip-debug)
+  if [[ $nccl ]]; then cuda_environment; fi
   quietly env --ignore-environment PATH="$PATH" HOME="$HOME" TMPDIR="$building" PYTHONPATH="$building/tools" \
     HOROVOD_CMAKE="$building/tools/cmake/data/bin/cmake" MAKEFLAGS="-j$(nproc)" \
-    CXXFLAGS="-ffile-prefix-map=$building/source/=" LDFLAGS=-Wl,--strip-debug \
+    CXXFLAGS="-ffile-prefix-map=$building/source/=" "${more[@]}" \
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 \
     HOROVOD_BUILD_ARCH_FLAGS="$flags" HOROVOD_LOCAL_VERSION="${label#*+}" \
@@ -152,20 +164,30 @@ compile() {
     --wheel-dir "$building" "$building/source"
 }
 
-# Loads TensorFlow and the wheel from FOLDER.
+# Loads TensorFlow and the wheel from FOLDER, or the installed one, which finds NCCL by itself.
 check() {
-  quietly env PYTHONPATH="$1" "$python" - <<'PYTHON'
+  local beside=
+  [[ ! $1 || ! $nccl ]] || beside=$site/nvidia/nccl/lib:$site/nvidia/cuda_runtime/lib
+  quietly env PYTHONPATH="$1" LD_LIBRARY_PATH="$beside" NCCL="${nccl:+yes}" "$python" - <<'PYTHON'
+import os
 import horovod.tensorflow as hvd
 assert hvd.gloo_built(), "built without Gloo"
 assert not hvd.mpi_built(), "built with MPI"
+assert bool(hvd.nccl_built()) is (os.environ["NCCL"] == "yes"), "with NCCL where it should be without, or without"
 PYTHON
 }
 
 build() {
+  if [[ $nccl ]]; then check_cuda_needs; fi
   install_compiler
   say "building $(basename "$wheel") (2 to 5 minutes, once)"
   fetch
   apply_fixes
+  if [[ $nccl ]]; then
+    apply_cuda_fixes
+    fetch_cuda
+    compile_kernels
+  fi
   compile
   pip install --no-index --no-deps --target "$building/check" "$building/${wheel##*/}"
   check "$building/check"

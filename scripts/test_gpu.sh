@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that need an NVIDIA GPU, with the options of pytest that it gets: see docs/development.md. Where there is no
-# GPU it says so, and succeeds. Installs what is missing first, TensorFlow's libraries of CUDA (3 GB) among it.
+# GPU it reports that, and succeeds. Installs what is missing first, TensorFlow's libraries of CUDA (3 GB) among it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

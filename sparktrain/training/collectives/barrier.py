@@ -1,6 +1,6 @@
 """The barrier at which members meet before a backend connects them, and its error for those that are missing."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import ceil
 
 from sparktrain.clock import Clock
@@ -10,19 +10,22 @@ from sparktrain.training.collectives.backend import Joining
 
 HERE = "here/"
 """Prefix of the key by which a member reports that it has started to join; its rank follows."""
+_NOTHING: Mapping[str, bytes] = {}
 
 
-def wait_for_all(joining: Joining, clock: Clock) -> dict[str, bytes]:
+def wait_for_all(joining: Joining, clock: Clock, offers: Mapping[str, bytes] = _NOTHING) -> dict[str, bytes]:
     """Block until every member has started to join, at most `joining.timeout_s`; returns what else they have shared.
 
-    Raises FormError that names the missing members.
+    That includes the `offers` of all others, by key. Raises FormError that names the missing members.
     """
     formation = joining.formation
     until = clock.now() + joining.timeout_s
     came = {formation.rank}
     shared: dict[str, bytes] = {}
     try:
-        joining.exchange.share(f"{HERE}{formation.rank}", b"")
+        for key, value in offers.items():
+            joining.exchange.share(key, value)
+        joining.exchange.share(f"{HERE}{formation.rank}", b"")  # after the offers: values of a member keep their order
         while len(came) < formation.size:
             left = until - clock.now()
             found = joining.exchange.shared(left) if left > 0 else None

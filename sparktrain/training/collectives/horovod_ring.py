@@ -1,12 +1,14 @@
-"""A ring of Horovod, over Gloo.
+"""A ring of Horovod, over Gloo, or NCCL for sums of floating-point numbers.
 
 It uses only the operations of `horovod.tensorflow`: Horovod's optimizer and callbacks for Keras do not know Keras 3,
 and its optimizer then reduces nothing, without an error. Operations run on the CPU, and tensors of a GPU travel
-through host memory: the wheel that `scripts/build_horovod.sh` makes has no GPU operations.
+through host memory, unless Horovod is built with NCCL (`scripts/build_horovod.sh --nccl`), and each member has a GPU
+of its own: then gradients stay on GPUs.
 """
 
 import atexit
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -16,7 +18,7 @@ import tensorflow as tf
 from sparktrain.clock import SystemClock
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives import barrier, nccl_use
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.bucketing import in_chunks
 from sparktrain.training.collectives.call_log import CallLog
@@ -34,6 +36,10 @@ except (ImportError, tf.errors.NotFoundError) as error:
         f"`scripts/build_horovod.sh`, and install its wheel on all executors; or take backend 'tensorflow' ({error})"
     ) from error
 
+WITHOUT_NCCL = (
+    "gradients travel through host memory, for NCCL needs a GPU of its own for each member, and Horovod with it"
+)
+_HOST = "/CPU:0"
 _REDUCED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
 _MOVED = (*_REDUCED, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.bool)
 
@@ -44,7 +50,11 @@ def join(joining: Joining) -> Ring:
     if formation.size == 1:
         return LocalRing()
     joining.release_port()  # Gloo takes ports of its own
-    shared = barrier.wait_for_all(joining, SystemClock())
+    own = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    shared = barrier.wait_for_all(joining, SystemClock(), own)
+    by_nccl = nccl_use.each_has_its_own(nccl_use.taken(shared, own), formation.size)
+    if own and not by_nccl:
+        print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(_environment(formation, rendezvous.address, joining))
@@ -54,12 +64,12 @@ def join(joining: Joining) -> Ring:
             raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
     # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(mpi_ops.shutdown)
-    return HorovodRing(formation, joining.operation_s)
+    return HorovodRing(formation, joining.operation_s, by_nccl=by_nccl)
 
 
 def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
-    """The environment variables that Horovod reads. Raises FormError."""
-    wait_s = barrier.whole_seconds(joining.operation_s)
+    """The environment variables that Horovod and NCCL read. Raises FormError."""
+    wait_s, interface = barrier.whole_seconds(joining.operation_s), _interface(formation)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,
@@ -72,12 +82,13 @@ def _environment(formation: Formation, address: tuple[str, int], joining: Joinin
         "CPU_OPERATIONS": "gloo",
         "GLOO_RENDEZVOUS_ADDR": address[0],
         "GLOO_RENDEZVOUS_PORT": address[1],
-        "GLOO_IFACE": _interface(formation),
+        "GLOO_IFACE": interface,
         "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
         "STALL_CHECK_TIME_SECONDS": max(1, wait_s // 2),
         "STALL_SHUTDOWN_TIME_SECONDS": max(2, wait_s),  # must be more than the check's
     }
-    return {f"HOROVOD_{name}": str(value) for name, value in values.items()}
+    nccl = {} if "NCCL_SOCKET_IFNAME" in os.environ else {"NCCL_SOCKET_IFNAME": f"={interface}"}
+    return {f"HOROVOD_{name}": str(value) for name, value in values.items()} | nccl
 
 
 def _interface(formation: Formation) -> str:
@@ -104,11 +115,13 @@ class HorovodRing(Ring):
 
     calls: CallLog
 
-    def __init__(self, formation: Formation, timeout_s: float) -> None:
+    def __init__(self, formation: Formation, timeout_s: float, *, by_nccl: bool = False) -> None:
         self.rank = formation.rank
         self.size = formation.size
         self._formation = formation
         self._timeout_s = timeout_s
+        self._sums_on = "/GPU:0" if by_nccl else _HOST
+        """Where sums of floating-point numbers are computed."""
         self.calls = CallLog()
         self._names = OpNames()
         self._closed = False
@@ -116,7 +129,8 @@ class HorovodRing(Ring):
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class. Horovod itself joins small tensors."""
-        with self._operation("allreduce", name, tensors) as unique:
+        device = self._sums_on if all(each.dtype.is_floating for each in tensors) else _HOST
+        with self._operation("allreduce", name, tensors, device) as unique:
             carried = [carry(each, _REDUCED) for each in tensors]
             sums = self._sums([each for each, _ in carried], unique)
             whole = averaged(sums, self.size) if average else sums
@@ -164,11 +178,11 @@ class HorovodRing(Ring):
         return sums
 
     @contextmanager
-    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor], device: str = _HOST) -> Iterator[str]:
         try:
-            with tf.name_scope(PREFIX), tf.device("/CPU:0"):
+            with tf.name_scope(PREFIX), tf.device(_HOST):
                 noted = self.calls.note(kind, name, tensors)
-            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
+            with tf.name_scope(PREFIX), tf.device(device), tf.control_dependencies([noted]):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             raise RingError(

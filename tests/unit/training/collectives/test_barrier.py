@@ -54,6 +54,13 @@ def test_returns_when_all_have_started_with_the_other_shared_values() -> None:
     assert len(hand.coming) == 1
 
 
+def test_offers_are_there_before_the_word_that_this_member_is() -> None:
+    hand = Hand(("gpu/2", b"b"), ("here/2", b""), ("here/0", b""))
+    joining = Joining(Formation(1, PLACES), hand, lambda: None, 5.0)
+    assert wait_for_all(joining, hand, {"gpu/1": b"a"}) == {"gpu/2": b"b"}
+    assert hand.sent == ["gpu/1", "here/1"]
+
+
 def test_names_the_missing_members() -> None:
     with pytest.raises(FormError, match=r"of 3 members .* after 5 s rank 2 on three had not started") as raised:
         wait(Hand(("here/0", b"")))
