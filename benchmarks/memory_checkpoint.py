@@ -3,8 +3,7 @@
     python -m benchmarks.memory_checkpoint [--mb 100 1024] [--seconds 10] [--rounds 3] [--kills 3]
 
 Two members on this machine train dense layers of the given size, in turns with and without snapshots, each time in
-new processes. Then the second member is killed, with no checkpoint in the store. Both members copy to the memory of the
-same host at once, as members on hosts of their own do not.
+new processes. Then the second member is killed, with no checkpoint in the store.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, Required, TypedDict
 
 from sparktrain.config.call_option import CallOption
-from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, whole
+from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, whole, whole_or_none
 from sparktrain.config.quantities import Duration
 from sparktrain.config.server_settings import server_mode
 
@@ -20,7 +20,7 @@ class AveragingKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Steps that each member trains by itself before all average their weights.",
-            whole(1),
+            whole_or_none(1),
             panel=GANG,
             says="none: gradients are averaged in each step",
             page="gangs.md#local-steps",

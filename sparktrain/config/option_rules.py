@@ -35,6 +35,15 @@ def whole(least: int) -> ValueRule:
     return ValueRule(lambda value, subject: count(value, subject, least), "N", _whole)
 
 
+def whole_or_none(least: int) -> ValueRule:
+    """Whole numbers of at least `least`, or `none` for the default, as parameter files write it."""
+    return ValueRule(
+        lambda value, subject: None if value == "none" else count(value, subject, least),
+        "N",
+        lambda word, subject: word if word == "none" else _whole(word, subject),
+    )
+
+
 def listed(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
     """Lists of names; on the command line with commas between them."""
     return ValueRule(check, metavar, lambda text, subject: words(text))

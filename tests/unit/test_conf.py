@@ -87,3 +87,9 @@ def test_on_yarn_gpus_are_requested_on_labelled_nodes() -> None:
     assert (demand.queue, demand.label) == ("gpu", "gpu")
     assert demand_of(properties("yarn-cpu.conf")).label is None
     assert slots(Facts("yarn", properties("yarn-cpu.conf"), cores=64)) == 8
+
+
+def test_a_sample_that_is_used_as_it_is_averages_gradients() -> None:
+    for found in (load_params(CONF / "sweep.yaml").settings, load_gang(CONF / "gang.yaml").settings):
+        assert "local_steps" in found
+        assert found["local_steps"] is None
