@@ -26,6 +26,28 @@ def work(x: int, folder: str, ctx: Any) -> dict[str, float]:
     return {"x": float(x), "generation": ctx.generation}
 
 
+def served(folder: str, ctx: Any) -> dict[str, float]:
+    """A fit by a parameter server, which ends when FOLDER/go exists. Its steps are files with their times."""
+    import keras
+    import numpy as np
+
+    class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            step = int(self.model.optimizer.iterations.numpy())
+            note(folder, f"step-{step}")
+            pause(0.02)
+            self.model.stop_training = Path(folder, "go").exists()
+
+    note(folder, f"server-{ctx.cluster_spec['ps'][0].rpartition(':')[0]}")
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01)), "mse")
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=8)
+    history = model.fit(data, epochs=10_000, verbose=0, callbacks=[*ctx.keras_callbacks(), Note()]).history
+    return {"first": history["loss"][0], "last": history["loss"][-1]}
+
+
 def together(folder: str, ctx: Any, steps: int = 0) -> dict[str, float]:
     """A gang that adds up, step by step, for so many steps, and until FOLDER/go exists for the chief."""
     import numpy as np

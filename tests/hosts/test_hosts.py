@@ -16,7 +16,7 @@ import sparktrain as st
 from sparktrain.cluster import driver_address
 from sparktrain.cluster.driver_address import Address
 from tests.faults.standalone import standalone
-from tests.hosts.learning import together, work
+from tests.hosts.learning import served, together, work
 from tests.support.hosts import Network, bridged_hosts
 from tests.support.local_spark import spark_session
 from tests.support.processes import Sighted, wait_until
@@ -160,6 +160,37 @@ def test_a_gang_that_loses_a_host_continues_on_the_others(
     assert restart.host in (notes[1].host, cluster.network.hosts[notes[1].number].address)
     assert result.metrics["total"] == 3 * result.metrics["step"]
     record_property("seconds until the gang trains elsewhere", round(again[0].at - cut_at, 1))
+
+
+@pytest.mark.all
+def test_a_parameter_server_moves_from_a_host_that_is_cut_off(
+    cluster: Cluster, tmp_path: Path, record_property: Any
+) -> None:
+    def newest() -> int:
+        return max((int(path.name.partition("-")[2]) for path in tmp_path.glob("step-*")), default=0)
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            st.run, served, {"folder": str(tmp_path)}, workers=1, ps=1, agents=HOSTS, backend="parameter-server",
+            spark=cluster.session, **options(tmp_path),
+        )  # fmt: skip
+        lost = None
+        try:
+            wait_until(lambda: newest() > 20, STARTS_S, "the gang trains")
+            [server] = [path.name.partition("-")[2] for path in tmp_path.glob("server-*")]
+            [lost] = [number for number, each in enumerate(cluster.network.hosts) if each.address == server]
+            cluster.network.cut(lost, "link")
+            cut_at, step = time.time(), newest()
+            wait_until(lambda: newest() > step + 20, LOST_S, "the gang trains on by the successor")
+            again_at = read(tmp_path, f"step-{newest()}").at
+        finally:
+            if lost is not None:
+                cluster.network.mend(lost, "link")
+            (tmp_path / "go").touch()
+        result = running.result(LOST_S)
+    assert [(each.rank, each.alone) for each in result.restarts] == [(1, True)]
+    assert result.metrics["last"] < result.metrics["first"]
+    record_property("seconds until the gang trains again", round(again_at - cut_at, 1))
 
 
 @pytest.mark.all

@@ -30,6 +30,7 @@ from sparktrain.training.parameter_server.shard_messages import (
     ShardAnswer,
     ShardRefused,
     Values,
+    prepare,
     receive_header,
     receive_into,
     send_frame,
@@ -236,7 +237,7 @@ class ShardClient:
     def _connect(self, found: Endpoint) -> ssl.SSLSocket:
         plain = socket.create_connection((found.host, found.port), CONNECT_S)
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            prepare(plain)
             connection = self._context.wrap_socket(plain, server_hostname=SERVER_NAME)
         except BaseException:
             plain.close()

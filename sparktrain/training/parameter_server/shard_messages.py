@@ -22,6 +22,10 @@ from sparktrain.training.parameter_server.shard_state import FitEnds, Push, Push
 
 _FRAME = struct.Struct("<IQ")
 _MOST_HEADER_BYTES = 16 * 2**20
+PROBE_S = 5
+"""How long a connection is idle before it is probed, and between two probes."""
+PROBES = 2
+"""Probes without an answer after which it counts as lost."""
 _AT_ONCE = 2**20
 """Bytes asked of a socket at a time."""
 
@@ -155,6 +159,17 @@ def tls_context(bundle: CertificateBundle, *, server: bool) -> ssl.SSLContext:
     if server:
         context.num_tickets = 0
     return context
+
+
+def prepare(connection: socket.socket) -> None:
+    """Have a connection send at once, and end where the other host is cut off: after 15 s, idle or not."""
+    tcp = socket.IPPROTO_TCP
+    connection.setsockopt(tcp, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(tcp, socket.TCP_KEEPIDLE, PROBE_S)
+    connection.setsockopt(tcp, socket.TCP_KEEPINTVL, PROBE_S)
+    connection.setsockopt(tcp, socket.TCP_KEEPCNT, PROBES)
+    connection.setsockopt(tcp, socket.TCP_USER_TIMEOUT, 1000 * PROBE_S * (1 + PROBES))
 
 
 def send_frame(connection: socket.socket, message: Message, payload: bytes | bytearray | memoryview = b"") -> None:

@@ -29,6 +29,7 @@ from sparktrain.training.parameter_server.shard_messages import (
     ShardRefused,
     ShardRequest,
     Values,
+    prepare,
     receive_header,
     receive_into,
     send_frame,
@@ -100,8 +101,7 @@ class ShardServer:
     def _serve(self, plain: socket.socket) -> None:
         """Answer the requests of one connection until it ends."""
         plain.settimeout(HELLO_S)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        prepare(plain)
         with suppress(OSError, EOFError), plain, self._context.wrap_socket(plain, server_side=True) as connection:
             with self._changed:
                 if self._closed:
