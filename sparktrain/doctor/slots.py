@@ -10,8 +10,8 @@ from sparktrain import formatting
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.launch_warnings import PYTHON_MIB, Driver
 from sparktrain.config.versions import COMPARED, mismatch
+from sparktrain.driver.engines.job_failures import unreachable
 from sparktrain.driver.gpu_claims import conflict
-from sparktrain.driver.pool import unreachable
 from sparktrain.protocol.checkup_report import SlotReport
 
 CLOCK_WARN_S = 2.0

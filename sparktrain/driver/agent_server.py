@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import UnexplainedLosses
@@ -36,6 +37,20 @@ COMPANY_S = 5.0
 logger = logging.getLogger("sparktrain")
 
 
+class _Stream(NamedTuple):
+    link: Link
+    slot: int
+
+
+class _Dismissal(NamedTuple):
+    reason: str
+    slots: range | None
+    """None for all."""
+
+    def covers(self, slot: int) -> bool:
+        return self.slots is None or slot in self.slots
+
+
 class Server:
     """The streams of all agents of a pool. All methods belong to the coordinator's event loop."""
 
@@ -54,8 +69,8 @@ class Server:
         self.joined: dict[str, str] | None = None
         """Versions that the newest agent reported; None before the first one."""
         self._refused: str | None = None
-        self._dismissal: str | None = None
-        """Why the pool dismisses all agents, while it does."""
+        self._dismissals: list[_Dismissal] = []
+        """Those that go on."""
         self.absences = Absences(clock)
         self.unexplained = UnexplainedLosses()
         self._listener = listener
@@ -66,7 +81,7 @@ class Server:
         self._tokens: m.Tokens | None = None
         self._certificates: m.Certificates | None = None
         """Certificates that replace those of agents' tickets, once there are newer ones."""
-        self._links: dict[AgentId, Link] = {}
+        self._streams: dict[AgentId, _Stream] = {}
         self._gpu_claims = gpu_claims or GpuClaims(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
@@ -89,14 +104,14 @@ class Server:
 
     def knows(self, agent: AgentId) -> bool:
         """The agent has joined, and its stream is open."""
-        return agent in self._links
+        return agent in self._streams
 
     def send(self, agent: AgentId, message: m.ToAgent) -> None:
         """Post `message`; for an agent that is gone it is dropped, because the agent's end is an event of its own."""
-        link = self._links.get(agent)
-        if link is not None:
+        stream = self._streams.get(agent)
+        if stream is not None:
             with suppress(LinkClosedError):
-                link.post(message)
+                stream.link.post(message)
 
     def _send_soon(self, loop: asyncio.AbstractEventLoop, agent: AgentId, message: m.ToAgent) -> None:
         """As `send`, for other threads."""
@@ -119,32 +134,38 @@ class Server:
                 self._send_all(self._certificates)
 
     def _send_all(self, message: m.ToAgent) -> None:
-        for agent in self._links:
+        for agent in self._streams:
             self.send(agent, message)
 
     async def drop(self, agent: AgentId, reason: str) -> None:
         """Close the stream of an agent that is lost."""
-        link = self._links.pop(agent, None)
-        if link is not None:
+        stream = self._streams.pop(agent, None)
+        if stream is not None:
             logger.warning("agent %s is dropped: %s", agent, reason)
-            await link.close(reason)
+            await stream.link.close(reason)
 
-    async def dismiss(self, reason: str) -> None:
-        """Have all agents end their members and leave; returns when they have, or after a deadline.
+    async def dismiss(self, reason: str, slots: range | None = None) -> None:
+        """Have the agents of `slots`, or all, end their members and leave; returns when they have, or after a deadline.
 
-        An agent that joins meanwhile, such as the replacement of a lost one, is refused.
+        An agent of them that joins meanwhile, such as the replacement of a lost one, is refused.
         """
-        self._dismissal = reason
+        dismissal = _Dismissal(reason, slots)
+        self._dismissals.append(dismissal)
         try:
-            self._send_all(m.Dismiss(reason))
+            for agent in self._those_of(dismissal):
+                self.send(agent, m.Dismiss(reason))
             deadline = self._clock.now() + DISMISS_TIMEOUT_S
-            while self._links and self._clock.now() < deadline:
+            while self._those_of(dismissal) and self._clock.now() < deadline:
                 await self._clock.sleep(POLL_S)
-            for agent in list(self._links):
+            for agent in self._those_of(dismissal):
                 await self.drop(agent, reason)
         finally:
-            self._dismissal = None
-        self.absences.clear()
+            self._dismissals.remove(dismissal)
+        if slots is None:
+            self.absences.clear()
+
+    def _those_of(self, dismissal: _Dismissal) -> list[AgentId]:
+        return [agent for agent, stream in self._streams.items() if dismissal.covers(stream.slot)]
 
     # ---- one agent
 
@@ -165,14 +186,14 @@ class Server:
             await self._refuse(link, join, reason)
             self._give_up(reason)
             return
-        if self._dismissal is not None:
+        if (dismissal := next((each for each in self._dismissals if each.covers(join.slot)), None)) is not None:
             self._gpu_claims.free(join.agent)
-            await self._end(link, self._dismissal)
+            await self._end(link, dismissal.reason)
             return
         self.absences.remove(join.slot)
         if join.away:
             logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away)
-        self._links[join.agent] = link
+        self._streams[join.agent] = _Stream(link, join.slot)
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, self._preload))
@@ -190,7 +211,7 @@ class Server:
         except LinkClosedError as error:
             reason = str(error)
         finally:
-            self._links.pop(join.agent, None)
+            self._streams.pop(join.agent, None)
             self._gpu_claims.free(join.agent)
             self.absences.add(join.slot, join.host, reason)
             self.unexplained.lost(join.agent, self._clock.now())

@@ -127,9 +127,9 @@ class Coordinator:
             task.cancel()
         self._sampling.close()
 
-    async def dismiss(self, reason: str) -> None:
-        """Have all agents leave, and keep listening for others."""
-        await self._server.dismiss(reason)
+    async def dismiss(self, reason: str, slots: range | None = None) -> None:
+        """Have the agents of `slots`, or all, leave, and keep listening for others; waits a few seconds for them."""
+        await self._server.dismiss(reason, slots)
 
     @property
     def agents_alive(self) -> int:

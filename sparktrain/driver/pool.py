@@ -19,6 +19,7 @@ from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
+from sparktrain.driver.engines.job_failures import final_error
 from sparktrain.driver.event_loop import call, submit
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
@@ -26,8 +27,6 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.driver.vacant_slots import PAUSE_S, Vacancies
 from sparktrain.errors import (
     AgentsLostError,
-    DriverUnreachableError,
-    EnvironmentMismatchError,
     JoinTimeoutError,
     PoolError,
     SessionError,
@@ -44,8 +43,6 @@ from sparktrain.runs.history import this_driver
 from sparktrain.state.ending import Ending
 from sparktrain.threads import aside
 
-RELAUNCHES = 5
-"""Times the agents' job is resubmitted after Spark gave it up."""
 RELAUNCH_PAUSE_S = 0.5
 CONNECT_S = 15.0
 """How long a fresh agent tries to reach the coordinator."""
@@ -347,18 +344,28 @@ class AgentPool:
             if self._jobs.get(slots) is not job:
                 return
             del self._jobs[slots]
+        self._dismiss_last(slots, end)
         for alone in self._vacancies.retire():
             alone.cancel()  # the whole job is resubmitted
         self._relaunches += 1
-        error = self._final_error(end)
+        coordinator = self._coordinator
+        error = final_error(end, self.engine, self._relaunches, coordinator.refused if coordinator else None)
         if error is None:
             pause(RELAUNCH_PAUSE_S)
             self._launch()
             return
         self._unavailable = error
-        coordinator = self._coordinator
         if coordinator is not None:
             submit(_report(coordinator, str(error)))
+
+    def _dismiss_last(self, slots: range, end: JobEnd) -> None:
+        """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
+        if (coordinator := self._coordinator) is None:
+            return
+        try:
+            call(coordinator.dismiss(f"{self.engine.batch_name} ended: {end.problem}", slots), CLOSE_TIMEOUT_S)
+        except Exception as error:  # the job is resubmitted anyway
+            logger.warning("agents of the last job may still be there: %s: %s", type(error).__name__, error)
 
     def _why_none(self) -> str:
         """Why agents do not join, as far as it is known. Gives up where executors lack a module that every agent needs:
@@ -371,19 +378,6 @@ class AgentPool:
                 self._unavailable = AgentsLostError(advice(missing))
                 submit(_report(coordinator, str(self._unavailable)))
         return self._outlook()
-
-    def _final_error(self, end: JobEnd) -> SparktrainError | None:
-        if end.exits and not any(reached for _, _, reached in end.exits):
-            return DriverUnreachableError(unreachable(end.exits[0][1]))
-        if end.missing is not None:
-            return AgentsLostError(advice(end.missing))
-        if self._relaunches <= RELAUNCHES and not self.engine.ended:
-            return None
-        if self._coordinator is not None and self._coordinator.refused is not None:
-            return EnvironmentMismatchError(self._coordinator.refused)
-        problem = end.error or "; ".join(reason for _, reason, _ in end.exits)
-        times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
-        return AgentsLostError(f"{self.engine.batch_name} ended{times}: {problem}")
 
     # ---- idle
 
@@ -398,14 +392,6 @@ class AgentPool:
         idle, self._idle = self._idle, None
         if idle is not None:
             idle.cancel()
-
-
-def unreachable(reason: str) -> str:
-    """The error message when no executor reached the coordinator."""
-    return (
-        f"executors cannot reach the driver: {reason}; set {HOST_KEY} to an address of the driver that executors "
-        f"reach, and {PORT_KEY} to a port that the firewall lets through"
-    )
 
 
 def _end(jobs: list[AgentBatch]) -> None:

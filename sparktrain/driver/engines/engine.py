@@ -24,6 +24,11 @@ class JobEnd:
     missing: Missing | None = None
     """The module that agents lacked, where the engine's error names one."""
 
+    @property
+    def problem(self) -> str:
+        """The error, or why each agent left."""
+        return self.error or "; ".join(reason for _, reason, _ in self.exits)
+
 
 class AgentBatch(Protocol):
     """Agents of one pool that an engine starts together, one for each slot. Any thread may call its methods.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sparktrain.driver.absent_agents import MOST_NAMED, Absences
-from sparktrain.driver.agent_server import COMPANY_S, Server
+from sparktrain.driver.agent_server import COMPANY_S, DISMISS_TIMEOUT_S, Server
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
@@ -66,6 +66,28 @@ async def test_an_agent_that_joins_while_all_are_dismissed_is_refused() -> None:
         assert dismissal.done(), "the late agent is not waited for"
         again = await scene.join(2, VERSIONS)
         assert isinstance(await again.receive(), m.Welcome), "the next call starts agents"
+
+
+async def test_of_some_slots_agents_are_dismissed_alone() -> None:
+    async with open_server() as scene:
+        links = [await scene.join(slot, VERSIONS) for slot in range(3)]
+        for link in links:
+            assert isinstance(await link.receive(), m.Welcome)
+        dismissal = asyncio.create_task(scene.server.dismiss("their job has ended", range(1, 3)))
+        await settle()
+        for link in links[1:]:
+            assert await link.receive() == m.Dismiss("their job has ended")
+        other = await scene.join(7, VERSIONS)
+        assert isinstance(await other.receive(), m.Welcome), "a slot of another job"
+        late = await scene.join(2, VERSIONS)
+        assert await late.receive() == m.Refuse("their job has ended")
+        links[1].post(m.Leave("dismissed"))
+        await scene.clock.advance(0.1)
+        assert not dismissal.done()
+        await scene.clock.advance(DISMISS_TIMEOUT_S)
+        assert dismissal.done(), "the one that does not leave is dropped"
+        assert [scene.server.knows(AgentId(f"a{slot}")) for slot in (0, 1, 2, 7)] == [True, False, False, True]
+        assert "agent 1 on host-1 is gone" in scene.server.absences.summary()
 
 
 async def test_one_agent_of_other_versions_is_refused_alone() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sparktrain.driver import pool as pools
 from sparktrain.driver.engines.engine import Address, JobEnd
+from sparktrain.driver.engines.job_failures import RELAUNCHES
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.driver.slot_holders import HOLDERS
@@ -94,7 +95,8 @@ class FakeCoordinator:
 
     def __init__(self, *parts: Any) -> None:
         self.closed = 0
-        self.dismissed = 0
+        self.dismissed: list[tuple[str, range | None, int]] = []
+        """Each reason, the slots, and how many jobs had been started until then."""
         self.ends: Callable[[], Any] = lambda: None
 
     async def open(self) -> tuple[str, int]:
@@ -107,8 +109,8 @@ class FakeCoordinator:
     def agents_unavailable(self, reason: str) -> None:
         """The run ends."""
 
-    async def dismiss(self, reason: str) -> None:
-        self.dismissed += 1
+    async def dismiss(self, reason: str, slots: range | None = None) -> None:
+        self.dismissed.append((reason, slots, len(Job.started)))
 
     async def close(self, reason: str) -> None:
         self.closed += 1
@@ -150,6 +152,30 @@ def test_a_job_that_ends_is_followed_by_another() -> None:
     a_pool()
     Job.started[0].end()
     assert len(Job.started) == 2
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_agents_that_outlive_their_job_leave_before_the_next_one_starts() -> None:
+    a_pool(without_gpus=1)
+    first, apart = Job.started
+    apart.end()
+    [coordinator] = FakeCoordinator.opened
+    assert coordinator.dismissed == [("the Spark job of the agents ended: gone", range(1, 2), 2)]
+    assert [each.slots for each in Job.started] == [first.slots, apart.slots, apart.slots]
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_a_job_has_a_successor_also_where_its_agents_do_not_leave(caplog: pytest.LogCaptureFixture) -> None:
+    a_pool()
+    [coordinator] = FakeCoordinator.opened
+
+    async def dismiss(reason: str, slots: range | None = None) -> None:
+        raise TimeoutError("too slow")
+
+    coordinator.dismiss = dismiss  # type: ignore[method-assign]
+    Job.started[0].end()
+    assert len(Job.started) == 2
+    assert "agents of the last job may still be there: TimeoutError: too slow" in caplog.text
 
 
 @pytest.mark.usefixtures("fakes")
@@ -290,7 +316,7 @@ def test_jobs_whose_agents_are_all_refused_end_as_a_mismatch_also_when_they_end_
 ) -> None:
     pool = a_pool()
     monkeypatch.setattr(FakeCoordinator, "refused", refused)
-    for _ in range(pools.RELAUNCHES + 1):
+    for _ in range(RELAUNCHES + 1):
         Job.started[-1].end()
     with pytest.raises(error, match=refused or "ended for the 6th time: gone"):
         raise pool.failure(UNAVAILABLE, 60.0) or AssertionError("no failure")

@@ -1,0 +1,35 @@
+"""Whether a job of agents that has ended has a successor, and what users are told where it has none."""
+
+from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
+from sparktrain.cluster.import_failures import advice
+from sparktrain.driver.engines.engine import Engine, JobEnd
+from sparktrain.errors import AgentsLostError, DriverUnreachableError, EnvironmentMismatchError, SparktrainError
+
+RELAUNCHES = 5
+"""Times the agents' job is resubmitted after Spark gave it up."""
+
+
+def final_error(end: JobEnd, engine: Engine, ends: int, refused: str | None) -> SparktrainError | None:
+    """The error that ends the run; None where the job is resubmitted.
+
+    `ends`: how many jobs of the run have ended, with this one. `refused`: why agents were refused for their versions,
+    where all were.
+    """
+    if end.exits and not any(reached for _, _, reached in end.exits):
+        return DriverUnreachableError(unreachable(end.exits[0][1]))
+    if end.missing is not None:
+        return AgentsLostError(advice(end.missing))
+    if ends <= RELAUNCHES and not engine.ended:
+        return None
+    if refused is not None:
+        return EnvironmentMismatchError(refused)
+    times = f" for the {ends}th time" if ends > 1 else ""
+    return AgentsLostError(f"{engine.batch_name} ended{times}: {end.problem}")
+
+
+def unreachable(reason: str) -> str:
+    """The error message when no executor reached the coordinator."""
+    return (
+        f"executors cannot reach the driver: {reason}; set {HOST_KEY} to an address of the driver that executors "
+        f"reach, and {PORT_KEY} to a port that the firewall lets through"
+    )
