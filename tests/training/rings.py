@@ -17,6 +17,8 @@ class ThreadRing(Ring):
         self.rank = rank
         self.size = size
         self.operations: list[str] = []
+        self.sent: dict[str, list[Any]] = {}
+        """The tensors of the newest broadcast of each name."""
         self._slots = slots
         self._barrier = barrier
 
@@ -34,6 +36,7 @@ class ThreadRing(Ring):
         return [each / self.size if average else each for each in sums]
 
     def broadcast(self, tensors: Sequence[Any], *, name: str) -> list[Any]:
+        self.sent[name] = list(tensors)
         return [tf.constant(np.array(each)) for each in self._gathered(list(tensors), name)[0]]
 
     def allgather(self, tensor: Any, *, name: str) -> Any:

@@ -92,6 +92,24 @@ def test_members_start_with_the_chiefs_state_and_keep_their_seeds() -> None:
     assert seed.tolist() != other_seed.tolist()
 
 
+@pytest.mark.parametrize(("differs", "sent"), [((), []), ((1,), [(2,)]), ((0, 1), [(3, 2), (2,)])])
+def test_only_what_differs_between_members_is_sent(differs: tuple[int, ...], sent: list[tuple[int, ...]]) -> None:
+    def start(ring: ThreadRing) -> Any:
+        model: Any = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+        distribute(model.optimizer, ring)
+        for number, weight in enumerate(model.weights):
+            weight.assign(np.full(weight.shape, np.nan if number not in differs else ring.rank, "float32"))
+        callbacks = callbacks_of(model, ring, Outside())
+        callbacks.on_train_begin()
+        shapes = [tuple(each.shape) for each in ring.sent.get("start", [])]
+        return shapes, [each.numpy().tolist() for each in model.weights]
+
+    (shapes, weights), (others, other_weights) = together(2, start)
+    assert shapes == others == sent
+    assert repr(weights) == repr(other_weights), "NaN equals NaN"
+
+
 @pytest.mark.parametrize(
     ("differs", "words"),
     [

@@ -4,6 +4,7 @@ The order of the list matters. Metrics are averaged before other callbacks read 
 which come later, decide the same on all members. Callbacks run between the steps, outside of graphs.
 """
 
+import hashlib
 import math
 import warnings
 from collections.abc import Callable
@@ -207,10 +208,24 @@ class StartTogether(InternalCallback):
         self._compare(self.model, self.params.get("steps"))
         optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
         variables = [*self.model.weights, *(each for one in optimizers if one is not None for each in one.variables)]
-        values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
-        for variable, value in zip(variables, values, strict=True):
+        if not (unequal := self._unequal(variables)):
+            return
+        values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in unequal], name="start")
+        for variable, value in zip(unequal, values, strict=True):
             variable.assign(value)
-        self._past.values = [(each, model_state.value(each)) for each, _ in self._past.values]
+        new = set(map(id, unequal))
+        self._past.values = [
+            (each, model_state.value(each) if id(each) in new else old) for each, old in self._past.values
+        ]
+
+    def _unequal(self, variables: list[Any]) -> list[Any]:
+        """Those that are not equal on all members. After a loss, equal snapshots leave next to none."""
+        if not variables:
+            return []
+        digests = np.stack([_digest(tf.convert_to_tensor(each.value)) for each in variables])
+        found = np.asarray(self._ring.allgather(tf.constant(digests[np.newaxis]), name="start_digests"))
+        unequal = (found != found[0]).any(axis=(0, 2))
+        return [each for each, other in zip(variables, unequal, strict=True) if other]
 
     def _compare_data(self) -> None:
         """Raise, on all members, for differences that would break the training or spoil it silently."""
@@ -225,6 +240,12 @@ class StartTogether(InternalCallback):
             if len(set(column.tolist())) > 1:
                 shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
+
+
+def _digest(value: tf.Tensor) -> "np.ndarray[Any, Any]":
+    """Four integers, which are a SHA-256: a collision would have members train with different weights."""
+    content = np.ravel(np.asarray(value)).view(np.uint8)
+    return np.frombuffer(hashlib.sha256(content.data).digest(), np.int64)
 
 
 class WarmUp(InternalCallback):
