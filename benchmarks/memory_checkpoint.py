@@ -1,9 +1,9 @@
 """What snapshots in memory cost a gang, and what a kill costs it with them.
 
-    python -m benchmarks.memory_checkpoint [--mb 100 1024] [--seconds 10] [--rounds 3] [--kills 3]
+    python -m benchmarks.memory_checkpoint [--mb 100 1024] [--rounds 5] [--kills 5]
 
-Two members on this machine train dense layers of the given size, in turns with and without snapshots, each time in
-new processes. Then the second member is killed, with no checkpoint in the store.
+Two members on this machine train dense layers of the given size; a round is a block of steps without snapshots and one
+with them, in the same processes. Then the second member is killed, with no checkpoint in the store.
 """
 
 import argparse
@@ -11,8 +11,9 @@ import json
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from tempfile import TemporaryDirectory
 
 import sparktrain as st
@@ -21,8 +22,13 @@ from benchmarks.machine import at_most, show
 COST_TARGET = 0.02
 RESTART_TARGET_S = 1.0
 LOST_TARGET_S = 1.0
+LATER_S = 0.37
+"""Kills come at other moments between two snapshots each time."""
 ROWS = 16
 LAYERS = 25
+FIRST_STEPS = 10
+"""Before the first block."""
+BLOCK_STEPS = 40
 
 
 def _width(mb: int) -> int:
@@ -39,64 +45,54 @@ def _model(mb: int, ctx):
     return model
 
 
-def _data(mb: int, ctx):
+def _data(mb: int, ctx, steps: int):
     import numpy as np
 
-    x = np.random.default_rng(0).random((ROWS * 500, _width(mb)), "float32")
+    x = np.random.default_rng(0).random((2 * ROWS * steps, _width(mb)), "float32")
     return ctx.shard((x, x), batch_size=ROWS)
 
 
-def _timer(seconds: float):
+def _watch(memory):
+    """Have the callback of snapshots leave every second block of steps out; one that has the time of each step."""
     import keras
 
-    class Timer(keras.callbacks.Callback):
-        """Ends a fit after some seconds, and counts its steps from the tenth on."""
+    inner, block = memory._agree, {"times": [], "seconds": 0.0, "snapshots": 0}
 
-        steps, began, took = 0, 0.0, 0.0
+    def agree(epoch, batch):
+        if not _with_snapshots(len(block["times"])):
+            return
+        began, before = time.perf_counter(), memory._last
+        inner(epoch, batch)
+        block["seconds"] += time.perf_counter() - began
+        block["snapshots"] += memory._last != before
+
+    class Blocks(keras.callbacks.Callback):
+        """All members end and begin blocks after the same step, for they count steps."""
 
         def on_train_batch_end(self, batch, logs=None):
-            self.steps += 1
-            now = time.perf_counter()
-            if self.steps == 10:
-                self.began = now
-            self.took = now - self.began
-            if self.steps > 10 and self.took >= seconds:
-                self.model.stop_training = True
+            block["times"].append(time.perf_counter())
 
-    return Timer()
+    memory._agree = agree
+    return Blocks(), block
 
 
-def _blocked(callbacks):
-    """Have the callback of snapshots measure the time that it takes; returns it, or None."""
-    found = [each for each in callbacks if type(each).__name__ == "KeepInMemory"]
-    for each in found:
-        inner, each.seconds, each.snapshots = each._agree, 0.0, 0
-
-        def agree(epoch, batch, each=each, inner=inner):
-            began, before = time.perf_counter(), each._last
-            inner(epoch, batch)
-            each.seconds += time.perf_counter() - began
-            each.snapshots += each._last != before
-
-        each._agree = agree
-    return found[0] if found else None
+def _with_snapshots(steps: int) -> bool:
+    return steps >= FIRST_STEPS and (steps - FIRST_STEPS) // BLOCK_STEPS % 2 == 1
 
 
-def cost(folder: str, mb: int, seconds: float, number: int, memory: str | None, ctx):
-    """Writes the seconds of a step, the share of them that waits for snapshots, and how many there were."""
-    timer = _timer(seconds)
-    callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=memory)
-    watched = _blocked(callbacks)
-    _model(mb, ctx).fit(_data(mb, ctx), epochs=100, callbacks=[*callbacks, timer], verbose=0)
+def cost(folder: str, mb: int, rounds: int, ctx):
+    """Writes the times of all steps, the time that waits for snapshots, and how many of those there were."""
+    callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
+    [memory] = [each for each in callbacks if type(each).__name__ == "KeepInMemory"]
+    blocks, found = _watch(memory)
+    steps = FIRST_STEPS + 2 * rounds * BLOCK_STEPS
+    _model(mb, ctx).fit(_data(mb, ctx, steps), epochs=1, callbacks=[*callbacks, blocks], verbose=0)
     if ctx.rank == 0:
-        found = [timer.took / max(1, timer.steps - 10), 0.0, 0]
-        if watched is not None:
-            found[1:] = [watched.seconds / timer.took, watched.snapshots]
-        Path(folder, f"cost-{mb}-{number}-{memory}.json").write_text(json.dumps(found))
+        Path(folder, f"cost-{mb}.json").write_text(json.dumps(found))
 
 
 def killed(folder: str, mb: int, at_s: float, kills: int, ctx):
-    """The second member kills itself `at_s` seconds after the third step of each generation."""
+    """The second member kills itself about `at_s` seconds after the third step of each generation: each time later."""
     import keras
 
     model = _model(mb, ctx)
@@ -110,7 +106,7 @@ def killed(folder: str, mb: int, at_s: float, kills: int, ctx):
             moments.append(time.time())
             if len(moments) == 1 and ctx.rank == 0:
                 Path(folder, f"step-{ctx.generation}").write_text(repr(moments[0]))
-            if len(moments) < 4 or moments[-1] - moments[2] < at_s:
+            if len(moments) < 4 or moments[-1] - moments[2] < at_s + LATER_S * ctx.generation:
                 return
             if ctx.generation > kills:
                 self.model.stop_training = True
@@ -120,7 +116,7 @@ def killed(folder: str, mb: int, at_s: float, kills: int, ctx):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
-    model.fit(_data(mb, ctx), epochs=100, callbacks=[*callbacks, Watch()], verbose=0)
+    model.fit(_data(mb, ctx, 250), epochs=100, callbacks=[*callbacks, Watch()], verbose=0)
 
 
 def _recoveries(pool, runs: str, mb: int, kills: int) -> tuple[list[float], list[float]]:
@@ -142,38 +138,32 @@ def main() -> None:
     """Print the costs and the recoveries for each size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mb", type=int, nargs="+", default=[100, 1024])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kills", type=int, default=5)
     options = parser.parse_args()
     rows: list[tuple[str, str, str]] = []
     with TemporaryDirectory() as runs, st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
         for mb in options.mb:
-            rows += _cost_rows(pool, runs, mb, options.seconds * max(1, mb // 200), options.rounds)
+            rows += _cost_rows(pool, runs, mb, options.rounds)
             rows += _kill_rows(pool, runs, mb, options.kills)
     show("snapshots in memory, gang of two", ("measure", "median (each)", "target"), rows)
 
 
-def _cost_rows(pool, runs: str, mb: int, seconds: float, rounds: int) -> list[tuple[str, str, str]]:
-    found = []
-    for number in range(rounds):
-        each = []
-        for memory in (None, "auto"):
-            params = {"folder": runs, "mb": mb, "seconds": seconds, "number": number, "memory": memory}
-            name = f"cost-{mb}-{number}-{memory}"
-            pool.run(cost, params, workers=2, backend="tensorflow", dir=runs, name=name, progress=False)
-            each.append(json.loads(Path(runs, f"{name}.json").read_text()))
-        found.append([each[0][0], *each[1]])
-    plain, kept, share = (median(each[place] for each in found) for place in (0, 1, 2))
-    shares = ", ".join(f"{100 * each[2]:.1f}" for each in found)
-    gaps = ", ".join(f"{seconds / max(1, each[3]):.1f}" for each in found)
-    each_slower = [each[1] / each[0] - 1 for each in found]
-    slower, slow = median(each_slower), ", ".join(f"{100 * each:.1f}" for each in each_slower)
+def _cost_rows(pool, runs: str, mb: int, rounds: int) -> list[tuple[str, str, str]]:
+    params = {"folder": runs, "mb": mb, "rounds": rounds}
+    pool.run(cost, params, workers=2, backend="tensorflow", dir=runs, name=f"cost-{mb}", progress=False)
+    found = json.loads(Path(runs, f"cost-{mb}.json").read_text())
+    ends = found["times"][FIRST_STEPS - 1 :: BLOCK_STEPS]
+    took = [(later - before) / BLOCK_STEPS for before, later in pairwise(ends)]
+    plain, kept = took[::2], took[1::2]
+    each_slower = [after / before - 1 for before, after in zip(plain, kept, strict=True)]
+    slower, slow = mean(kept) / mean(plain) - 1, ", ".join(f"{100 * each:.1f}" for each in each_slower)
+    whole_s = BLOCK_STEPS * sum(kept)
     return [
-        (f"{mb} MB: a step without, with", f"{1000 * plain:.1f} ms, {1000 * kept:.1f} ms", ""),
+        (f"{mb} MB: a step without, with", f"{1000 * mean(plain):.1f} ms, {1000 * mean(kept):.1f} ms", ""),
         (f"{mb} MB: slower by", f"{100 * slower:.1f} % ({slow})", at_most(100 * slower, 100 * COST_TARGET, " %")),
-        (f"{mb} MB: waits for snapshots", f"{100 * share:.1f} % ({shares})", ""),
-        (f"{mb} MB: between snapshots", f"{gaps} s", ""),
+        (f"{mb} MB: waits for snapshots", f"{100 * found['seconds'] / whole_s:.1f} %", ""),
+        (f"{mb} MB: between snapshots", f"{whole_s / max(1, found['snapshots']):.1f} s", ""),
     ]
 
 
