@@ -3,8 +3,9 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,19 @@ class Cluster:
     network: Network
     session: SparkSession
     clocks: list[WallClock]
+
+    @contextmanager
+    def started(
+        self, folder: Path, call: Callable[..., Any], function: Any, *given: Any, **named: Any
+    ) -> Iterator[Future[Any]]:
+        """A call of sparktrain in a thread: its future. Its functions may end after this context at the latest."""
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(call, function, *given, spark=self.session, **named, **options(folder))
+            try:
+                yield running
+            finally:
+                for name in ("go", *(f"go-{x}" for x in range(HOSTS))):
+                    (folder / name).touch()
 
 
 @pytest.fixture(scope="module")
@@ -76,21 +90,23 @@ def over(pid: int) -> bool:
     return not Sighted([pid]).alive()
 
 
+SWEEP: dict[str, Any] = {"metric": "x", "mode": "max", "backend": "none"}
+
+
+def trials(folder: Path) -> dict[str, list[Any]]:
+    """The space of a sweep of `work` with a trial for each host."""
+    return {"x": list(range(HOSTS)), "folder": [str(folder)]}
+
+
 def options(folder: Path) -> dict[str, Any]:
     return {"dir": str(folder / "runs"), "progress": False, "preload": []}
 
 
 def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(
-            st.run, together, {"folder": str(tmp_path)}, workers=HOSTS, backend="tensorflow", spark=cluster.session,
-            **options(tmp_path),
-        )  # fmt: skip
-        try:
-            hosts = {read(tmp_path, f"start-{rank}-1").host for rank in range(HOSTS)}
-        finally:
-            (tmp_path / "go").touch()
-        result = running.result(STARTS_S)
+    gang = {"workers": HOSTS, "backend": "tensorflow"}
+    with cluster.started(tmp_path, st.run, together, {"folder": str(tmp_path)}, **gang) as running:
+        hosts = {read(tmp_path, f"start-{rank}-1").host for rank in range(HOSTS)}
+    result = running.result(STARTS_S)
     assert hosts == {f"host-{number}" for number in range(HOSTS)}
     assert result.metrics["total"] == 6 * result.metrics["step"]
 
@@ -101,29 +117,16 @@ def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> No
 def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once(
     cluster: Cluster, tmp_path: Path, way: str, record_property: Any
 ) -> None:
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(
-            st.sweep, work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max",
-            backend="none", spark=cluster.session, **options(tmp_path),
-        )  # fmt: skip
-        cut = None
-        try:
-            notes = [read(tmp_path, f"start-{x}-1") for x in range(HOSTS)]
-            assert {each.host for each in notes} == {f"host-{number}" for number in range(HOSTS)}
-            cut = notes[1].number
-            cluster.network.cut(cut, way)
-            cut_at = time.time()
+    with cluster.started(tmp_path, st.sweep, work, trials(tmp_path), **SWEEP) as running:
+        notes = [read(tmp_path, f"start-{x}-1") for x in range(HOSTS)]
+        assert {each.host for each in notes} == {f"host-{number}" for number in range(HOSTS)}
+        with cluster.network.cut(notes[1].number, way) as cut_at:
             for x in (0, 2):
                 (tmp_path / f"go-{x}").touch()
             again = read(tmp_path, "start-1-2", LOST_S)
             assert again.host != notes[1].host
             wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
-        finally:
-            if cut is not None:
-                cluster.network.mend(cut, way)
-            for x in range(HOSTS):
-                (tmp_path / f"go-{x}").touch()
-        result = running.result(LOST_S)
+    result = running.result(LOST_S)
     assert [(each.status, each.metrics) for each in result.trials] == [
         ("succeeded", {"x": float(x), "generation": 1 + (x == 1)}) for x in range(HOSTS)
     ]
@@ -135,27 +138,15 @@ def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once
 def test_a_gang_that_loses_a_host_continues_on_the_others(
     cluster: Cluster, tmp_path: Path, record_property: Any
 ) -> None:
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(
-            st.run, together, {"folder": str(tmp_path)}, workers=2, agents=HOSTS, backend="tensorflow",
-            spark=cluster.session, **options(tmp_path),
-        )  # fmt: skip
-        lost = None
-        try:
-            notes = [read(tmp_path, f"start-{rank}-1") for rank in range(2)]
-            wait_until(lambda: list(tmp_path.glob("runs/*/trials/**/manifest-*")), STARTS_S, "there is a checkpoint")
-            lost = notes[1].number
-            cluster.network.cut(lost, "link")
-            cut_at = time.time()
+    gang = {"workers": 2, "agents": HOSTS, "backend": "tensorflow"}
+    with cluster.started(tmp_path, st.run, together, {"folder": str(tmp_path)}, **gang) as running:
+        notes = [read(tmp_path, f"start-{rank}-1") for rank in range(2)]
+        wait_until(lambda: list(tmp_path.glob("runs/*/trials/**/manifest-*")), STARTS_S, "there is a checkpoint")
+        with cluster.network.cut(notes[1].number) as cut_at:
             again = [read(tmp_path, f"start-{rank}-2", LOST_S) for rank in range(2)]
             assert notes[1].host not in {each.host for each in again}
-            cluster.network.mend(lost, "link")
-            wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
-        finally:
-            if lost is not None:
-                cluster.network.mend(lost, "link")
-            (tmp_path / "go").touch()
-        result = running.result(LOST_S)
+        wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
+    result = running.result(LOST_S)
     [restart] = result.restarts
     assert restart.host in (notes[1].host, cluster.network.hosts[notes[1].number].address)
     assert result.metrics["total"] == 3 * result.metrics["step"]
@@ -169,25 +160,16 @@ def test_a_parameter_server_moves_from_a_host_that_is_cut_off(
     def newest() -> int:
         return max((int(path.name.partition("-")[2]) for path in tmp_path.glob("step-*")), default=0)
 
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(
-            st.run, served, {"folder": str(tmp_path)}, workers=1, ps=1, agents=HOSTS, backend="parameter-server",
-            spark=cluster.session, **options(tmp_path),
-        )  # fmt: skip
-        lost = None
-        try:
-            wait_until(lambda: newest() > 20, STARTS_S, "the gang trains")
-            [server] = [path.name.partition("-")[2] for path in tmp_path.glob("server-*")]
-            [lost] = [number for number, each in enumerate(cluster.network.hosts) if each.address == server]
-            cluster.network.cut(lost, "link")
-            cut_at, step = time.time(), newest()
+    gang = {"workers": 1, "ps": 1, "agents": HOSTS, "backend": "parameter-server"}
+    with cluster.started(tmp_path, st.run, served, {"folder": str(tmp_path)}, **gang) as running:
+        wait_until(lambda: newest() > 20, STARTS_S, "the gang trains")
+        [server] = [path.name.partition("-")[2] for path in tmp_path.glob("server-*")]
+        [number] = [number for number, each in enumerate(cluster.network.hosts) if each.address == server]
+        with cluster.network.cut(number) as cut_at:
+            step = newest()
             wait_until(lambda: newest() > step + 20, LOST_S, "the gang trains on by the successor")
             again_at = read(tmp_path, f"step-{newest()}").at
-        finally:
-            if lost is not None:
-                cluster.network.mend(lost, "link")
-            (tmp_path / "go").touch()
-        result = running.result(LOST_S)
+    result = running.result(LOST_S)
     assert [(each.rank, each.alone) for each in result.restarts] == [(1, True)]
     assert result.metrics["last"] < result.metrics["first"]
     record_property("seconds until the gang trains again", round(again_at - cut_at, 1))
@@ -200,10 +182,7 @@ def test_a_host_behind_a_slow_link_takes_part(cluster: Cluster, tmp_path: Path) 
     try:
         for x in range(HOSTS):
             (tmp_path / f"go-{x}").touch()
-        result = st.sweep(
-            work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none",
-            spark=cluster.session, **options(tmp_path),
-        )  # fmt: skip
+        result = st.sweep(work, trials(tmp_path), spark=cluster.session, **SWEEP, **options(tmp_path))
     finally:
         slow.run("tc", "qdisc", "del", "dev", "cable", "root")
     assert [each.status for each in result.trials] == ["succeeded"] * HOSTS
@@ -243,31 +222,21 @@ def test_a_host_that_wakes_up_an_hour_later_does_not_count_and_ends_its_old_memb
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """The old member has its result at once when it wakes up, while the run is still there."""
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(
-            st.sweep, work, {"x": list(range(HOSTS)), "folder": [str(tmp_path)]}, metric="x", mode="max",
-            backend="none", spark=cluster.session, **options(tmp_path),
-        )  # fmt: skip
+    with cluster.started(tmp_path, st.sweep, work, trials(tmp_path), **SWEEP) as running:
         notes = [read(tmp_path, f"start-{x}-1") for x in range(HOSTS)]
-        asleep = cluster.network.hosts[notes[1].number]
+        number = notes[1].number
         try:
-            asleep.freeze()
-            asleep.cut()
-            (tmp_path / "go-0").touch()
-            again = read(tmp_path, "start-1-2", LOST_S)
-            assert again.host != notes[1].host
-            (tmp_path / "go-1").touch()
-            wait_until((tmp_path / "end-1-2").exists, STARTS_S, "the trial ends elsewhere")
-        finally:
-            cluster.clocks[notes[1].number].set(HOUR_S)
-            cluster.network.mend(notes[1].number, "link")
-            asleep.thaw()
-        try:
+            with cluster.network.hosts[number].frozen(), cluster.network.cut(number):
+                (tmp_path / "go-0").touch()
+                again = read(tmp_path, "start-1-2", LOST_S)
+                assert again.host != notes[1].host
+                (tmp_path / "go-1").touch()
+                wait_until((tmp_path / "end-1-2").exists, STARTS_S, "the trial ends elsewhere")
+                cluster.clocks[number].set(HOUR_S)
             wait_until(lambda: over(notes[1].pid), LOST_S, "the old member has ended")
         finally:
-            cluster.clocks[notes[1].number].set(0)
-            (tmp_path / "go-2").touch()
-        result = running.result(LOST_S)
+            cluster.clocks[number].set(0)
+    result = running.result(LOST_S)
     assert [(each.status, each.metrics) for each in result.trials] == [
         ("succeeded", {"x": float(x), "generation": 1 + (x == 1)}) for x in range(HOSTS)
     ]
@@ -305,10 +274,7 @@ def test_of_two_addresses_of_the_driver_agents_find_the_one_that_they_reach(
     here = cluster.network.address
     monkeypatch.setattr(driver_address, "address_of", lambda conf: Address(here, (ELSEWHERE, here), 0))
     (tmp_path / "go-1").touch()
-    result = st.sweep(
-        work, {"x": [1], "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none", spark=cluster.session,
-        **options(tmp_path),
-    )  # fmt: skip
+    result = st.sweep(work, {**trials(tmp_path), "x": [1]}, spark=cluster.session, **SWEEP, **options(tmp_path))
     assert [each.status for each in result.trials] == ["succeeded"]
 
 
@@ -321,8 +287,8 @@ def test_an_address_of_the_driver_that_no_host_reaches_is_named(
     monkeypatch.setattr(driver_address, "address_of", lambda conf: Address(here, (ELSEWHERE,), 0))
     with pytest.raises(st.SparktrainError) as raised:
         st.sweep(
-            work, {"x": [1], "folder": [str(tmp_path)]}, metric="x", mode="max", backend="none",
-            spark=cluster.session, start_timeout="90s", **options(tmp_path),
+            work, {**trials(tmp_path), "x": [1]}, spark=cluster.session, start_timeout="90s", **SWEEP,
+            **options(tmp_path),
         )  # fmt: skip
     assert ELSEWHERE in str(raised.value)
     assert "spark.driver.host is one that executors reach" in str(raised.value)

@@ -98,7 +98,7 @@ def test_a_job_that_does_not_end_is_cancelled(spark: SparkSession) -> None:
     """Its slots wait for a store that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = Shared(StoreAddress(f"hdfs://127.0.0.1:{silent.getsockname()[1]}/runs"), "probe")
-        roll = call_roll(spark, read_facts(spark, 1), 2, store, job_timeout_s=6.0)
+        roll = call_roll(spark, read_facts(spark, 1), 2, store, job_timeout_s=12.0)
     assert roll.answers == ()
-    assert roll.error == "2 slots connected, and the job did not end within 6 s"
+    assert roll.error == "2 slots connected, and the job did not end within 12 s"
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"

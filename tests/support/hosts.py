@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -42,13 +43,14 @@ class Host:
         self.run("ip", "address", "add", f"{self.address}/24", "dev", after)
         self.run("ip", "link", "set", after, "up")
 
-    def freeze(self) -> None:
-        """Stop all its processes, as a machine that sleeps."""
-        self._signal(signal.SIGSTOP, psutil.STATUS_STOPPED)
-
-    def thaw(self) -> None:
-        """Let them continue."""
-        self._signal(signal.SIGCONT, None)
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """All its processes are stopped, as on a machine that sleeps."""
+        try:
+            self._signal(signal.SIGSTOP, psutil.STATUS_STOPPED)
+            yield
+        finally:
+            self._signal(signal.SIGCONT, None)
 
     def _signal(self, signum: signal.Signals, until: str | None) -> None:
         """Signal all processes, and those that are forked meanwhile."""
@@ -92,8 +94,12 @@ class Network:
     hosts: tuple[Host, ...]
     bridge: str
 
-    def cut(self, number: int, way: str) -> None:
-        """Lose what a host sends ("out") or gets ("in"), or both ("link"): neither side learns of it."""
+    @contextmanager
+    def cut(self, number: int, way: str = "link") -> Iterator[float]:
+        """Lose what a host sends ("out") or gets ("in"), or both ("link"): neither side learns of it.
+
+        Yields the time of that.
+        """
         host = self.hosts[number]
         if way == "link":
             host.cut()
@@ -101,16 +107,15 @@ class Network:
             host.run("ip", "route", "add", "blackhole", f"{self.address}/32")
         else:
             _ip("route", "add", "blackhole", f"{host.address}/32")
-
-    def mend(self, number: int, way: str) -> None:
-        """Undo `cut`."""
-        host = self.hosts[number]
-        if way == "link":
-            host.run("ip", "link", "set", "cable", "up")
-        elif way == "out":
-            host.run("ip", "route", "del", "blackhole", f"{self.address}/32")
-        else:
-            _ip("route", "del", "blackhole", f"{host.address}/32")
+        try:
+            yield time.time()
+        finally:
+            if way == "link":
+                host.run("ip", "link", "set", "cable", "up")
+            elif way == "out":
+                host.run("ip", "route", "del", "blackhole", f"{self.address}/32")
+            else:
+                _ip("route", "del", "blackhole", f"{host.address}/32")
 
     @contextmanager
     def far(self, number: int, delay_s: float, loss: float) -> Iterator[None]:

@@ -8,16 +8,12 @@ from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 
 
-def _nowhere(rank: int) -> MemberAddress | None:
-    return None
-
-
 @dataclass(frozen=True)
 class LivePlaces:
     """A gang, and what its coordinator reports about members that have restarted elsewhere."""
 
     formation: Formation
-    moved: Callable[[int], MemberAddress | None] = _nowhere
+    moved: Callable[[int], MemberAddress | None]
     """The place of a rank that has moved. Any thread may ask; it does not block."""
 
     @property
