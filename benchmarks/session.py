@@ -28,8 +28,13 @@ def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> Iter
     """A warm session, and a folder for run directories. Both executors are up and have run Python."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
-        with _stderr_into(folder / "spark.log"):  # the JVM keeps it, and prints lines that no log level silences
-            spark = stack.enter_context(spark_session(master, folder, {"spark.log.level": "ERROR", **(conf or {})}))
+        log = folder / "spark.log"
+        try:
+            with _stderr_into(log):  # the JVM keeps it, and prints lines that no log level silences
+                spark = stack.enter_context(spark_session(master, folder, {"spark.log.level": "ERROR", **(conf or {})}))
+        except Exception as error:
+            error.add_note(f"the last lines of Spark's log:\n{log.read_text()[-2000:]}")
+            raise
         stage(spark, 4 * SLOTS, lambda _: {})
         yield spark, str(folder / "runs")
 

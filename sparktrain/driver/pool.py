@@ -351,6 +351,7 @@ class AgentPool:
         coordinator = self._coordinator
         error = final_error(end, self.engine, self._relaunches, coordinator.refused if coordinator else None)
         if error is None:
+            logger.warning("%s is resubmitted, for it ended: %s", self.engine.batch_name, end.problem)
             pause(RELAUNCH_PAUSE_S)
             self._launch()
             return

@@ -12,6 +12,7 @@ from pyspark.resource import ExecutorResourceRequests, ResourceProfile, Resource
 from pyspark.sql import SparkSession
 
 from sparktrain.cluster.import_failures import Missing, missing_in
+from sparktrain.cluster.spark_facts import FAILURES_KEY
 from sparktrain.cluster.task_failures import failures_of, finished_of
 from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
 from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, checkup_task
@@ -22,6 +23,10 @@ MISSING_FAILURES = 4
 raised to outlast lost containers."""
 JOIN_TIMEOUT_S = 10.0
 """How long `SlotJob.cancel` waits for the job's thread."""
+
+_TOO_OFTEN = "Job aborted due to stage failure: Task "
+_CALLED = "An error occurred while calling "
+"""How Py4J starts the text of each error of the JVM: the error follows in the next line."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -131,7 +136,7 @@ class AgentJob(SlotJob):
             rows = self._rows(functools.partial(agent_task, ticket=self._ticket), EXIT_SCHEMA)
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
         except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
-            end = JobEnd(error=first_line(error), missing=missing_in(str(error)))
+            end = JobEnd(error=_problem(error), missing=missing_in(str(error)))
         self._on_end(self, end)
 
 
@@ -162,8 +167,17 @@ def without_gpus(cores: int, cpus: int) -> ResourceProfile:
     return ResourceProfileBuilder().require(executor).require(task).build
 
 
+def _problem(error: BaseException) -> str:
+    """Why Spark gave a job of agents up."""
+    line = first_line(error)
+    if _TOO_OFTEN not in line:
+        return line
+    return f"{line}; it ended the healthy agents too: raise {FAILURES_KEY}, by default 4, above the losses to outlast"
+
+
 def first_line(error: BaseException) -> str:
-    """The informative part of a Spark error: a Python cause where there is one, else its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
-    return (causes or lines or [type(error).__name__])[0]
+    """The informative part of a Spark error: a Python cause where there is one, else the first line that names one."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    named = [line for line in lines if line and not line.startswith(_CALLED)]
+    causes = [line for line in named if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    return (causes or named or [type(error).__name__])[0]

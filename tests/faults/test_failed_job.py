@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import sparktrain as st
 from tests.support import drill
@@ -13,8 +14,11 @@ NO_SECOND_TASK = "local[2,1]"
 """Two slots, and a job ends with the first task that fails."""
 
 
-def test_a_job_that_spark_gives_up_costs_a_gang_one_restart(runs: Path, tmp_path: Path) -> None:
+def test_a_job_that_spark_gives_up_costs_a_gang_one_restart(
+    runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """No generation starts on an agent that Spark is about to end."""
+    caplog.set_level("WARNING", "sparktrain")
     strikes = [Strike(1, 17, 1, "agent"), Strike(2, 41, 0, "agent")]
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -27,3 +31,9 @@ def test_a_job_that_spark_gives_up_costs_a_gang_one_restart(runs: Path, tmp_path
     assert result.metrics == {"value": drill.expected()}
     assert len(list(folder.glob("*.victim-*"))) == len(strikes), "each kill met its generation"
     assert len(result.restarts) == len(strikes), [each.cause for each in result.restarts]
+    said = [each.message for each in caplog.records if "is resubmitted" in each.message]
+    assert len(said) == len(strikes)
+    assert said[0].startswith(
+        "the Spark job of the agents is resubmitted, for it ended: org.apache.spark.SparkException"
+    )
+    assert said[0].endswith("raise spark.task.maxFailures, by default 4, above the losses to outlast")
