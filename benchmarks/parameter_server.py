@@ -28,7 +28,8 @@ from sparktrain.training.parameter_server.shard_client import ShardClient, Shard
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import PieceLayout, VariableSpec, layout_of, plan_shards
 from sparktrain.training.parameter_server.shard_server import ShardServer
-from sparktrain.training.parameter_server.shard_state import PlainSgd, Sender
+from sparktrain.training.parameter_server.shard_state import Sender
+from tests.support.plain_sgd import PlainSgd
 
 TARGET_MB_S = 800.0
 OWN = "sparktrain"

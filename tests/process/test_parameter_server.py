@@ -17,7 +17,8 @@ from sparktrain.training.parameter_server.shard_client import ShardClient, Shard
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_plan import layout_of
 from sparktrain.training.parameter_server.shard_server import ShardServer
-from sparktrain.training.parameter_server.shard_state import PlainSgd, PushOutcome, Sender
+from sparktrain.training.parameter_server.shard_state import PushOutcome, Sender
+from tests.support.plain_sgd import PlainSgd
 
 LAYOUT = layout_of([("float64", 50_000)])
 RATE = 0.125

@@ -15,7 +15,8 @@ from sparktrain.training.parameter_server.shard_client import ShardClient, Shard
 from sparktrain.training.parameter_server.shard_messages import Endpoint, PullValues, send_frame, tls_context
 from sparktrain.training.parameter_server.shard_plan import layout_of
 from sparktrain.training.parameter_server.shard_server import ShardServer
-from sparktrain.training.parameter_server.shard_state import PlainSgd, PushOutcome, Sender
+from sparktrain.training.parameter_server.shard_state import PushOutcome, Sender
+from tests.support.plain_sgd import PlainSgd
 
 LAYOUT = layout_of([("float32", 5000), ("float64", 3)])
 HERE = Endpoint("127.0.0.1", 0)

@@ -11,13 +11,13 @@ from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
 from sparktrain.training.parameter_server.shard_state import (
     AddDifferences,
-    PlainSgd,
     Push,
     PushAnswer,
     PushOutcome,
     Sender,
     ShardState,
 )
+from tests.support.plain_sgd import PlainSgd
 
 RATE = 0.125
 """With gradients of whole numbers, sums and updates are exact."""
