@@ -98,6 +98,8 @@ class AgentPool:
         self._port = 0
         self._jobs: dict[range, AgentBatch] = {}
         """Those that run, by their slots."""
+        self._held: tuple[int, ...] = ()
+        """Which of the engine's slots its agents have."""
         self._job_lock = threading.Lock()
         self._wants_jobs = False
         """False while it is idle or closed: a job that ends then has no successor."""
@@ -291,15 +293,15 @@ class AgentPool:
         """A batch of agents, started. Raises what the engine raises when it can start none."""
         assert self._certificates is not None
         apart = slots.start >= self.agents - self._without_gpus
-        made = self.engine.batch(self._ticket(self._certificates), slots, on_end, without_gpus=apart)
+        made = self.engine.batch(self._ticket(self._certificates), slots, self._held, on_end, without_gpus=apart)
         made.start()
         return made
 
     def _want_jobs(self) -> None:
         """Take the slots, and submit the agents' jobs, unless they run. Raises PoolError when others hold the slots."""
-        HOLDERS.take(self._id, self.engine.holder, self.agents - self._without_gpus, self.engine.slots)
+        held = HOLDERS.take(self._id, self.engine.holder, self.agents - self._without_gpus, self.engine.slots)
         with self._job_lock:
-            self._wants_jobs = self._coordinator is not None
+            self._held, self._wants_jobs = held, self._coordinator is not None
         if not self._wants_jobs:  # another thread has closed it
             HOLDERS.free(self._id)
         self._launch()

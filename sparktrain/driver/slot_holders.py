@@ -3,6 +3,8 @@ slots of another."""
 
 import threading
 from collections.abc import Hashable
+from itertools import count as numbers
+from itertools import islice
 
 from sparktrain import formatting
 from sparktrain.errors import PoolError
@@ -13,24 +15,36 @@ class Holders:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[Hashable, tuple[object, int]] = {}
-        """The session, and how many of its slots."""
+        self._held: dict[Hashable, tuple[object, tuple[int, ...]]] = {}
+        """The session, and which of its slots."""
 
-    def take(self, holder: Hashable, session: object, count: int, there: int | None, what: str = "agent") -> None:
+    def take(
+        self, holder: Hashable, session: object, count: int, there: int | None, what: str = "agent"
+    ) -> tuple[int, ...]:
         """Have `holder` hold `count` of the `there` slots of `session` for `what`; None where their number is unknown.
 
-        Raises PoolError when others leave too few: Spark would let it wait for their end.
+        Returns the numbers of these slots, which no other holder has; a holder that has as many keeps them. Raises
+        PoolError when others leave too few: Spark would let it wait for their end.
         """
         with self._lock:
-            others = sum(held for each, (other, held) in self._held.items() if other is session and each != holder)
-            if others and there is not None and others + count > there:
+            known, own = self._held.get(holder, (None, ()))
+            others = {
+                slot
+                for each, (other, held) in self._held.items()
+                if other is session and each != holder
+                for slot in held
+            }
+            if others and there is not None and len(others) + count > there:
                 raise PoolError(
                     f"{formatting.count(count, what)} {'is' if count == 1 else 'are'} wanted, and other calls or "
-                    f"pools hold {others} of the {formatting.count(there, 'slot')} of the session: wait for their "
+                    f"pools hold {len(others)} of the {formatting.count(there, 'slot')} of the session: wait for their "
                     "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
                     "max_concurrent_trials= of sweep() and agents= of pool()"
                 )
-            self._held[holder] = session, count
+            if known is not session or len(own) != count:
+                own = tuple(islice((slot for slot in numbers() if slot not in others), count))
+            self._held[holder] = session, own
+            return own
 
     def free(self, holder: Hashable) -> None:
         """`holder` no longer holds any slot."""

@@ -4,6 +4,7 @@ none. nvidia-smi and the device are stand-ins; tests/gpu has the same on a GPU."
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.driver.engines.local_gpus import VARIABLE
 from sparktrain.errors import ResourceError
 from tests.support.nvidia_smi import STAND_IN, list_gpus, write_stand_in
+from tests.support.processes import wait_until
 
 PRELOAD = ["tensorflow", STAND_IN]
 
@@ -98,6 +100,29 @@ def test_calls_of_a_pool_share_its_gpu(runs: Path) -> None:
         assert pool.run(gang, {}, workers=2, backend=Backend.NONE, **options).metrics == {"y": 2.0, "mib": 4096.0}
         with pytest.raises(ResourceError, match=r"^gpu_memory \(6\.0 GiB\) .* have 4\.0 GiB each: pass gpu_memory= to"):
             pool.sweep(train, {"x": [1]}, gpu_memory="6GiB", **options)
+
+
+def test_calls_at_the_same_time_have_gpus_of_their_own(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(folder: str, number: int) -> float:
+        """Ends when both calls have a trial."""
+        (Path(folder) / f"there-{number}").touch()
+        wait_until(lambda: len(list(Path(folder).glob("there-*"))) == 2, 60.0, "the other call has a trial")
+        return float(os.environ[VARIABLE])
+
+    monkeypatch.setenv(VARIABLE, "0,1")
+    machine, one = st.local(slots=2), {"max_concurrent_trials": 1, "dir": str(runs), "preload": []}
+    with ThreadPoolExecutor(2) as threads:
+        calls = [
+            threads.submit(
+                st.sweep, train, {"folder": [str(tmp_path)], "number": [number]}, metric="y", mode="max",
+                backend="none", spark=machine, name=f"call-{number}", **one,
+            )
+            for number in range(2)
+        ]  # fmt: skip
+        seen = [trial.metrics["y"] for call in calls for trial in call.result(120).trials]
+    assert sorted(seen) == [0.0, 1.0]
 
 
 def test_a_trial_that_is_over_holds_its_part_no_longer_when_the_next_one_starts(runs: Path, tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class EngineContract:
         batches: list[AgentBatch] = []
 
         def starts(slots: range) -> AgentBatch:
-            made = engine.batch(reception.ticket, slots, lambda batch, end: ends.append(end), without_gpus=False)
+            held = range(slots.stop)
+            made = engine.batch(reception.ticket, slots, held, lambda batch, end: ends.append(end), without_gpus=False)
             batches.append(made)
             made.start()
             return made

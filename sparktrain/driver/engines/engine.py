@@ -1,6 +1,6 @@
 """The contract of an engine, which starts the agents of a pool: a Spark session, or this machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -151,8 +151,13 @@ class Engine(Protocol):
         """A function that explains why `agents` agents do not join; it blocks, and may return an empty text."""
         ...
 
-    def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> AgentBatch:
-        """A batch of agents for `slots`, not yet started."""
+    def batch(
+        self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool
+    ) -> AgentBatch:
+        """A batch of agents for `slots` of a pool, not yet started.
+
+        `held`: which of the engine's slots the pool has, by its own numbers; no other pool of this process has them.
+        """
         ...
 
     def refused_s(self) -> float | None:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import count
 
@@ -215,11 +215,15 @@ class LocalEngine:
         """See base class."""
         return lambda: next(reversed(self._losses.values()), "")
 
-    def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> LocalBatch:
+    def batch(
+        self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool
+    ) -> LocalBatch:
         """See base class."""
         shared = any(self._gpus)
         cpus = max(1, self._cores // self.slots)
-        places = {slot: self._place(cpus, self._gpus[slot]) if shared else AgentPlace(cpus, None) for slot in slots}
+        places = {
+            slot: self._place(cpus, self._gpus[held[slot]]) if shared else AgentPlace(cpus, None) for slot in slots
+        }
         warm, self._warm = self._warm, None
         return LocalBatch(ticket, places, on_end, self._losses, self._tasks, nursery=warm)
 

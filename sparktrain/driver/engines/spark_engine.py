@@ -1,7 +1,7 @@
 """Agents as tasks of a Spark session."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from pyspark.resource import ResourceProfile
@@ -105,7 +105,9 @@ class SparkEngine:
         """See base class."""
         return agent_diagnosis.start_outlook(self._facts, agents)
 
-    def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> AgentJob:
+    def batch(
+        self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool
+    ) -> AgentJob:
         """See base class."""
         return AgentJob(self._session, ticket, slots, on_end, self._bare_profile if without_gpus else None)
 

@@ -35,7 +35,8 @@ class Job:
 
     started: ClassVar[list["Job"]] = []
 
-    def __init__(self, ticket: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool) -> None:
+    def __init__(self, held: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool) -> None:
+        self.held = held
         self.slots = slots
         self.without_gpus = without_gpus
         self.cancelled = False
@@ -80,8 +81,8 @@ class Slots:
     def refused_s(self) -> None:
         return None
 
-    def batch(self, ticket: Any, slots: range, on_end: Any, *, without_gpus: bool) -> Job:
-        return Job(ticket, slots, on_end, without_gpus)
+    def batch(self, ticket: Any, slots: range, held: Any, on_end: Any, *, without_gpus: bool) -> Job:
+        return Job(held, slots, on_end, without_gpus)
 
 
 class FakeCoordinator:
@@ -275,6 +276,17 @@ def test_a_second_call_on_a_session_whose_slots_are_held_is_refused_at_once() ->
     assert [each.closed for each in FakeCoordinator.opened] == [0, 1]
     first.close()
     a_pool(engine)
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_pools_of_one_engine_have_slots_of_their_own() -> None:
+    engine = Slots()
+    for _ in range(2):
+        pool = AgentPool(engine, 1, (), None)
+        pool.open()
+    assert [each.held for each in Job.started] == [(0,), (1,)]
+    Job.started[1].end()
+    assert Job.started[2].held == (1,), "its next job has the same"
 
 
 @pytest.mark.usefixtures("fakes")

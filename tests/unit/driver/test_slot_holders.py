@@ -31,3 +31,14 @@ def test_pools_that_leave_slots_do_not_stand_in_the_way() -> None:
 
 def test_a_call_alone_is_left_to_other_checks() -> None:
     Holders().take("first", object(), 5, 2)
+
+
+def test_no_slot_is_in_two_hands() -> None:
+    holders, session = Holders(), object()
+    assert holders.take("first", session, 2, 6) == (0, 1)
+    assert holders.take("second", session, 1, 6) == (2,)
+    assert holders.take("elsewhere", object(), 1, 6) == (0,)
+    holders.free("first")
+    assert holders.take("second", session, 1, 6) == (2,), "its agents run there"
+    assert holders.take("third", session, 3, 6) == (0, 1, 3)
+    assert holders.take("second", session, 2, 6) == (2, 4)
