@@ -39,16 +39,7 @@ logger = logging.getLogger("sparktrain")
 
 class _Stream(NamedTuple):
     link: Link
-    slot: int
-
-
-class _Dismissal(NamedTuple):
-    reason: str
-    slots: range | None
-    """None for all."""
-
-    def covers(self, slot: int) -> bool:
-        return self.slots is None or slot in self.slots
+    batch: int
 
 
 class Server:
@@ -69,8 +60,10 @@ class Server:
         self.joined: dict[str, str] | None = None
         """Versions that the newest agent reported; None before the first one."""
         self._refused: str | None = None
-        self._dismissals: list[_Dismissal] = []
-        """Those that go on."""
+        self._dismissal: str | None = None
+        """Why the pool dismisses all agents, while it does."""
+        self._over: dict[int, str] = {}
+        """Why batches have ended."""
         self.absences = Absences(clock)
         self.unexplained = UnexplainedLosses()
         self._listener = listener
@@ -144,28 +137,34 @@ class Server:
             logger.warning("agent %s is dropped: %s", agent, reason)
             await stream.link.close(reason)
 
-    async def dismiss(self, reason: str, slots: range | None = None) -> None:
-        """Have the agents of `slots`, or all, end their members and leave; returns when they have, or after a deadline.
+    async def dismiss(self, reason: str) -> None:
+        """Have all agents end their members and leave; returns when they have, or after a deadline.
 
-        An agent of them that joins meanwhile, such as the replacement of a lost one, is refused.
+        An agent that joins meanwhile, such as the replacement of a lost one, is refused.
         """
-        dismissal = _Dismissal(reason, slots)
-        self._dismissals.append(dismissal)
+        self._dismissal = reason
         try:
-            for agent in self._those_of(dismissal):
-                self.send(agent, m.Dismiss(reason))
-            deadline = self._clock.now() + DISMISS_TIMEOUT_S
-            while self._those_of(dismissal) and self._clock.now() < deadline:
-                await self._clock.sleep(POLL_S)
-            for agent in self._those_of(dismissal):
-                await self.drop(agent, reason)
+            await self._dismiss(reason, None)
         finally:
-            self._dismissals.remove(dismissal)
-        if slots is None:
-            self.absences.clear()
+            self._dismissal = None
+        self.absences.clear()
 
-    def _those_of(self, dismissal: _Dismissal) -> list[AgentId]:
-        return [agent for agent, stream in self._streams.items() if dismissal.covers(stream.slot)]
+    async def end_batch(self, batch: int, reason: str) -> None:
+        """As `dismiss`, for the agents of one batch. One that joins later is refused too."""
+        self._over[batch] = reason
+        await self._dismiss(reason, batch)
+
+    async def _dismiss(self, reason: str, batch: int | None) -> None:
+        def there() -> list[AgentId]:
+            return [agent for agent, stream in self._streams.items() if batch in (None, stream.batch)]
+
+        for agent in there():
+            self.send(agent, m.Dismiss(reason))
+        deadline = self._clock.now() + DISMISS_TIMEOUT_S
+        while there() and self._clock.now() < deadline:
+            await self._clock.sleep(POLL_S)
+        for agent in there():
+            await self.drop(agent, reason)
 
     # ---- one agent
 
@@ -186,14 +185,14 @@ class Server:
             await self._refuse(link, join, reason)
             self._give_up(reason)
             return
-        if (dismissal := next((each for each in self._dismissals if each.covers(join.slot)), None)) is not None:
+        if (dismissal := self._dismissal or self._over.get(join.batch)) is not None:
             self._gpu_claims.free(join.agent)
-            await self._end(link, dismissal.reason)
+            await self._end(link, dismissal)
             return
         self.absences.remove(join.slot)
         if join.away:
             logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away)
-        self._streams[join.agent] = _Stream(link, join.slot)
+        self._streams[join.agent] = _Stream(link, join.batch)
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, self._preload))

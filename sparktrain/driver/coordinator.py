@@ -127,9 +127,13 @@ class Coordinator:
             task.cancel()
         self._sampling.close()
 
-    async def dismiss(self, reason: str, slots: range | None = None) -> None:
-        """Have the agents of `slots`, or all, leave, and keep listening for others; waits a few seconds for them."""
-        await self._server.dismiss(reason, slots)
+    async def dismiss(self, reason: str) -> None:
+        """Have all agents leave, and keep listening for others; waits a few seconds for them."""
+        await self._server.dismiss(reason)
+
+    async def end_batch(self, batch: int, reason: str) -> None:
+        """Have the agents of a batch leave, and refuse those of it that still join; waits a few seconds for them."""
+        await self._server.end_batch(batch, reason)
 
     @property
     def agents_alive(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from sparktrain.clock import SystemClock, pause
@@ -98,6 +99,9 @@ class AgentPool:
         self._port = 0
         self._jobs: dict[range, AgentBatch] = {}
         """Those that run, by their slots."""
+        self._numbers: dict[range, int] = {}
+        """Of the newest batch of each part of the slots."""
+        self._count = count(1)
         self._held: tuple[int, ...] = ()
         """Which of the engine's slots its agents have."""
         self._job_lock = threading.Lock()
@@ -289,11 +293,10 @@ class AgentPool:
         first = self.agents - self._without_gpus
         return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
 
-    def _batch(self, slots: range, on_end: Callable[[AgentBatch, JobEnd], None]) -> AgentBatch:
+    def _batch(self, number: int, slots: range, on_end: Callable[[AgentBatch, JobEnd], None]) -> AgentBatch:
         """A batch of agents, started. Raises what the engine raises when it can start none."""
-        assert self._certificates is not None
         apart = slots.start >= self.agents - self._without_gpus
-        made = self.engine.batch(self._ticket(self._certificates), slots, self._held, on_end, without_gpus=apart)
+        made = self.engine.batch(self._ticket(number), slots, self._held, on_end, without_gpus=apart)
         made.start()
         return made
 
@@ -313,18 +316,21 @@ class AgentPool:
                 return
             for slots in self._parts():
                 if slots not in self._jobs:
-                    self._jobs[slots] = self._batch(slots, partial(self._on_job_end, slots))
+                    number = self._numbers[slots] = next(self._count)
+                    self._jobs[slots] = self._batch(number, slots, partial(self._on_job_end, number, slots))
 
-    def _ticket(self, certificates: CertificateKeeper) -> AgentTicket:
-        refused_s = self.engine.refused_s()
-        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, self._times.connect_s, refused_s)
+    def _ticket(self, batch: int) -> AgentTicket:
+        assert self._certificates is not None
+        times = self._times.connect_s, self.engine.refused_s()
+        return AgentTicket(self._id, self._hosts, self._port, self._certificates.agent, *times, batch)
 
     def _resubmit(self, slot: int) -> AgentBatch | None:
         """Resubmit one slot with an agent that has ended, while its job continues."""
         with self._job_lock:
-            if not any(slot in each for each in self._jobs):
+            part = next((each for each in self._jobs if slot in each), None)
+            if part is None:
                 return None
-            return self._batch(range(slot, slot + 1), lambda job, end: None)
+            return self._batch(self._numbers[part], range(slot, slot + 1), lambda job, end: None)
 
     def _running(self) -> list[AgentBatch]:
         with self._job_lock:
@@ -340,13 +346,13 @@ class AgentPool:
         HOLDERS.free(self._id)
         return [*jobs, *self._vacancies.retire()]
 
-    def _on_job_end(self, slots: range, job: AgentBatch, end: JobEnd) -> None:
+    def _on_job_end(self, number: int, slots: range, job: AgentBatch, end: JobEnd) -> None:
         """Called in the job's thread: resubmit it, or give up."""
         with self._job_lock:
             if self._jobs.get(slots) is not job:
                 return
             del self._jobs[slots]
-        self._dismiss_last(slots, end)
+        self._end_batch(number, end)
         for alone in self._vacancies.retire():
             alone.cancel()  # the whole job is resubmitted
         self._relaunches += 1
@@ -361,12 +367,12 @@ class AgentPool:
         if coordinator is not None:
             submit(_report(coordinator, str(error)))
 
-    def _dismiss_last(self, slots: range, end: JobEnd) -> None:
+    def _end_batch(self, number: int, end: JobEnd) -> None:
         """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
         if (coordinator := self._coordinator) is None:
             return
         try:
-            call(coordinator.dismiss(f"{self.engine.batch_name} ended: {end.problem}", slots), CLOSE_TIMEOUT_S)
+            call(coordinator.end_batch(number, f"{self.engine.batch_name} ended: {end.problem}"), CLOSE_TIMEOUT_S)
         except Exception as error:  # the job is resubmitted anyway
             logger.warning("agents of the last job may still be there: %s: %s", type(error).__name__, error)
 

@@ -90,7 +90,7 @@ class Attendance:
             while True:
                 reached = True
                 life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory)
-                if (reason := await life.run(away)) is not None:
+                if (reason := await life.run(away, self._ticket.batch)) is not None:
                     return reason, reached
                 lost_at = self._clock.now()
                 if life.unfit:
@@ -165,14 +165,14 @@ class Agent:
         self._tasks: set[asyncio.Task[str | None]] = set()
         self._ended: asyncio.Future[str | None] | None = None
 
-    async def run(self, away: str = "") -> str | None:
+    async def run(self, away: str = "", batch: int = 0) -> str | None:
         """Run until dismissed or refused, and return the reason; None when the task may join again: see `cut`.
 
-        `away` is why, and for how long, this task's agent was gone before.
+        `away` is why, and for how long, this task's agent was gone before; `batch` is that of the ticket.
         """
         self._ended = asyncio.get_running_loop().create_future()
         try:
-            welcome = await self._join(away)
+            welcome = await self._join(away, batch)
             if isinstance(welcome, str):
                 return welcome
             self._lease = Lease(welcome.lease_s)
@@ -187,10 +187,10 @@ class Agent:
         finally:
             await self._leave()
 
-    async def _join(self, away: str) -> m.Welcome | str:
+    async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place
         names, mib = tuple(each.name for each in place.devices), tuple(each.mib for each in place.devices)
-        where = names, place.executor, place.address, place.task, away, mib
+        where = names, place.executor, place.address, place.task, away, mib, batch
         self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():
             case m.Welcome() as welcome:

@@ -122,6 +122,8 @@ class Join(Small, frozen=True, tag=True):
     """Why and for how long an agent that rejoins was gone; empty for a fresh one."""
     device_mib: tuple[int, ...] = ()
     """MiB of memory of each of `devices`; 0 where that is unknown."""
+    batch: int = 0
+    """See `AgentTicket.batch`."""
 
 
 class MemberStored(Large, frozen=True, tag=True):

@@ -22,3 +22,5 @@ class AgentTicket:
     refused_s: float | None = None
     """How long an agent that had joined still dials while the driver's host refuses connections; None for no limit,
     where Spark ends the agent's task when the driver is gone."""
+    batch: int = 0
+    """The number of the agent's batch in its pool, which accepts no agent of a batch that has ended."""

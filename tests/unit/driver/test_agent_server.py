@@ -29,9 +29,9 @@ class Scene:
         self.server = Server(self.transport.listener, self.clock, VERSIONS, ())
         self.events: list[on.Event] = []
 
-    async def join(self, slot: int, versions: dict[str, str], away: str = "") -> Link:
+    async def join(self, slot: int, versions: dict[str, str], away: str = "", batch: int = 0) -> Link:
         link = await self.transport.dialer().attend(1.0)
-        join = m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", 1, versions, away=away)
+        join = m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", 1, versions, away=away, batch=batch)
         link.post(join)
         await settle()
         return link
@@ -68,25 +68,24 @@ async def test_an_agent_that_joins_while_all_are_dismissed_is_refused() -> None:
         assert isinstance(await again.receive(), m.Welcome), "the next call starts agents"
 
 
-async def test_of_some_slots_agents_are_dismissed_alone() -> None:
+async def test_agents_of_a_batch_that_has_ended_leave_and_do_not_return() -> None:
     async with open_server() as scene:
-        links = [await scene.join(slot, VERSIONS) for slot in range(3)]
+        links = [await scene.join(slot, VERSIONS, batch=batch) for slot, batch in enumerate((1, 2, 2))]
         for link in links:
             assert isinstance(await link.receive(), m.Welcome)
-        dismissal = asyncio.create_task(scene.server.dismiss("their job has ended", range(1, 3)))
+        ending = asyncio.create_task(scene.server.end_batch(2, "its job has ended"))
         await settle()
         for link in links[1:]:
-            assert await link.receive() == m.Dismiss("their job has ended")
-        other = await scene.join(7, VERSIONS)
-        assert isinstance(await other.receive(), m.Welcome), "a slot of another job"
-        late = await scene.join(2, VERSIONS)
-        assert await late.receive() == m.Refuse("their job has ended")
+            assert await link.receive() == m.Dismiss("its job has ended")
         links[1].post(m.Leave("dismissed"))
         await scene.clock.advance(0.1)
-        assert not dismissal.done()
+        assert not ending.done()
         await scene.clock.advance(DISMISS_TIMEOUT_S)
-        assert dismissal.done(), "the one that does not leave is dropped"
-        assert [scene.server.knows(AgentId(f"a{slot}")) for slot in (0, 1, 2, 7)] == [True, False, False, True]
+        assert ending.done(), "the one that does not leave is dropped"
+        late = await scene.join(3, VERSIONS, batch=2)
+        assert await late.receive() == m.Refuse("its job has ended")
+        assert isinstance(await (await scene.join(4, VERSIONS, batch=3)).receive(), m.Welcome)
+        assert [scene.server.knows(AgentId(f"a{slot}")) for slot in range(5)] == [True, False, False, False, True]
         assert "agent 1 on host-1 is gone" in scene.server.absences.summary()
 
 

@@ -35,7 +35,10 @@ class Job:
 
     started: ClassVar[list["Job"]] = []
 
-    def __init__(self, held: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool) -> None:
+    def __init__(
+        self, number: int, held: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool
+    ) -> None:
+        self.number = number
         self.held = held
         self.slots = slots
         self.without_gpus = without_gpus
@@ -82,7 +85,7 @@ class Slots:
         return None
 
     def batch(self, ticket: Any, slots: range, held: Any, on_end: Any, *, without_gpus: bool) -> Job:
-        return Job(held, slots, on_end, without_gpus)
+        return Job(ticket.batch, held, slots, on_end, without_gpus)
 
 
 class FakeCoordinator:
@@ -96,8 +99,9 @@ class FakeCoordinator:
 
     def __init__(self, *parts: Any) -> None:
         self.closed = 0
-        self.dismissed: list[tuple[str, range | None, int]] = []
-        """Each reason, the slots, and how many jobs had been started until then."""
+        self.dismissed = 0
+        self.over: list[tuple[int, str, int]] = []
+        """The batches that have ended, why, and how many jobs had been started until then."""
         self.ends: Callable[[], Any] = lambda: None
 
     async def open(self) -> tuple[str, int]:
@@ -110,8 +114,11 @@ class FakeCoordinator:
     def agents_unavailable(self, reason: str) -> None:
         """The run ends."""
 
-    async def dismiss(self, reason: str, slots: range | None = None) -> None:
-        self.dismissed.append((reason, slots, len(Job.started)))
+    async def dismiss(self, reason: str) -> None:
+        self.dismissed += 1
+
+    async def end_batch(self, batch: int, reason: str) -> None:
+        self.over.append((batch, reason, len(Job.started)))
 
     async def close(self, reason: str) -> None:
         self.closed += 1
@@ -161,8 +168,9 @@ def test_agents_that_outlive_their_job_leave_before_the_next_one_starts() -> Non
     first, apart = Job.started
     apart.end()
     [coordinator] = FakeCoordinator.opened
-    assert coordinator.dismissed == [("the Spark job of the agents ended: gone", range(1, 2), 2)]
+    assert coordinator.over == [(apart.number, "the Spark job of the agents ended: gone", 2)]
     assert [each.slots for each in Job.started] == [first.slots, apart.slots, apart.slots]
+    assert len({each.number for each in Job.started}) == 3
 
 
 @pytest.mark.usefixtures("fakes", "between")
@@ -170,10 +178,10 @@ def test_a_job_has_a_successor_also_where_its_agents_do_not_leave(caplog: pytest
     a_pool()
     [coordinator] = FakeCoordinator.opened
 
-    async def dismiss(reason: str, slots: range | None = None) -> None:
+    async def end_batch(batch: int, reason: str) -> None:
         raise TimeoutError("too slow")
 
-    coordinator.dismiss = dismiss  # type: ignore[method-assign]
+    coordinator.end_batch = end_batch  # type: ignore[method-assign]
     Job.started[0].end()
     assert len(Job.started) == 2
     assert "agents of the last job may still be there: TimeoutError: too slow" in caplog.text
