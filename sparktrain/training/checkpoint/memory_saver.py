@@ -30,8 +30,9 @@ from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.notices import notice
 
 _ONE_FILE = 2**62
-_PART_BYTES = 2**16
-"""Parts are padded to a multiple of this: TensorFlow needs no new graph for a broadcast of equal length."""
+PART_BYTES = 2**16
+"""Parts are padded to a multiple of this: one is mostly a single broadcast, and TensorFlow needs no new graph for a
+broadcast of equal length."""
 _LENGTH_BYTES = 8
 PAUSE_S = 10.0
 """How long a member waits for the end of its gang, once a larger one is to continue."""
@@ -140,7 +141,8 @@ class MemorySaver:
         sent = None if same else [PackedArray.of(array) for array in arrays]
         part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in found], states, sent)
         content = msgspec.msgpack.encode(part)
-        return len(content).to_bytes(_LENGTH_BYTES) + content + bytes(-len(content) % _PART_BYTES)
+        whole = len(content).to_bytes(_LENGTH_BYTES) + content
+        return whole + bytes(-len(whole) % PART_BYTES)
 
     def learn(self, part: bytes) -> ChiefPart:
         """The chief's part of a snapshot, which a member learns also where it takes none."""
@@ -218,6 +220,12 @@ class MemorySaver:
             f"this member keeps no snapshots in memory any more: {problem}; after a loss training continues from "
             "another member's, or from the newest checkpoint in the store"
         )
+
+
+def part_bytes(start: bytes) -> int:
+    """The length of the part that starts with `start`."""
+    length = _LENGTH_BYTES + int.from_bytes(start[:_LENGTH_BYTES])
+    return length + -length % PART_BYTES
 
 
 def _with_part(state: State, part: ChiefPart, arrays: list[PackedArray]) -> State:

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import Clock
+from sparktrain.training.checkpoint.memory_saver import PART_BYTES, part_bytes
 from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
 from sparktrain.training.collectives.optimizer import is_averaged
 from sparktrain.training.collectives.ring import Ring
@@ -122,8 +123,7 @@ class KeepInMemory(InternalCallback):
         pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
         mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.asked)]
-        gathered = self._ring.allgather(tf.constant([mine], tf.float64), name="memory")
-        since, slowest, cost, able, busy, asked = np.asarray(gathered).max(axis=0).tolist()
+        since, slowest, cost, able, busy, asked = self._gathered(mine).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
         self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()
         if due and busy and not asked:
@@ -143,7 +143,18 @@ class KeepInMemory(InternalCallback):
         if not self._ring.rank:
             content = fit_content(position, self._keep, self.model)
             part = self._memory.part(self.model, StagePosition(position.step, epoch, batch, content))
-        [length] = self._ring.broadcast([tf.constant([len(part)], tf.int64)], name="memory_length")
-        sent = part or bytes(int(np.asarray(length)[0]))
-        [chiefs] = self._ring.broadcast([tf.constant(np.frombuffer(sent, np.uint8))], name="memory_part")
+        first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
+        if not (more := part_bytes(first) - PART_BYTES):
+            return first
+        return first + self._broadcast(part[PART_BYTES:] or bytes(more), "memory_rest")
+
+    def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
+        """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""
+        rows = np.zeros((self._ring.size, len(mine)))
+        rows[self._ring.rank] = mine
+        [summed] = self._ring.allreduce([tf.constant(rows)], average=False, name="memory")
+        return np.asarray(summed)
+
+    def _broadcast(self, content: bytes, name: str) -> bytes:
+        [chiefs] = self._ring.broadcast([tf.constant(np.frombuffer(content, np.uint8))], name=name)
         return np.asarray(chiefs).tobytes()
