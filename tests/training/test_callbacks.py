@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.memory_saver import PART_BYTES
 from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
-from sparktrain.training.keras.memory_callback import KeepInMemory
-from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, ResumedState
-from tests.training.gluing import Hand, Memory, Outside, feed_of, ids, member
+from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 
 
@@ -429,37 +426,3 @@ def test_a_monitor_that_is_no_metric_is_an_error() -> None:
     callbacks.model.stop_training = False
     with pytest.raises(SpecError, match="monitor 'los' is none of the metrics 'loss'; did you mean 'loss'"):
         callbacks.on_epoch_end(0, {"loss": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("length", "broadcasts"),
-    [(10, ["memory_part"]), (PART_BYTES - 8, ["memory_part"]), (3 * PART_BYTES, ["memory_part", "memory_rest"])],
-)
-def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, broadcasts: list[str]) -> None:
-    content = bytes(range(256)) * (length // 256 + 1)
-    sent = length.to_bytes(8) + content[:length]
-    sent += bytes(-len(sent) % PART_BYTES)
-
-    class Kept:
-        able, busy, beside_s, may_grow, turns, asked = True, False, 0.0, False, (0, 1), False
-
-        def part(self, model: Any, place: StagePosition) -> bytes:
-            return sent
-
-        def learn(self, part: bytes) -> None:
-            raise AssertionError("this member takes each snapshot")
-
-        def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
-            self.taken = part
-
-    def train(ring: ThreadRing) -> Any:
-        position, kept = Position(), Kept()
-        callback = KeepInMemory(ring, kept, CallbackStateKeeper(position, ResumedState()), 0.0, Hand())
-        callback.set_model(built())
-        callback.on_train_begin()
-        position.step = 1
-        callback.on_epoch_end(0)
-        return kept.taken, [name for name in ring.operations if name.startswith("memory_")]
-
-    for found in together(2, train):
-        assert found == (sent, broadcasts)
