@@ -6,6 +6,7 @@ import socket
 from contextlib import nullcontext
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import SystemClock
@@ -13,6 +14,7 @@ from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.driver_address import HOST_KEY
 from sparktrain.cluster.spark_facts import read_facts
 from sparktrain.config.store_address import StoreAddress
+from sparktrain.doctor import rollcall
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
 from tests.spark.command import MASTER, finish, start
@@ -94,11 +96,12 @@ def test_slots_that_do_not_run_together_are_reported(spark: SparkSession) -> Non
     assert not descendants(os.getpid(), "sparktrain.training")
 
 
-def test_a_job_that_does_not_end_is_cancelled(spark: SparkSession) -> None:
-    """Its slots wait for a store that accepts connections and never answers."""
+def test_a_job_that_does_not_end_is_cancelled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slots wait for a store that accepts connections and never answers: they give it up after 10 s."""
+    monkeypatch.setattr(rollcall, "CONNECTED_S", 0.5)  # the rest is for slots to connect, on a busy machine too
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = Shared(StoreAddress(f"hdfs://127.0.0.1:{silent.getsockname()[1]}/runs"), "probe")
-        roll = call_roll(spark, read_facts(spark, 1), 2, store, job_timeout_s=12.0)
+        roll = call_roll(spark, read_facts(spark, 1), 2, store, job_timeout_s=9.0)
     assert roll.answers == ()
-    assert roll.error == "2 slots connected, and the job did not end within 12 s"
+    assert roll.error == "2 slots connected, and the job did not end within 9 s"
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"
