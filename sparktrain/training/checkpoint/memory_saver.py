@@ -142,7 +142,7 @@ class MemorySaver:
         part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in found], states, sent)
         content = msgspec.msgpack.encode(part)
         whole = len(content).to_bytes(_LENGTH_BYTES) + content
-        return whole + bytes(-len(whole) % PART_BYTES)
+        return whole.ljust(part_bytes(whole), b"\0")
 
     def learn(self, part: bytes) -> ChiefPart:
         """The chief's part of a snapshot, which a member learns also where it takes none."""
