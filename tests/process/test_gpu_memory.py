@@ -42,6 +42,12 @@ def limits(ctx: Any) -> dict[str, Any]:
     return {"y": total, "mib": virtual[0][0] if virtual else 0, "gpus": gpus, "seen": os.environ[VARIABLE]}
 
 
+def swept(train: Callable[..., Any], values: list[int], runs: Path, *, slots: int, **options: Any) -> Any:
+    """A sweep over `x` on this machine."""
+    place = {"dir": str(runs), "spark": st.local(slots=slots)}
+    return st.sweep(train, {"x": values}, metric="y", mode="max", **place, **options)
+
+
 def of_both(result: Any, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(trial.metrics[name] for name in names) for trial in result.trials]
 
@@ -51,17 +57,7 @@ def test_trials_side_by_side_each_have_their_part_of_the_one_gpu(runs: Path) -> 
         found = limits(ctx)
         return {"y": found["y"], "mib": found["mib"], "gpus": found["gpus"], "seen": float(found["seen"])}
 
-    machine = st.local(slots=3)
-    result = st.sweep(
-        train,
-        {"x": [1, 2, 3]},
-        metric="y",
-        mode="max",
-        dir=str(runs),
-        spark=machine,
-        gpu_memory="5GiB",
-        preload=PRELOAD,
-    )
+    result = swept(train, [1, 2, 3], runs, slots=3, gpu_memory="5GiB", preload=PRELOAD)
     assert of_both(result, "y", "mib", "gpus", "seen") == [(2.0, 5120.0, 1.0, 0.0)] * 3
 
 
@@ -72,9 +68,7 @@ def test_a_limit_holds_where_tensorflow_is_imported_by_the_function(runs: Path) 
 
         return {"y": 1.0}
 
-    result = st.sweep(
-        train, {"x": [1]}, metric="y", mode="max", dir=str(runs), spark=st.local(1), gpu_memory="5GiB", preload=[]
-    )
+    result = swept(train, [1], runs, slots=1, gpu_memory="5GiB", preload=[])
     [trial] = result.trials
     assert trial.status == "failed", "without the stand-in there is no GPU"
     assert trial.error is not None
@@ -142,16 +136,7 @@ def test_a_trial_that_is_over_holds_its_part_no_longer_when_the_next_one_starts(
         return float(there)
 
     (tmp_path / "pids").mkdir()
-    result = st.sweep(
-        train,
-        {"x": [1, 2, 3]},
-        metric="y",
-        mode="max",
-        dir=str(runs),
-        spark=st.local(1),
-        gpu_memory="16GiB",
-        preload=[],
-    )
+    result = swept(train, [1, 2, 3], runs, slots=1, gpu_memory="16GiB", preload=[])
     assert of_both(result, "y") == [(0.0,)] * 3
 
 

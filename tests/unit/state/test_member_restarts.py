@@ -9,12 +9,21 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S, END_TIMEOUT_S, MOVE_TIMEOUT_S
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Restart
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
 from tests.unit.state.gangs import trial
 from tests.unit.state.ps_gangs import EVALUATOR, OTHER, PS, ROLES, WORKER, again, cluster, come_back, placed, whole
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import LEASE_S, World
+
+
+def whole_restart(world: World) -> Restart:
+    """The one restart, of the whole gang, once its other members have ended."""
+    assert whole(world)
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    [restart] = trial(world).restarts
+    return restart
 
 
 @pytest.mark.parametrize("rank", [WORKER, OTHER, EVALUATOR])
@@ -138,10 +147,7 @@ def test_the_gang_restarts_when_no_agent_comes_on_the_host() -> None:
     world.tick(AGENT_TIMEOUT_S - 1.0)
     assert not whole(world)
     world.tick(2.0)
-    assert whole(world)
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
+    restart = whole_restart(world)
     assert (restart.alone, restart.rank) == (False, WORKER)
     assert "no agent on host was idle within 5 s" in restart.cause
     assert trial(world).generation == 2
@@ -163,10 +169,7 @@ def test_the_gang_restarts_with_the_cause_when_the_port_is_taken() -> None:
     agents = cluster(world)
     world.fail(agents[WORKER], FailureKind.SIGNAL)
     world.end(agents[WORKER], Outcome(0.0, failure=Failure(FailureKind.FORM, "port 4001 is taken")))
-    assert whole(world)
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
+    restart = whole_restart(world)
     assert (restart.alone, restart.kind) == (False, FailureKind.SIGNAL)
     assert restart.cause == "failed by signal; it could not restart alone: port 4001 is taken"
 
@@ -312,10 +315,7 @@ def test_another_loss_restarts_the_gang_with_the_first_cause() -> None:
     agents = cluster(world)
     world.lose(agents[WORKER])
     world.fail(agents[0], FailureKind.RING)
-    assert whole(world)
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
+    restart = whole_restart(world)
     assert (restart.rank, restart.kind) == (WORKER, FailureKind.LOST)
 
 
@@ -438,8 +438,5 @@ def test_the_gang_restarts_when_no_agent_comes_for_a_member_that_may_move() -> N
     world.tick(MOVE_TIMEOUT_S - 1.0)
     assert not whole(world)
     world.tick(2.0)
-    assert whole(world)
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
+    restart = whole_restart(world)
     assert "no agent was idle within 30 s" in restart.cause

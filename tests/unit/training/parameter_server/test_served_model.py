@@ -124,6 +124,14 @@ def trained(model: Any, *, graph: bool = True) -> Any:
     return [each.numpy() for each in model.trainable_variables]
 
 
+def two_begun(gang: Servers) -> tuple[ServedModel, ServedModel, list[Any]]:
+    """The chief and a worker of `gang` that have begun, and their models."""
+    members, models = [gang.member(rank) for rank in range(2)], [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
+    for member, model in zip(members, models, strict=True):
+        member.begin(model.optimizer, model.trainable_variables)
+    return *members, models
+
+
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")  # for the layer without a loss
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("graph", [True, False])
@@ -189,11 +197,7 @@ def test_all_members_start_with_the_variables_of_the_chief(served: Make) -> None
 
 
 def test_the_chief_waits_for_the_last_steps_of_the_others(served: Make) -> None:
-    gang = served(1, 2)
-    chief, worker = gang.member(0), gang.member(1)
-    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
-    for member, model in zip((chief, worker), models, strict=True):
-        member.begin(model.optimizer, model.trainable_variables)
+    chief, worker, models = two_begun(served(1, 2))
     ending = spawn(lambda: chief.end(1, stops=False), "chief")
     gradients = [np.ones(each.shape, np.float32) for each in models[1].trainable_variables]
     last = worker.step(0.1, *gradients)
@@ -214,11 +218,7 @@ def test_a_member_that_never_ends_is_named(served: Make) -> None:
 
 
 def test_one_member_stops_the_others_in_this_fit_alone(served: Make) -> None:
-    gang = served(1, 2)
-    chief, worker = gang.member(0), gang.member(1)
-    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
-    for member, model in zip((chief, worker), models, strict=True):
-        member.begin(model.optimizer, model.trainable_variables)
+    chief, worker, models = two_begun(served(1, 2))
     worker.end(1, stops=True)
     gradients = [np.ones(each.shape, np.float32) for each in models[0].trainable_variables]
     chief.step(0.1, *gradients)
@@ -280,11 +280,7 @@ def test_the_only_member_of_local_sgd_trains_what_keras_alone_trains(
 
 
 def test_members_of_local_sgd_add_their_part_of_what_they_have_trained(served: Make) -> None:
-    gang = served(2, 2, ServerMode.LOCAL_SGD)
-    chief, worker = gang.member(0), gang.member(1)
-    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
-    for member, model in zip((chief, worker), models, strict=True):
-        member.begin(model.optimizer, model.trainable_variables)
+    chief, worker, models = two_begun(served(2, 2, ServerMode.LOCAL_SGD))
     start = [each.numpy() for each in models[0].trainable_variables]
 
     first = chief.exchange(*[each + 2.0 for each in start])
@@ -296,11 +292,7 @@ def test_members_of_local_sgd_add_their_part_of_what_they_have_trained(served: M
 
 
 def test_a_save_gives_the_chief_what_others_have_pushed_and_no_part_counts_twice(served: Make) -> None:
-    gang = served(1, 2, ServerMode.LOCAL_SGD)
-    chief, worker = gang.member(0), gang.member(1)
-    models = [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
-    for member, model in zip((chief, worker), models, strict=True):
-        member.begin(model.optimizer, model.trainable_variables)
+    chief, worker, models = two_begun(served(1, 2, ServerMode.LOCAL_SGD))
     start = [each.numpy() for each in models[0].trainable_variables]
     worker.exchange(*[each + 4.0 for each in start])
 
