@@ -70,7 +70,7 @@ def _watch(memory):
             block["snapshots"] += memory._last != before
 
     class Blocks(keras.callbacks.Callback):
-        """All members end and begin blocks after the same step, for they count steps."""
+        """All members start and end blocks after the same step, for they count steps."""
 
         def on_train_batch_end(self, batch, logs=None):
             block["times"].append(time.perf_counter())

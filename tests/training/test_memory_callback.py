@@ -1,4 +1,4 @@
-"""What the members of a gang tell each other when they take a snapshot in memory."""
+"""What the members of a gang agree on when they take a snapshot in memory."""
 
 from typing import Any
 

@@ -125,7 +125,7 @@ def trained(model: Any, *, graph: bool = True) -> Any:
 
 
 def two_begun(gang: Servers) -> tuple[ServedModel, ServedModel, list[Any]]:
-    """The chief and a worker of `gang` that have begun, and their models."""
+    """The chief and a worker of `gang` that train, and their models."""
     members, models = [gang.member(rank) for rank in range(2)], [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
     for member, model in zip(members, models, strict=True):
         member.begin(model.optimizer, model.trainable_variables)
