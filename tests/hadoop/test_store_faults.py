@@ -2,13 +2,13 @@
 
 import multiprocessing
 from collections.abc import Callable
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError, StoreTimeoutError
 from sparktrain.store.base import Store
@@ -39,9 +39,15 @@ RACES = 40
 
 
 def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
-    """Write a file of 24 MiB and break something in its middle, once; returns how many attempts it took."""
-    for started_at in range(1, 20):
-        with suppress(StoreError):
+    """Write a file of 24 MiB and break something in its middle, once; returns how many attempts it took.
+
+    A new attempt waits as an agent's next attempt of a checkpoint does: a NameNode offers a dead DataNode for a while,
+    and each file that it places there fails at once.
+    """
+    retries, attempts = RetryBudget(PROGRESS_S, Backoff(0.5, 5.0)), 0
+    while True:
+        attempts += 1
+        try:
             new = store.create(path)
             for number in range(24):
                 if number == 8:
@@ -49,8 +55,10 @@ def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
                     fault = int
                 new.write(MIB)
             new.publish()
-            return started_at
-    raise AssertionError(f"{path} could not be published")
+            return attempts
+        except StoreError as error:
+            if not retries.wait():
+                raise AssertionError(f"{path} could not be published in {attempts} attempts") from error
 
 
 def check_published(store: Store, path: str) -> None:

@@ -29,7 +29,7 @@ def trained(folder: str, ctx: Any, victim: int, sync: bool = False, kills: str =
     steps = _note_process(folder, ctx.rank, kills)
     if job == "ps":
         server.join()
-    return _train(cluster, server, index, steps, Killer(Path(folder), victim), sync)
+    return _train(cluster, server, index, steps, Killer(Path(folder), victim, cluster), sync)
 
 
 def clustered(args: Any, ctx: Any) -> None:
@@ -41,7 +41,7 @@ def clustered(args: Any, ctx: Any) -> None:
     steps = _note_process(args["folder"], ctx.sparktrain.rank)
     if ctx.job_name == "ps":
         server.join()
-    _train(cluster, server, ctx.task_index, steps, Killer(Path(args["folder"]), args["victim"]))
+    _train(cluster, server, ctx.task_index, steps, Killer(Path(args["folder"]), args["victim"], cluster))
 
 
 def _note_process(folder: str, rank: int, kills: str = "member") -> Path:
@@ -84,10 +84,14 @@ def _train(
 
 
 class Killer:
-    """In the chief: ends the victim once both train, and the training once its next process trains."""
+    """In the chief: ends the victim once all workers train, and the training once its next process trains.
 
-    def __init__(self, folder: Path, victim: int) -> None:
+    A worker that has no session yet would wait for the victim to return: sessions start with all members.
+    """
+
+    def __init__(self, folder: Path, victim: int, cluster: Any) -> None:
         self._folder, self._victim = folder, victim
+        self._workers = range(cluster.num_tasks("worker"))
         self._killed_at: float | None = None
         self._over = False
 
@@ -97,7 +101,7 @@ class Killer:
         if self._over or not found:
             return
         if self._killed_at is None:
-            if step >= KILL_AT and steps_of(found[-1]):
+            if step >= KILL_AT and all(self._trains(rank) for rank in self._workers):
                 self._killed_at = time.monotonic()
                 Path(self._folder, "killed").write_text(f"{self._killed_at} {step}")
                 os.kill(int(found[-1].name.rpartition("-")[2]), signal.SIGKILL)
@@ -106,6 +110,10 @@ class Killer:
             draft = Path(self._folder, "end.draft")
             draft.write_text(str(step + STEPS_LEFT))
             draft.rename(Path(self._folder, "end"))
+
+    def _trains(self, rank: int) -> bool:
+        found = processes(self._folder, rank)
+        return bool(found and steps_of(found[-1]))
 
     def _late(self) -> bool:
         return self._killed_at is not None and time.monotonic() > self._killed_at + DEADLINE_S
