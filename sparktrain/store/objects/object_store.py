@@ -23,8 +23,10 @@ from sparktrain.store.base import (
 from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
 from sparktrain.store.objects.requests import ObjectStoreCall, taken
 
+OPEN_S = 30.0
+"""How long `probe` waits for the client's library and its credentials: on a busy host that takes seconds by itself."""
 PROBE_S = 4.5
-"""How long each step of `probe` retries: a user waits for it."""
+"""How long each request of `probe` retries: a user waits for it."""
 
 _ABORT_S = 5.0
 
@@ -71,8 +73,9 @@ class ObjectStore(Store):
         return f"{self._bucket.url}/{key}" if key else self._bucket.url
 
     def probe(self) -> None:
-        """See base class. Reports an unreachable service after 5 s at the latest."""
+        """See base class. Reports an unreachable service within 5 s, once the client is open."""
         try:
+            ObjectStoreCall(self._bucket, self._prefix, OPEN_S, clock=self._clock).ask(lambda bucket: bucket.settings())
             ObjectStore(self._bucket, self._prefix, PROBE_S, clock=self._clock)._probe(f"probe-{uuid4().hex}")
         except StoreError as error:
             raise RunDirectoryError(f"run directory {self.where()} cannot be used: {error.strerror}") from error

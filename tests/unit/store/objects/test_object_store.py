@@ -1,5 +1,6 @@
 """An object store over a service that fails."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -7,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.store.objects import object_store
 from sparktrain.store.objects.bucket import PART_BYTES, ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
 from sparktrain.store.objects.memory_bucket import MemoryBucket
 from sparktrain.store.objects.object_store import ObjectStore
@@ -201,6 +203,29 @@ def test_probe_reports_missing_permissions_and_leaves_nothing(bucket: FlakyBucke
     with pytest.raises(RunDirectoryError, match=message):
         store_on(bucket).probe()
     assert store_on(bucket).list() == []
+
+
+def test_probe_does_not_take_a_client_that_opens_slowly_for_a_silent_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FlakyBucket):
+        """Loads its library with its first request, as clients of services do."""
+
+        opened = False
+
+        async def settings(self) -> dict[str, str]:
+            await self._open()
+            return {}
+
+        async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
+            await self._open()
+            return await super()._follow(name, request)
+
+        async def _open(self) -> None:
+            if not self.opened:
+                await asyncio.sleep(0.6)
+                self.opened = True
+
+    monkeypatch.setattr(object_store, "PROBE_S", 0.3)
+    store_on(Slow()).probe()
 
 
 def test_probe_detects_a_service_that_drops_marks() -> None:
