@@ -6,7 +6,7 @@ import signal
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +19,7 @@ from sparktrain.cluster.import_failures import advice
 from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
-from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
+from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.job_failures import final_error
 from sparktrain.driver.event_loop import call, submit
 from sparktrain.driver.gpu_claims import GpuClaims
@@ -74,6 +74,13 @@ class PoolTimes(NamedTuple):
 POOL_TIMES = PoolTimes()
 
 
+class _NumberedBatch(NamedTuple):
+    """A batch of agents that runs, and the number in the tickets of its agents."""
+
+    number: int
+    batch: AgentBatch
+
+
 class AgentPool:
     """Agents of one engine. Its methods block, and belong to one thread at a time."""
 
@@ -97,10 +104,8 @@ class AgentPool:
         self._certificates: CertificateKeeper | None = None
         self._hosts: tuple[str, ...] = ()
         self._port = 0
-        self._jobs: dict[range, AgentBatch] = {}
+        self._jobs: dict[range, _NumberedBatch] = {}
         """Those that run, by their slots."""
-        self._numbers: dict[range, int] = {}
-        """Of the newest batch of each part of the slots."""
         self._count = count(1)
         self._held: tuple[int, ...] = ()
         """Which of the engine's slots its agents have."""
@@ -293,7 +298,7 @@ class AgentPool:
         first = self.agents - self._without_gpus
         return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
 
-    def _batch(self, number: int, slots: range, on_end: Callable[[AgentBatch, JobEnd], None]) -> AgentBatch:
+    def _batch(self, number: int, slots: range, on_end: OnBatchEnd) -> AgentBatch:
         """A batch of agents, started. Raises what the engine raises when it can start none."""
         apart = slots.start >= self.agents - self._without_gpus
         made = self.engine.batch(self._ticket(number), slots, self._held, on_end, without_gpus=apart)
@@ -316,8 +321,9 @@ class AgentPool:
                 return
             for slots in self._parts():
                 if slots not in self._jobs:
-                    number = self._numbers[slots] = next(self._count)
-                    self._jobs[slots] = self._batch(number, slots, partial(self._on_job_end, number, slots))
+                    number = next(self._count)
+                    batch = self._batch(number, slots, partial(self._on_job_end, number, slots))
+                    self._jobs[slots] = _NumberedBatch(number, batch)
 
     def _ticket(self, batch: int) -> AgentTicket:
         assert self._certificates is not None
@@ -327,14 +333,14 @@ class AgentPool:
     def _resubmit(self, slot: int) -> AgentBatch | None:
         """Resubmit one slot with an agent that has ended, while its job continues."""
         with self._job_lock:
-            part = next((each for each in self._jobs if slot in each), None)
-            if part is None:
+            job = next((each for slots, each in self._jobs.items() if slot in slots), None)
+            if job is None:
                 return None
-            return self._batch(self._numbers[part], range(slot, slot + 1), lambda job, end: None)
+            return self._batch(job.number, range(slot, slot + 1), lambda end: None)
 
     def _running(self) -> list[AgentBatch]:
         with self._job_lock:
-            return list(self._jobs.values())
+            return [job.batch for job in self._jobs.values()]
 
     def _retire_jobs(self, *, idle: bool = False) -> list[AgentBatch]:
         """The jobs, which are expected to end from now on; with `idle` none when a call has just come."""
@@ -342,14 +348,15 @@ class AgentPool:
             if idle and self._on is not None:
                 return []
             self._wants_jobs = False
-            jobs, self._jobs = list(self._jobs.values()), {}
+            jobs, self._jobs = [job.batch for job in self._jobs.values()], {}
         HOLDERS.free(self._id)
         return [*jobs, *self._vacancies.retire()]
 
-    def _on_job_end(self, number: int, slots: range, job: AgentBatch, end: JobEnd) -> None:
+    def _on_job_end(self, number: int, slots: range, end: JobEnd) -> None:
         """Called in the job's thread: resubmit it, or give up."""
         with self._job_lock:
-            if self._jobs.get(slots) is not job:
+            running = self._jobs.get(slots)
+            if running is None or running.number != number:
                 return
             del self._jobs[slots]
         self._end_batch(number, end)

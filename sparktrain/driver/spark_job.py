@@ -137,7 +137,7 @@ class AgentJob(SlotJob):
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
         except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
             end = JobEnd(error=_problem(error), missing=missing_in(str(error)))
-        self._on_end(self, end)
+        self._on_end(end)
 
 
 class CheckupJob(SlotJob):

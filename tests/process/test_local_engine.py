@@ -60,7 +60,7 @@ class TestContract(EngineContract):
         losses: dict[int, str] = {}
         places = {slot: AgentPlace(1, None) for slot in range(2)}
         batch = LocalBatch(
-            reception.ticket, places, lambda batch, end: ends.append(end), losses, count(),
+            reception.ticket, places, ends.append, losses, count(),
             restarts=Restarts(most_short_lives=2),
         )  # fmt: skip
         batch.start()

@@ -91,7 +91,7 @@ class EngineContract:
 
         def starts(slots: range) -> AgentBatch:
             held = range(slots.stop)
-            made = engine.batch(reception.ticket, slots, held, lambda batch, end: ends.append(end), without_gpus=False)
+            made = engine.batch(reception.ticket, slots, held, ends.append, without_gpus=False)
             batches.append(made)
             made.start()
             return made

@@ -61,7 +61,7 @@ class AgentBatch(Protocol):
         ...
 
 
-OnBatchEnd = Callable[[AgentBatch, JobEnd], None]
+OnBatchEnd = Callable[[JobEnd], None]
 
 
 class Engine(Protocol):

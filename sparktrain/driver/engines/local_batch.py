@@ -102,7 +102,7 @@ class LocalBatch:
             error = f"{type(failed).__name__}: {failed}"
         finally:
             self._nursery.close()
-        self._on_end(self, JobEnd(tuple(self._exits.values()), error))
+        self._on_end(JobEnd(tuple(self._exits.values()), error))
 
     def _attend(self, pipe: BlockingPipe[m.FromNursery]) -> str | None:
         """Keep agents in all slots; return why the batch is given up, None when all left or the nursery ended."""

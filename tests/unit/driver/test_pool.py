@@ -36,7 +36,7 @@ class Job:
     started: ClassVar[list["Job"]] = []
 
     def __init__(
-        self, number: int, held: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool
+        self, number: int, held: Any, slots: range, on_end: Callable[[JobEnd], None], without_gpus: bool
     ) -> None:
         self.number = number
         self.held = held
@@ -50,7 +50,7 @@ class Job:
 
     def end(self) -> None:
         """As an engine does: in a thread of its own."""
-        self._on_end(self, ENDED)
+        self._on_end(ENDED)
 
     def join(self, timeout_s: float) -> bool:
         return self.cancelled
