@@ -181,6 +181,7 @@ def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: st
     store = opened(breakable_hdfs, protocol, tmp_path)
     publish(store, "model", breakable_hdfs.datanodes[0].kill9)
     check_published(store, "model")
+    assert publish(store, "next", int) == 1, "the first write waits until the DataNode is no longer offered"
     with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path / "puts")):
         assert not breakable_hdfs.datanodes[0].is_alive()
 

@@ -14,6 +14,9 @@ from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 
 T = TypeVar("T")
 
+RESENT_BYTES = 2**24
+"""What a new file keeps in memory to send it again: more than a client has in flight before it notices a failure."""
+
 
 def find(call: HdfsCall, path: str) -> HdfsEntry | None:
     """The entry at `path`, if there is one. Raises StoreError."""
@@ -32,7 +35,7 @@ class Unpublished:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._path = self._fresh()
+        self._path = self._fresh_path()
         self._writer: Writer | None = None
         self._size = 0
         self._closed: HdfsEntry | None = None
@@ -88,6 +91,10 @@ class Unpublished:
                 failure or HadoopCallError("the rename to its name failed", "see whether its folder exists")
             )
 
+    def fresh(self) -> "Unpublished":
+        """Another temporary file for the same target, not created yet."""
+        return Unpublished(self._target)
+
     def discard(self, call: HdfsCall) -> None:
         """Delete the file, unless it is published. Never raises."""
         path, writer = self._path, self._writer
@@ -108,7 +115,7 @@ class Unpublished:
         When the answer to a rename was lost, it may have been executed, or may be later. This decides it: the file has
         one of the two names, and a late rename no longer finds its source.
         """
-        path, fresh = self._path, self._fresh()
+        path, fresh = self._path, self._fresh_path()
         while True:
             try:
                 call.once(renaming(path, fresh))
@@ -136,7 +143,7 @@ class Unpublished:
         except (FileNotFoundError, FileExistsError) as error:
             raise HadoopCallError(f"another process has deleted {self._path}, or writes it too", "try again") from error
 
-    def _fresh(self) -> str:
+    def _fresh_path(self) -> str:
         return f"{self._target.rpartition('/')[0]}/{UNPUBLISHED}{uuid4().hex}"
 
 
@@ -155,38 +162,61 @@ def renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
 
 
 class HadoopNewFile(NewFile):
-    """A file under a temporary name, until it is renamed to its own. A failed write ends it: start another."""
+    """A file under a temporary name, until it is renamed to its own.
+
+    Its first 16 MiB stay in memory, and a request that fails before there are more is retried with a new temporary
+    file: a NameNode places blocks on a DataNode that has died until it misses its heartbeats for 10 minutes by default,
+    and the client names none to avoid. A later failure ends the file: start another.
+    """
 
     def __init__(self, calls: HdfsCalls, where: str, file: Unpublished) -> None:
         self._calls = calls
         self._where = where
         self._file: Unpublished | None = file
         self._digest, self._size = hashlib.sha256(), 0
+        self._start: bytearray | None = bytearray()
+        """All that was written; None once that is too much."""
 
     def write(self, data: bytes | memoryview) -> None:
         """See base class. A failure ends the file: how much has arrived is unknown."""
-        file, call = self._open(), self._calls.start("write", self._where)
-        try:
-            file.write(call, data)
-        except HadoopCallError as failure:
-            self.discard()
-            raise call.failed(failure) from failure
+        call = self._calls.start("write", self._where)
+        self._ask(call, lambda file: file.write(call, data))
         self._digest.update(data)
         self._size += len(data)
+        if self._size > RESENT_BYTES:
+            self._start = None
+        elif self._start is not None:
+            self._start += data
 
     def publish(self) -> Written:
         """See base class."""
-        file, call = self._open(), self._calls.start("publish", self._where)
+        call = self._calls.start("publish", self._where)
         try:
-            file.close(call)
-            published = file.publish(call)
-        except HadoopCallError as failure:
-            raise call.failed(failure) from failure
+            self._ask(call, lambda file: file.close(call))
+            published = self._open().publish(call)
         finally:
             self.discard()
         if not published:
             raise FileExistsError(errno.EEXIST, "there is such a file in the store already", self._where)
         return Written(self._size, self._digest.hexdigest())
+
+    def _ask(self, call: HdfsCall, request: Callable[[Unpublished], None]) -> None:
+        """Make a request; while all that was written is known, retry it after that in a new temporary file."""
+        file, new = self._open(), False
+        while True:
+            try:
+                if new:
+                    file.open(call)
+                    file.write(call, bytes(self._start or b""))
+                request(file)
+                return
+            except HadoopCallError as failure:
+                self.discard()
+                if self._start is None:
+                    raise call.failed(failure) from failure
+                call.retry_after(failure)
+                self._file = file = file.fresh()
+                new = True
 
     def discard(self) -> None:
         """See base class."""

@@ -1,5 +1,6 @@
 """How long a store over HDFS retries, and its errors when it gives up."""
 
+import hashlib
 import math
 from collections.abc import Callable
 from threading import Event
@@ -9,15 +10,17 @@ import pytest
 from msgspec import structs
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store.base import UNPUBLISHED
+from sparktrain.store.base import UNPUBLISHED, NewFile, Written
 from sparktrain.store.call_timeout import SpareThreads
 from sparktrain.store.hadoop import hadoop_calls
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
-from tests.unit.store.hadoop.memory import QUICK, Hdfs, MemoryStore
+from sparktrain.store.hadoop.transfers import RESENT_BYTES
+from tests.unit.store.hadoop.memory import QUICK, Faults, Hdfs, MemoryStore, failing
 
 T = TypeVar("T")
 
+MIB = bytes(2**20)
 BRIEF = structs.replace(QUICK, again_s=0.3, first_pause_s=0.01, longest_pause_s=0.01)
 """Some dozens of attempts."""
 
@@ -100,12 +103,54 @@ def test_a_full_disk_is_retried_and_refused_in_the_end() -> None:
         MemoryStore(Hdfs(raising(full, "close")), BRIEF).put_if_absent("a", b"1")
 
 
-def test_a_failed_write_ends_a_new_file() -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {("write", 0): False, ("write", 1): True, ("create", 1): False},
+        {("write", 1): True, ("write", 2): False, ("create", 2): True},
+        {("close", 0): False, ("create", 1): False, ("close", 1): True},
+    ],
+    ids=["first write", "second write", "close"],
+)
+def test_the_start_of_a_new_file_is_sent_again_in_another_temporary_file(faults: Faults) -> None:
+    hdfs = Hdfs(failing(faults))
+    new = MemoryStore(hdfs).create("a")
+    new.write(b"1")
+    new.write(memoryview(b"2"))
+    assert new.publish() == Written(2, hashlib.sha256(b"12").hexdigest())
+    assert {path: bytes(file.data) for path, file in hdfs.files.items() if UNPUBLISHED not in path} == {"/exp/a": b"12"}
+
+
+@pytest.mark.parametrize("request_", ["write", "close"])
+def test_a_new_file_ends_when_its_start_cannot_be_written(request_: str) -> None:
+    hdfs = Hdfs()
+    new = MemoryStore(hdfs, BRIEF).create("a")
+    hdfs.fail = raising(RuntimeError("DataTransferError"), request_)
+    with pytest.raises(
+        StoreError, match=r"^(write|publish) hdfs://memory:1/exp/a failed, the last time after 0\.[1-9] s"
+    ):
+        write_and_publish(new)
+    check_ended(new, hdfs)
+
+
+@pytest.mark.parametrize("request_", ["write", "close"])
+def test_a_failure_ends_a_new_file_that_is_too_large_to_be_sent_again(request_: str) -> None:
     hdfs = Hdfs()
     new = MemoryStore(hdfs).create("a")
-    hdfs.fail = raising(RuntimeError("DataTransferError"), "write")
-    with pytest.raises(StoreError, match=r"^write hdfs://memory:1/exp/a failed"):
-        new.write(b"1")
+    for _ in range(RESENT_BYTES // len(MIB) + 1):
+        new.write(MIB)
+    hdfs.fail = raising(RuntimeError("DataTransferError"), request_)
+    with pytest.raises(StoreError, match=r"^(write|publish) hdfs://memory:1/exp/a failed, the last time after 0\.0 s"):
+        write_and_publish(new)
+    check_ended(new, hdfs)
+
+
+def write_and_publish(new: NewFile) -> None:
+    new.write(b"1")
+    new.publish()
+
+
+def check_ended(new: NewFile, hdfs: Hdfs) -> None:
     assert hdfs.files == {}
     with pytest.raises(ValueError, match="has failed"):
         new.write(b"2")
