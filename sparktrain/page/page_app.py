@@ -93,12 +93,12 @@ class PageApp:
     # ---- logs
 
     def _log(self, asked: "_Request", trial: TrialId) -> Iterable[bytes]:
-        """What the log of the newest chief has from a byte on, as plain text."""
+        """What the log of the newest chief has from a byte on, as plain text: nothing while there is no log."""
         try:
             found = chosen(logs_in(self._place, trial), LogSelection(trial))
-            if not found:
-                return asked.answer(f"trial {trial} has no log yet\n".encode(), TEXT, "404 Not Found")
-            start, piece = self._piece(found[-1], asked.number("offset"))
+            if not found and not self._feed.knows(trial):
+                return asked.answer(f"the run has no trial {trial}\n".encode(), TEXT, "404 Not Found")
+            start, piece = self._piece(found[-1], asked.number("offset")) if found else (0, b"")
         except OSError as error:
             return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
         return asked.answer(piece, TEXT, "200 OK", ("X-Next-Offset", str(start + len(piece))))

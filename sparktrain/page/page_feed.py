@@ -82,6 +82,11 @@ class PageFeed:
             )
         return encoded(found)
 
+    def knows(self, trial: int) -> bool:
+        """Whether the run has this trial."""
+        with self._news:
+            return any(row.id == trial for row in self._rows)
+
     def since(self, number: int, wait_s: float) -> list[tuple[int, bytes]]:
         """The changes after event `number`, each with its own. Waits for the first one, for `wait_s` at most."""
         self._note_reader()

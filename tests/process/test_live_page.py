@@ -133,10 +133,15 @@ def test_a_run_of_two_hundred_trials_live(browser: Browser, runs: Path, capfd: p
     pane.get_by_text("<b>first line</b> of 3").first.wait_for()
     page.keyboard.press("Escape")
     page.get_by_label("Status", exact=True).select_option("")
+    empty = {"body": "", "headers": {"X-Next-Offset": "0", "Content-Type": "text/plain"}}
+    page.route("**/logs/5?offset=0", lambda route: route.fulfill(**empty), times=1)
     for number in (5, 7):
         page.get_by_label("Filter trials").fill(f"x={number}")
         row(page, number, "running").click()
+        if number == 5:
+            pane.get_by_text("trial 5 has no log yet").wait_for()
         pane.get_by_text(f"<b>first line</b> of {number}").wait_for()
+        assert not pane.get_by_text("has no log yet").count()
         pane.get_by_role("button", name="Stop this trial").click()
         page.keyboard.press("Escape")
         row(page, number, "pruned").wait_for()

@@ -64,9 +64,9 @@ class LiveLink {
         if (this.following !== mine) return;
         if (answer.ok) {
           const next = Number(answer.headers.get("X-Next-Offset") || offset);
-          if (next < offset) box.textContent = "";
           const down = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
           const text = await answer.text();
+          if (!offset || next < offset) box.textContent = next ? "" : `trial ${trial} has no log yet`;
           if (text) box.append(document.createTextNode(text));
           if (down) box.scrollTop = box.scrollHeight;
           offset = next;

@@ -181,7 +181,10 @@ def test_logs_are_plain_text_from_a_byte_on(run: ScriptedRun, site: Site) -> Non
     assert site.ask("/logs/3", "offset=26").body == b""
     restarted = site.ask("/logs/3", "offset=9999")
     assert (restarted.body[:8], restarted.headers["X-Next-Offset"]) == (b"<script>", "26"), "of a newer generation"
-    assert site.ask("/logs/99").code == 404
+    silent = site.ask("/logs/1")
+    assert (silent.code, silent.body, silent.headers["X-Next-Offset"]) == (200, b"", "0"), "a trial without a log"
+    unknown = site.ask("/logs/99")
+    assert (unknown.code, unknown.body) == (404, b"the run has no trial 99\n")
     assert site.ask("/logs/x").code == 404
     run.log(1, "x" * (LOG_BYTES + 10))
     assert site.ask("/logs/1").headers["X-Next-Offset"] == str(LOG_BYTES)
