@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from sparktrain.errors import StoreError
 from sparktrain.store.base import UNPUBLISHED
+from sparktrain.store.hadoop.transfers import RESENT_BYTES
 from tests.unit.store.hadoop.memory import Faults, Hdfs, MemoryStore, failing
 
 PATH = "/exp/a"
+LARGE = bytes(RESENT_BYTES + 1)
+"""A file that is not sent again."""
 
 faults = st.dictionaries(
     st.tuples(st.sampled_from(["create", "write", "close", "rename", "delete", "status"]), st.integers(0, 4)),
@@ -46,18 +49,29 @@ def test_of_two_concurrent_puts_the_first_one_wins(faults: Faults, when: int, re
 
 
 @given(faults)
-def test_a_new_file_is_published_completely_or_not_at_all(faults: Faults) -> None:
+def test_a_new_file_whose_start_can_be_sent_again_is_published(faults: Faults) -> None:
+    hdfs = Hdfs(failing(faults))
+    new = MemoryStore(hdfs).create("a")
+    for piece in (b"one", b"two"):
+        assert visible(hdfs) == set()
+        new.write(piece)
+    assert new.publish().size == 6
+    assert (hdfs.content(PATH), visible(hdfs)) == (b"onetwo", {PATH})
+
+
+@given(faults)
+def test_a_large_file_is_published_completely_or_not_at_all(faults: Faults) -> None:
     hdfs = Hdfs(failing(faults))
     try:
         new = MemoryStore(hdfs).create("a")
-        for piece in (b"one", b"two"):
+        for piece in (LARGE, b"two"):
             assert visible(hdfs) == set()
             new.write(piece)
         written = new.publish()
     except StoreError:
         assert visible(hdfs) == set()
     else:
-        assert (written.size, hdfs.content(PATH)) == (6, b"onetwo")
+        assert (written.size, hdfs.content(PATH)) == (len(LARGE) + 3, LARGE + b"two")
 
 
 @given(faults, st.lists(st.binary(max_size=20), max_size=5))
@@ -81,7 +95,8 @@ def test_reads_are_correct_despite_faults(failed: set[tuple[str, int]]) -> None:
     assert store.stat("a").size == 7
 
 
-def test_a_short_file_is_never_published() -> None:
+@pytest.mark.parametrize("data", [b"whole", LARGE], ids=["small", "large"])
+def test_a_short_file_is_never_published(data: bytes) -> None:
     """As a gateway leaves it when its connection breaks: closed, as if complete."""
 
     def cut(request: str, done: bool) -> None:
@@ -93,11 +108,14 @@ def test_a_short_file_is_never_published() -> None:
     cuts: list[str] = []
     hdfs = Hdfs(cut)
     new = MemoryStore(hdfs).create("a")
-    new.write(b"whole")
-    with pytest.raises(StoreError, match="3 of 5 bytes have arrived"):
-        new.publish()
-    assert MemoryStore(hdfs).put_if_absent("a", b"whole") is True
-    assert hdfs.content(PATH) == b"whole"
+    new.write(data)
+    if data is LARGE:
+        with pytest.raises(StoreError, match=f"3 of {len(LARGE)} bytes have arrived"):
+            new.publish()
+        assert MemoryStore(hdfs).put_if_absent("a", data) is True
+    else:
+        assert new.publish().size == len(data)
+    assert hdfs.content(PATH) == data
     assert len(cuts) == 2
 
 
