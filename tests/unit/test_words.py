@@ -68,3 +68,12 @@ def test_a_clean_tree_passes(tree: Path) -> None:
 def test_a_word_to_avoid_and_a_misspelt_one_fail(tree: Path, line: str) -> None:
     (tree / "new.md").write_text(f"{line}\n")
     assert main() == 1
+
+
+def test_a_test_alone_is_not_searched_for_misspelt_words(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "tests").mkdir()
+    test = tree / "tests" / "test_new.py"
+    test.write_text("# Not an option: trian.\n")
+    (tree / "other.md").write_text("It retries teh trial.\n")
+    monkeypatch.setattr("sys.argv", ["words", str(test)])
+    assert main() == 0
