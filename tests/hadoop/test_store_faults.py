@@ -41,8 +41,7 @@ RACES = 40
 def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
     """Write a file of 24 MiB and break something in its middle, once; returns how many attempts it took.
 
-    A new attempt waits as an agent's next attempt of a checkpoint does: a NameNode offers a dead DataNode for a while,
-    and each file that it places there fails at once.
+    A new attempt waits as an agent's next attempt of a checkpoint does: a store does not retry what fails after 16 MiB.
     """
     retries, attempts = RetryBudget(PROGRESS_S, Backoff(0.5, 5.0)), 0
     while True:
@@ -181,7 +180,7 @@ def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: st
     store = opened(breakable_hdfs, protocol, tmp_path)
     publish(store, "model", breakable_hdfs.datanodes[0].kill9)
     check_published(store, "model")
-    assert publish(store, "next", int) == 1, "the first write waits until the DataNode is no longer offered"
+    assert publish(store, "next", int) == 1, "the store waits until the DataNode is no longer offered"
     with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path / "puts")):
         assert not breakable_hdfs.datanodes[0].is_alive()
 

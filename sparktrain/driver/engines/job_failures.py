@@ -1,4 +1,4 @@
-"""Whether a job of agents that has ended has a successor, and the warning to users where it has none."""
+"""Whether a job of agents that has ended has a successor, and the error that ends the run where it has none."""
 
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice

@@ -207,7 +207,7 @@ def test_probe_reports_missing_permissions_and_leaves_nothing(bucket: FlakyBucke
 
 def test_probe_does_not_take_a_client_that_opens_slowly_for_a_silent_service(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FlakyBucket):
-        """Loads its library with its first request, as clients of services do."""
+        """Takes longer than a request may to load its library, as clients of services do on a busy host."""
 
         opened = False
 
@@ -225,7 +225,10 @@ def test_probe_does_not_take_a_client_that_opens_slowly_for_a_silent_service(mon
                 self.opened = True
 
     monkeypatch.setattr(object_store, "PROBE_S", 0.3)
-    store_on(Slow()).probe()
+    bucket = Slow()
+    store_on(bucket).probe()
+    assert bucket.opened
+    assert bucket.asked, "and the requests have their own time after that"
 
 
 def test_probe_detects_a_service_that_drops_marks() -> None:
