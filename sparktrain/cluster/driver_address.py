@@ -12,6 +12,8 @@ HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, if it differs from Spark's own."""
 PORT_KEY = "spark.sparktrain.driver.port"
 """Port on which the coordinator listens; 0 for any free one."""
+THIS_MACHINE = "127.0.0.1"
+"""The address on which only processes of this machine can connect."""
 KEYS = ("spark.driver.host", "spark.driver.bindAddress", HOST_KEY, PORT_KEY)
 """The configuration keys from which the address follows."""
 
@@ -30,13 +32,17 @@ class Address(Struct, frozen=True):
         return "localhost" if self.bind.startswith("127.") else self.hosts[0]
 
 
-def address_of(conf: Mapping[str, str]) -> Address:
+def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Address:
     """The address by the session's configuration, or this machine's name where Spark's driver runs elsewhere (Connect).
 
-    Raises SessionError when no host is an address of this machine, or the port is not valid.
+    Where all executors are on this machine it is the loopback address, unless the configuration names one to listen on
+    (`spark.driver.host` does not count: Spark itself sets it). Raises SessionError when no host is an address of this
+    machine, or the port is not valid.
     """
     named, of_spark = conf.get(HOST_KEY) or None, conf.get("spark.driver.host")
     bind = conf.get("spark.driver.bindAddress")
+    if on_one_machine and named is None and bind is None:
+        return Address(THIS_MACHINE, (THIS_MACHINE,), _port(conf))
     hosts = [host for host in dict.fromkeys((named, of_spark, socket.getfqdn(), socket.gethostname())) if host]
     here = [host for host in hosts if is_ours(host)]
     if bind is None and not here:

@@ -56,11 +56,23 @@ class Facts(Struct, frozen=True):
     """Cores of this machine, for `local[*]`."""
     executors: int | None = None
     """Registered executors; None where the session does not report them."""
+    connect: bool = False
+    """Whether it is a Spark Connect session, whose driver and executors may be on other machines."""
 
     @property
     def local(self) -> bool:
         """Whether executors are threads of the driver's JVM."""
         return _LOCAL.fullmatch(self.master) is not None
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether this process, Spark's driver and all executors are on one machine by the kind of the master."""
+        return not self.connect and (self.local or _LOCAL_CLUSTER.fullmatch(self.master) is not None)
+
+    @property
+    def address(self) -> driver_address.Address:
+        """Where the coordinator listens. Raises SessionError when there is no such address."""
+        return driver_address.address_of(self.conf, on_one_machine=self.on_one_machine)
 
     def number(self, key: str, default: int) -> int:
         """The whole number at `key`, or `default` where it is not set."""
@@ -173,7 +185,9 @@ def read_facts(session: "SparkSession", cores: int) -> Facts:
     try:
         found = {key: session.conf.get(key, None) for key in KEYS}
         master = found.get("spark.master") or ""
-        return Facts(master, {k: str(v) for k, v in found.items() if v is not None}, cores, _executors(session))
+        conf = {key: str(value) for key, value in found.items() if value is not None}
+        connect = getattr(session, "_sc", None) is None
+        return Facts(master, conf, cores, _executors(session), connect)
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error

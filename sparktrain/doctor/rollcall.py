@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from sparktrain import formatting
 from sparktrain.clock import Clock, SystemClock
-from sparktrain.cluster.driver_address import address_of
 from sparktrain.cluster.import_failures import advice
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.token_renewer import tokens_for
@@ -66,7 +65,7 @@ def call_roll(
 
     Raises SessionError when this machine has no address for executors, ListenError when it cannot listen there.
     """
-    address, name = address_of(facts.conf), f"doctor-{uuid.uuid4().hex[:12]}"
+    address, name = facts.address, f"doctor-{uuid.uuid4().hex[:12]}"
     certificates = issue(name)
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)

@@ -201,7 +201,7 @@ def _given_back(prepared: PreparedRun, kind: type[BaseException] = BaseException
 def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[None]:
     """Serve TensorBoard for a run that wants it, and show its URL. Raises SpecError, OSError.
 
-    It listens where the coordinator does: on this machine alone for a local run, otherwise where executors reach it.
+    It listens on this machine alone where all agents are on it, otherwise where executors reach the coordinator.
     """
     if not prepared.tensorboard:
         yield

@@ -7,7 +7,7 @@ from functools import cached_property
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import agent_diagnosis, driver_address, preflight, spark_facts
+from sparktrain.cluster import agent_diagnosis, preflight, spark_facts
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
@@ -95,7 +95,7 @@ class SparkEngine:
 
     def address(self) -> Address:
         """See base class."""
-        return driver_address.address_of(self._facts.conf)
+        return self._facts.address
 
     def loss_reasons(self) -> TaskFailures | None:
         """See base class."""

@@ -6,6 +6,7 @@ import pytest
 
 from sparktrain.cluster import driver_address
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY, Address
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.errors import SessionError
 
 
@@ -47,6 +48,27 @@ ADDRESSES = [
 @pytest.mark.parametrize(("conf", "expected"), ADDRESSES)
 def test_where_the_coordinator_listens_and_where_executors_look_for_it(conf: dict[str, str], expected: Address) -> None:
     assert driver_address.address_of(_spark(conf)) == expected
+
+
+HERE = ("127.0.0.1",)
+OURS = ("ours", "ours.example")
+
+
+@pytest.mark.usefixtures("_machine")
+@pytest.mark.parametrize(("master", "connect", "conf", "expected"), [
+    ("local[2]", False, {"driver.host": "ours"}, Address("127.0.0.1", ("127.0.0.1",), 0)),
+    ("local", False, {"driver.host": "ours", "sparktrain.driver.port": "4040"}, Address("127.0.0.1", HERE, 4040)),
+    ("local-cluster[2,1,1024]", False, {"driver.host": "ours"}, Address("127.0.0.1", ("127.0.0.1",), 0)),
+    ("local[2]", False, {"driver.host": "ours", "driver.bindAddress": "0.0.0.0"}, Address("0.0.0.0", OURS, 0)),
+    ("local[2]", False, {"sparktrain.driver.host": "ours"}, Address("ours", ("ours",), 0)),
+    ("local[2]", True, {"driver.host": "router"}, Address("ours.example", ("ours.example", "ours", "router"), 0)),
+    ("spark://ours:7077", False, {"driver.host": "ours"}, Address("ours", ("ours", "ours.example"), 0)),
+    ("yarn", False, {"driver.host": "ours"}, Address("ours", ("ours", "ours.example"), 0)),
+])  # fmt: skip
+def test_with_executors_on_this_machine_alone_nothing_listens_on_the_network(
+    master: str, connect: bool, conf: dict[str, str], expected: Address
+) -> None:
+    assert Facts(master, _spark(conf), 2, None, connect).address == expected
 
 
 def test_a_machine_that_owns_none_of_its_names_is_refused_with_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
