@@ -10,8 +10,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sparktrain.clock import SystemClock
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.protocol.strangers import StrangerPlaces
 from sparktrain.state.message import Message
 from sparktrain.threads import spawn
 from sparktrain.training.parameter_server.shard_messages import (
@@ -40,6 +42,12 @@ from sparktrain.training.parameter_server.shard_state import AddDifferences, Sha
 
 HELLO_S = 10.0
 """How long a connection may take for its handshake."""
+STRANGERS = 256
+"""Limit of connections at a time that have not finished their handshake: each has a thread."""
+STRANGERS_OF_ADDRESS = 64
+"""The same for one address: all members of a host connect at once."""
+_LOOK_S = 1.0
+"""Time between two looks for handshakes that are too slow."""
 IDLE_S = 3600.0
 """How long a member may compute between two requests; then it connects again."""
 TRANSFER_S = 60.0
@@ -63,12 +71,14 @@ class ShardServer:
         self._changed = threading.Condition()
         self._open: set[socket.socket] = set()
         self._closed = False
+        self._strangers = StrangerPlaces(SystemClock(), STRANGERS, STRANGERS_OF_ADDRESS, HELLO_S)
         try:
             family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
             # A member holds its port until the server has it.
             self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, reuse_port=True)
         except OSError as error:
             raise FormError(f"{endpoint} cannot be bound for a parameter server: {error}") from error
+        self._listener.settimeout(_LOOK_S)
         self.endpoint = Endpoint(endpoint.host, self._listener.getsockname()[1])
         spawn(self._accept, "sparktrain-ps-accept")
 
@@ -90,19 +100,33 @@ class ShardServer:
 
     def _accept(self) -> None:
         while not self._closed:
+            self._strangers.end_late()
             try:
-                connection, _ = self._listener.accept()
+                plain, address = self._listener.accept()
             except OSError:
                 if self._closed:
                     return
-                continue  # the peer gave up, or this process has too many open files for a moment
-            spawn(lambda found=connection: self._serve(found), "sparktrain-ps-member")  # type: ignore[misc]
+                continue  # nobody came, the peer gave up, or this process has too many open files for a moment
+            self._admit(plain, address[0])
 
-    def _serve(self, plain: socket.socket) -> None:
+    def _admit(self, plain: socket.socket, address: str) -> None:
+        """Give the connection a thread, where strangers have room for it; members that find none connect again."""
+        with suppress(OSError):  # the peer gave up
+            plain.settimeout(HELLO_S)
+            prepare(plain)
+            connection = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            if self._strangers.enter(connection, address):
+                spawn(lambda: self._serve(connection), "sparktrain-ps-member")
+            else:
+                connection.close()
+
+    def _serve(self, connection: ssl.SSLSocket) -> None:
         """Answer the requests of one connection until it ends."""
-        plain.settimeout(HELLO_S)
-        prepare(plain)
-        with suppress(OSError, EOFError), plain, self._context.wrap_socket(plain, server_side=True) as connection:
+        with suppress(OSError, EOFError), connection:
+            try:
+                connection.do_handshake()
+            finally:
+                self._strangers.leave(connection)
             with self._changed:
                 if self._closed:
                     return

@@ -14,9 +14,10 @@ from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
 from sparktrain.training.parameter_server.shard_messages import Endpoint, PullValues, send_frame, tls_context
 from sparktrain.training.parameter_server.shard_plan import layout_of
-from sparktrain.training.parameter_server.shard_server import ShardServer
+from sparktrain.training.parameter_server.shard_server import STRANGERS_OF_ADDRESS, ShardServer
 from sparktrain.training.parameter_server.shard_state import PushOutcome, Sender
 from tests.support.plain_sgd import PlainSgd
+from tests.support.processes import wait_until
 
 LAYOUT = layout_of([("float32", 5000), ("float64", 3)])
 HERE = Endpoint("127.0.0.1", 0)
@@ -243,6 +244,23 @@ def test_a_process_without_certificates_of_the_run_gets_nothing(
     with suppress(OSError):  # the server may have ended the connection
         send_frame(connection, PullValues(0, 0))
     assert _received(connection)[:1] in (b"", TLS_ALERT)
+
+
+def test_idle_strangers_cost_few_threads_and_keep_no_member_out(
+    certificates: RunCertificates, server: ShardServer
+) -> None:
+    Member(certificates, [server.endpoint]).fill()
+    before = _threads_of_connections()
+    idle = [socket.create_connection((server.endpoint.host, server.endpoint.port), 5) for _ in range(300)]
+    _OPENED.extend(idle)
+    member = Member(certificates, [server.endpoint])
+    assert member.pull() == 0.0
+    most = before + STRANGERS_OF_ADDRESS + 1
+    wait_until(lambda: _threads_of_connections() <= most, 5.0, "strangers have few threads")
+
+
+def _threads_of_connections() -> int:
+    return sum(thread.name == "sparktrain-ps-member" for thread in threading.enumerate())
 
 
 def test_gradients_of_another_model_are_refused(certificates: RunCertificates, server: ShardServer) -> None:
