@@ -1,7 +1,6 @@
 """The process of a board: TensorBoard on a socket that it inherits. It ends when its standard input does."""
 
 import os
-import select
 import shutil
 import socket
 import sys
@@ -12,11 +11,13 @@ from typing import Any
 import msgspec
 
 from sparktrain.board.board_settings import BoardSettings
-from sparktrain.board.token_guard import App, TokenGuard
 from sparktrain.process_tree import name_process
 from sparktrain.threads import spawn
+from sparktrain.webserve.reader_limit import ReaderLimit
+from sparktrain.webserve.server_process import end_with
+from sparktrain.webserve.token_guard import App, TokenGuard
+from sparktrain.webserve.web_server import WebServer
 
-_LOOK_S = 1.0
 _RELOAD_S = 3
 
 
@@ -25,19 +26,9 @@ def main() -> None:
     name_process("sparktrain-tb")
     parent = os.getppid()
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=BoardSettings)
-    spawn(lambda: _end_with(parent, settings.folder), "sparktrain-board-end")
+    spawn(lambda: end_with(parent, lambda: shutil.rmtree(settings.folder, ignore_errors=True)), "sparktrain-board-end")
     _serve(settings)
     threading.Event().wait()
-
-
-def _end_with(parent: int, folder: str) -> None:
-    """End this process with its parent. TensorBoard's threads write nothing that would be lost."""
-    while os.getppid() == parent:
-        ready, _, _ = select.select([sys.stdin.fileno()], [], [], _LOOK_S)
-        if ready and not os.read(sys.stdin.fileno(), 4096):
-            break
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
 
 
 def _serve(settings: BoardSettings) -> None:
@@ -60,24 +51,13 @@ def _serve(settings: BoardSettings) -> None:
 
 def _server_class(base: Any, settings: BoardSettings) -> type:
     """A server for TensorBoard's application."""
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        """Logs no requests: their addresses may hold the token."""
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """See base class."""
 
     class GuardedServer(base):  # type: ignore[misc] # its types are unknown
         """Serves on the inherited socket, behind the token."""
 
         def __init__(self, app: App, flags: object) -> None:
-            guarded = TokenGuard(app, settings.token, f"sparktrain-board-{settings.port}")
-            listening = socket.socket(fileno=settings.descriptor)
-            host = listening.getsockname()[0]
-            self._server = make_server(
-                host, settings.port, guarded, threaded=True, request_handler=Quiet, fd=listening.detach()
-            )
+            guarded = TokenGuard(ReaderLimit(app), settings.token, f"sparktrain-board-{settings.port}")
+            self._server = WebServer(socket.socket(fileno=settings.descriptor), guarded)
 
         def serve_forever(self) -> None:
             """See base class."""

@@ -1,7 +1,6 @@
 """TensorBoard over the event files of a run, in a process of its own that ends with this one."""
 
 import logging
-import os
 import secrets
 import shutil
 import socket
@@ -21,12 +20,9 @@ from sparktrain.board.event_mirror import EventMirror
 from sparktrain.errors import SpecError
 from sparktrain.store.base import Store
 from sparktrain.threads import spawn
-
-ANYWHERE = ("", "0.0.0.0", "::")
-"""Addresses that stand for every address of this machine."""
+from sparktrain.webserve.server_process import last_line, listening_on
 
 _CLOSE_S = 5.0
-_TAIL_BYTES = 4096
 
 logger = logging.getLogger("sparktrain")
 
@@ -136,15 +132,6 @@ class Board:
         self._log.close()
 
 
-def last_line(log: IO[bytes]) -> str:
-    """The last line of a process's log, as the end of a message."""
-    descriptor = log.fileno()
-    start = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
-    lines = os.pread(descriptor, _TAIL_BYTES, start).decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f": {last}" if last else ""
-
-
 def check_tensorboard(wanted: bool = True) -> bool:
     """Check that this process can start TensorBoard, where it is `wanted`, and return that. Raises SpecError."""
     if wanted and find_spec("tensorboard") is None:
@@ -158,17 +145,3 @@ def check_tensorboard(wanted: bool = True) -> bool:
 def _listening(bind: str, port: int | None) -> socket.socket:
     """A socket that listens. Raises SpecError."""
     return listening_on(bind, *((port, "port") if port is not None else port_of_environment()))
-
-
-def listening_on(bind: str, number: int, subject: str) -> socket.socket:
-    """A socket that listens on a port, 0 for any free one; `subject` names the port. Raises SpecError."""
-    if not 0 <= number < 2**16:
-        raise SpecError(f"{subject} ({number}) must be a port below 65536, or 0 for any free one")
-    try:
-        family = socket.getaddrinfo(bind or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((bind, number), family=family)
-    except OSError as error:
-        raise SpecError(
-            f"{subject} ({number}) cannot be had on {bind or 'this machine'}: {error.strerror or error}; "
-            "choose another, or 0 for any free one"
-        ) from error

@@ -4,18 +4,16 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from sparktrain.board.board_settings import BoardSettings
 from sparktrain.errors import SpecError
+from sparktrain.webserve.server_process import child_environment
 
 PORT_VARIABLE = "TENSORBOARD_PORT"
 """The environment variable with the port of a board, unless the caller names one."""
-
-_ROOT = str(Path(__file__).parents[2])
 
 
 def start_process(settings: BoardSettings, log: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -37,12 +35,6 @@ def start_process(settings: BoardSettings, log: IO[bytes]) -> "subprocess.Popen[
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
         process.stdin.flush()
     return process
-
-
-def child_environment() -> dict[str, str]:
-    """The environment of a process that serves: this one's, with this sparktrain first on its path."""
-    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def port_of_environment() -> tuple[int, str]:

@@ -46,10 +46,11 @@ def serve(out: Output, directory: str, host: str, port: int | None) -> int:
     """Print the URL and serve. Blocks until TensorBoard ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
     import socket
 
-    from sparktrain.board.board import ANYWHERE, Board
+    from sparktrain.board.board import Board
     from sparktrain.clock import SystemClock
     from sparktrain.runs.board_feed import BoardFeed
     from sparktrain.runs.locate import run_in
+    from sparktrain.webserve.server_process import ANYWHERE
 
     place = run_in(directory)
     shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host

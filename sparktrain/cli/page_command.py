@@ -44,9 +44,9 @@ def serve(out: Output, directory: str, host: str, port: int) -> int:
     """Print the URL and serve. Blocks until the page ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
     import socket
 
-    from sparktrain.board.board import ANYWHERE
     from sparktrain.page.live_page import LivePage
     from sparktrain.runs.locate import run_in
+    from sparktrain.webserve.server_process import ANYWHERE
 
     place = run_in(directory)
     shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host

@@ -13,10 +13,9 @@ from typing import IO
 
 import msgspec
 
-from sparktrain.board.board import last_line, listening_on
-from sparktrain.board.board_process import child_environment
 from sparktrain.page.page_settings import PageSettings, StopRequest
 from sparktrain.threads import spawn
+from sparktrain.webserve.server_process import child_environment, last_line, listening_on
 
 _CLOSE_S = 5.0
 

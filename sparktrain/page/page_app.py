@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
-from sparktrain.board.token_guard import READER, Environ, StartResponse
 from sparktrain.ids import TrialId
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import StopRequest
@@ -16,6 +15,7 @@ from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
 from sparktrain.report.views.report_document import Live
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in
+from sparktrain.webserve.token_guard import READER, Environ, StartResponse
 
 HEARTBEAT_S = 10.0
 """Time between two signs of an event stream on which nothing happens: proxies close silent ones."""
@@ -56,11 +56,11 @@ class PageApp:
                 return asked.answer(self._feed.document(self._live(asked)), JSON)
             case "GET", ["events"]:
                 return self._events(asked)
-            case "GET", ["logs", number] if number.isdecimal():
+            case "GET", ["logs", number] if is_number(number):
                 return self._log(asked, TrialId(int(number)))
             case "POST", ["stop"]:
                 return self._stopped(asked, None)
-            case "POST", ["trials", number, "stop"] if number.isdecimal():
+            case "POST", ["trials", number, "stop"] if is_number(number):
                 return self._stopped(asked, int(number))
             case "GET" | "POST", _:
                 return asked.answer(b"the page has no such address\n", TEXT, "404 Not Found")
@@ -97,7 +97,7 @@ class PageApp:
         try:
             found = chosen(logs_in(self._place, trial), LogSelection(trial))
             if not found and not self._feed.knows(trial):
-                return asked.answer(f"the run has no trial {trial}\n".encode(), TEXT, "404 Not Found")
+                return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
             start, piece = self._piece(found[-1], asked.number("offset")) if found else (0, b"")
         except OSError as error:
             return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
@@ -117,8 +117,23 @@ class PageApp:
         given = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
         if asked.reads_only or not hmac.compare_digest(given.encode(), self._csrf.encode()):
             return asked.answer(b"this link may look, and not stop anything\n", TEXT, "403 Forbidden")
+        if trial is not None and not self._feed.knows(trial):
+            return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
         self._stop(StopRequest(trial))
         return asked.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is a whole number of at most 15 digits: Python takes other digits, and refuses very long ones."""
+    return text.isascii() and text.isdecimal() and len(text) <= 15
+
+
+def _number(text: str) -> int:
+    return int(text) if is_number(text) else 0
+
+
+def _no_trial(number: int) -> bytes:
+    return f"the run has no trial {number}\n".encode()
 
 
 class _Request:
@@ -137,13 +152,11 @@ class _Request:
     @property
     def last_event(self) -> int:
         """The event after which the browser lost its stream."""
-        given = self.environ.get("HTTP_LAST_EVENT_ID", "")
-        return int(given) if given.isdecimal() else 0
+        return _number(self.environ.get("HTTP_LAST_EVENT_ID", ""))
 
     def number(self, name: str) -> int:
         """A number of the query, 0 by default."""
-        given = self.query.get(name, ["0"])[-1]
-        return int(given) if given.isdecimal() and len(given) < 16 else 0
+        return _number(self.query.get(name, ["0"])[-1])
 
     def begin(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
         """Send the head of the answer."""

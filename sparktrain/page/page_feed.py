@@ -22,15 +22,17 @@ from sparktrain.state.records import AnyRecord
 from sparktrain.threads import spawn
 
 LOOK_S = 0.5
-"""Time between two looks at a run while its page is read."""
-IDLE_LOOK_S = 5.0
-"""The same while it is not."""
+"""Time between two looks at a run while its page is read. While nobody reads it, the run is not looked at."""
+FRESH_S = 5.0
+"""How long the first reader after a while waits for a look at the run, before it gets the state of the last one."""
 VIEWS_S = 3.0
 """Least time between two computations of the views that take longer."""
 KEPT_EVENTS = 1000
 """Changes that a reader may fetch later; one who missed more gets everything."""
 _READ_S = 30.0
 """The page counts as read for this long: long polls and heartbeats come more often."""
+_OVER_S = 1.0
+"""Time between two checks for the end of `follow` while nobody reads the page."""
 _SHARE = 5
 """A computation is repeated after this multiple of the time that it took, at the earliest."""
 
@@ -62,16 +64,23 @@ class PageFeed:
         self._news = threading.Condition()
         self._events: deque[tuple[int, bytes]] = deque(maxlen=KEPT_EVENTS)
         self._number = 0
-        self._read_at = clock.now()
+        self._read_at = float("-inf")
+        self._looked_at = clock.now()
+        self._is_followed = False
         self._blocks: Sequence[str] = ()
         self._viewed: RunView = self._inputs.view
 
     # ---- for readers
 
     def document(self, live: Live) -> bytes:
-        """The JSON of everything, as it is now."""
+        """The JSON of everything, as it is now. Blocks on the store where nobody has read the page for a while."""
+        with self._news:
+            is_stale = self._is_followed and not self._is_read() and self._clock.now() > self._looked_at + LOOK_S
+        arrived_at = self._clock.now()
         self._note_reader()
         with self._news:
+            if is_stale:
+                self._news.wait_for(lambda: self._looked_at >= arrived_at, FRESH_S)
             found = ReportDocument(
                 made=self._inputs.now,
                 sparktrain=installed_versions().get("sparktrain", "unknown"),
@@ -99,19 +108,31 @@ class PageFeed:
             return [each for each in self._events if each[0] > number]
 
     def _note_reader(self) -> None:
-        self._read_at = self._clock.now()
+        with self._news:
+            self._read_at = self._clock.now()
+            self._news.notify_all()
+
+    def _is_read(self) -> bool:
+        return self._clock.now() < self._read_at + _READ_S
+
+    def _await_reader(self, over: threading.Event) -> None:
+        with self._news:
+            while not (self._is_read() or over.is_set()):
+                self._news.wait(_OVER_S)
 
     # ---- the run
 
     def follow(self, over: threading.Event) -> None:
-        """Look at the run until `over` is set; the views have a thread of their own. Blocks."""
+        """Look at the run while it is read, until `over` is set; the views have a thread of their own. Blocks."""
+        self._is_followed = True
         spawn(lambda: self._repeat(over, self.look_at_reports, VIEWS_S), "sparktrain-page-views")
         self._repeat(over, self.look, LOOK_S)
 
     def _repeat(self, over: threading.Event, look: Callable[[], None], least_s: float) -> None:
-        """Call `look` again and again, for a share of the time, and more seldom while the page is not read."""
+        """Call `look` again and again, for a share of the time, while somebody reads the page."""
         warned, pause_s = False, 0.0
         while not over.wait(pause_s):
+            self._await_reader(over)
             began = self._clock.now()
             try:
                 look()
@@ -120,15 +141,19 @@ class PageFeed:
                 if not warned:
                     logger.warning("the page cannot show all of the run, and tries again: %r", error)
                 warned = True
-            took = self._clock.now() - began
-            idle_s = 0.0 if began < self._read_at + _READ_S else IDLE_LOOK_S
-            pause_s = max(least_s, idle_s, _SHARE * took)
+            pause_s = max(least_s, _SHARE * (self._clock.now() - began))
 
     def look(self) -> None:
         """Read what is new of the trials, and make an event of it. Raises as `Observer.look`; for one thread."""
+        began = self._clock.now()
         view = self._observer.look()
-        if view is self._inputs.view:
-            return
+        if view is not self._inputs.view:
+            self._show(view)
+        with self._news:
+            self._looked_at = began
+            self._news.notify_all()
+
+    def _show(self, view: RunView) -> None:
         now, records = self._clock.wall(), self._observer.records
         inputs = replace(self._inputs, view=view, records=records, now=now)
         self._publish(view, records, headline_of(inputs), trial_rows(inputs))

@@ -158,6 +158,7 @@ FENCES = [
             "sparktrain/nesting.py",
             "sparktrain/store/hadoop/hadoop_conf.py",
             "sparktrain/store/hadoop/token_file.py",
+            "sparktrain/webserve/server_process.py",
             "sparktrain/testing/",
             "sparktrain/tracking/notice.py",  # a command of the user gets it, with the notice
             "sparktrain/training/",

@@ -3,18 +3,19 @@
 import gzip
 import io
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparktrain.board.token_guard import TokenGuard
 from sparktrain.errors import JournalCorruptError, RunDirectoryError
 from sparktrain.page.page_app import LOG_BYTES, PageApp
 from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs.locate import RunLocation
+from sparktrain.webserve.token_guard import TokenGuard
 from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical
 
 OWNER, READER = "owner-token", "reader-token"
@@ -110,6 +111,9 @@ def test_a_trial_and_the_run_are_stopped_by_the_owner_alone(site: Site) -> None:
     assert site.ask("/trials/2/stop", method="POST", **csrf).json == {"stopping": 2}
     assert site.ask("/stop", method="POST", **csrf).code == 202
     assert site.stopped == [StopRequest(2), StopRequest(None)]
+    unknown = site.ask("/trials/77/stop", method="POST", **csrf)
+    assert (unknown.code, unknown.body) == (404, b"the run has no trial 77\n")
+    assert len(site.stopped) == 2
     assert site.ask("/state").json["live"]["rights"] == ["stop"]
     assert site.ask("/state", token=READER).json["live"]["rights"] == []
 
@@ -191,6 +195,14 @@ def test_logs_are_plain_text_from_a_byte_on(run: ScriptedRun, site: Site) -> Non
     assert site.ask("/logs/1", f"offset={LOG_BYTES}").body == b"x" * 10
 
 
+@pytest.mark.parametrize("digits", ["9" * 16, "9" * 5000, "\u0663", "\u00b2", "-1", "1e3"])
+def test_a_number_that_is_none_names_nothing(site: Site, digits: str) -> None:
+    assert site.ask(f"/logs/{digits}").code == 404
+    assert site.ask(f"/trials/{digits}/stop", method="POST", HTTP_X_SPARKTRAIN_TOKEN=site.csrf()).code == 404
+    assert site.ask("/logs/1", f"offset={digits}").code == 200
+    assert site.ask("/events", f"wait={digits}&since={digits}", HTTP_LAST_EVENT_ID=digits).code == 200
+
+
 @pytest.mark.parametrize(("method", "path", "code"), [
     ("GET", "/static/../page_app.py", 404), ("GET", "/static/none.js", 404), ("PUT", "/stop", 405),
     ("POST", "/trials/x/stop", 404), ("GET", "//elsewhere", 404),
@@ -203,6 +215,37 @@ def test_large_answers_are_compressed_for_browsers_that_take_it(site: Site) -> N
     answer = site.ask("/static/app.js", HTTP_ACCEPT_ENCODING="gzip, br")
     assert answer.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(answer.body) == site.ask("/static/app.js").body
+
+
+def test_a_run_is_not_looked_at_while_nobody_reads_its_page(run: ScriptedRun) -> None:
+    site, over = Site(run), threading.Event()
+    looks = counted_looks(site.feed)
+    following = threading.Thread(target=site.feed.follow, args=(over,))
+    following.start()
+    try:
+        run.form(3)
+        site.clock.at += 60.0
+        assert looks == []
+        assert [row["status"] for row in site.ask("/state").json["trials"] if row["id"] == 3] == ["running"], (
+            "the first reader gets the state of before"
+        )
+        assert looks
+    finally:
+        over.set()
+        following.join(10)
+
+
+def counted_looks(feed: PageFeed) -> list[float]:
+    """Grows with each look of the feed at its run."""
+    looks: list[float] = []
+    look = feed.look
+
+    def counted() -> None:
+        looks.append(1.0)
+        look()
+
+    feed.look = counted  # type: ignore[method-assign]
+    return looks
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.board.token_guard import TokenGuard
+from sparktrain.webserve.token_guard import TokenGuard
 
 TOKEN, COOKIE = "right-token", "sparktrain-board-1"
 
