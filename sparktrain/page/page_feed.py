@@ -129,7 +129,7 @@ class PageFeed:
         self._repeat(over, self.look, LOOK_S)
 
     def _repeat(self, over: threading.Event, look: Callable[[], None], least_s: float) -> None:
-        """Call `look` again and again, for a share of the time, while somebody reads the page."""
+        """Call `look` again and again, for a share of the time, while the page has readers."""
         warned, pause_s = False, 0.0
         while not over.wait(pause_s):
             self._await_reader(over)

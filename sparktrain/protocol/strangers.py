@@ -1,4 +1,4 @@
-"""Places for connections whose peer has not authenticated, for servers that have a thread for each connection.
+"""Places for connections without authentication, for servers that have a thread for each connection.
 
 The coordinator's gate has the same rules in its event loop: see `protocol/gate`.
 """

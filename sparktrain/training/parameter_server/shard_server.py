@@ -106,7 +106,7 @@ class ShardServer:
             except OSError:
                 if self._closed:
                     return
-                continue  # nobody came, the peer gave up, or this process has too many open files for a moment
+                continue  # no peer came, it gave up, or this process has too many open files for a moment
             self._admit(plain, address[0])
 
     def _admit(self, plain: socket.socket, address: str) -> None:

@@ -20,7 +20,7 @@ LIMIT_S = 10.0
 
 
 class Site:
-    """A server whose application answers `/held` when the test lets it, and all else at once."""
+    """A server with an application that answers `/held` when the test lets it, and all else at once."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -33,10 +33,10 @@ class Site:
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain")])
-        yield b"begun "
+        yield b"start "
         if environ["PATH_INFO"] == "/held":
             self.release.wait(LIMIT_S)
-        yield b"ended"
+        yield b"end"
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.server.server_port), LIMIT_S)
