@@ -57,7 +57,7 @@ class Facts(Struct, frozen=True):
     executors: int | None = None
     """Registered executors; None where the session does not report them."""
     connect: bool = False
-    """Whether it is a Spark Connect session, whose driver and executors may be on other machines."""
+    """Whether it is a Spark Connect session: its driver and executors may be on other machines."""
 
     @property
     def local(self) -> bool:

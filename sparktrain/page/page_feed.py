@@ -22,7 +22,7 @@ from sparktrain.state.records import AnyRecord
 from sparktrain.threads import spawn
 
 LOOK_S = 0.5
-"""Time between two looks at a run while its page is read. While nobody reads it, the run is not looked at."""
+"""Time between two looks at a run while its page is read. Without readers there are no looks."""
 FRESH_S = 5.0
 """How long the first reader after a while waits for a look at the run, before it gets the state of the last one."""
 VIEWS_S = 3.0
@@ -32,7 +32,7 @@ KEPT_EVENTS = 1000
 _READ_S = 30.0
 """The page counts as read for this long: long polls and heartbeats come more often."""
 _OVER_S = 1.0
-"""Time between two checks for the end of `follow` while nobody reads the page."""
+"""Time between two checks for the end of `follow` while the page has no readers."""
 _SHARE = 5
 """A computation is repeated after this multiple of the time that it took, at the earliest."""
 
@@ -73,7 +73,7 @@ class PageFeed:
     # ---- for readers
 
     def document(self, live: Live) -> bytes:
-        """The JSON of everything, as it is now. Blocks on the store where nobody has read the page for a while."""
+        """The JSON of everything, as it is now. Blocks on the store where the page had no readers for a while."""
         with self._news:
             is_stale = self._is_followed and not self._is_read() and self._clock.now() > self._looked_at + LOOK_S
         arrived_at = self._clock.now()
