@@ -1,6 +1,5 @@
 """A member: one forked child. It waits, trains once, reports the outcome to its agent, and ends."""
 
-import importlib
 import inspect
 import os
 import socket
@@ -10,19 +9,17 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, NoReturn, cast
-
-import cloudpickle
+from typing import Any, NoReturn
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import runs_everywhere
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m
+from sparktrain.protocol import sent_script
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import attempt, failure, gang_join, process_setup
+from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
 from sparktrain.training.horovod_names import serving
@@ -111,20 +108,11 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
-    """The training function: the only place that unpickles objects of the user. Raises what the user's code raises."""
-    code = Path(assignment.code_path).read_bytes()
-    function = _referred(code.decode()) if assignment.by_reference else cloudpickle.loads(code)
-    if not callable(function):
-        raise TypeError(f"a function was expected, not {type(function).__name__}")
-    return cast(Callable[..., Any], function)
-
-
-def _referred(reference: str) -> Any:
-    module, _, path = reference.partition(":")
-    found: Any = importlib.import_module(module)
-    for name in path.split("."):
-        found = getattr(found, name)
-    return found
+    """The training function, in the names of its script. Raises what the user's code raises."""
+    if not assignment.by_reference:
+        os.environ[sent_script.FILE_KEY] = assignment.code_path
+    sent_script.enter(spawns=not assignment.by_reference)
+    return script_loading.load(assignment.code_path, assignment.by_reference)
 
 
 def _end_mismatched(mismatch: str, seconds: float, wire: AgentWire) -> NoReturn:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 
 from sparktrain.config.param_values import shown, type_name
-from sparktrain.usercode.imports import is_users, plain_function_of, uses_of_globals
+from sparktrain.usercode.imports import CACHED, is_users, plain_function_of, uses_of_globals
+from sparktrain.usercode.keras_objects import of_keras
 
 MAX_DEPTH = 5
 MAX_ITEMS = 200
@@ -77,16 +78,6 @@ def belongs_to_driver(value: object) -> bool:
     )
 
 
-def is_custom_keras(value: object) -> bool:
-    """Whether a script or notebook derives the class of `value` from Keras.
-
-    Keras pickles such an object by the name of its class, which executors do not know.
-    """
-    kind = type(value)
-    by_value = kind.__module__ == "__main__" or "<locals>" in kind.__qualname__
-    return by_value and any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
-
-
 def captures_of(function: object) -> Iterator[Capture]:
     """The captures of `function`: globals, closure variables, defaults, and the object that it is bound to."""
     if isinstance(function, functools.partial):
@@ -96,6 +87,8 @@ def captures_of(function: object) -> Iterator[Capture]:
     elif isinstance(function, MethodType):
         yield Capture("the method's", "self", function.__self__)
         yield from captures_of(function.__func__)
+    elif isinstance(function, CACHED):
+        yield from captures_of(function.__wrapped__)
     elif isinstance(function, FunctionType):
         yield from _of_plain(function)
     else:
@@ -113,7 +106,7 @@ def culprit(function: object, fails: Callable[[object], bool]) -> Capture | None
 
 def callable_in_python(function: object) -> bool:
     """Whether `captures_of` can inspect the value."""
-    return isinstance(function, functools.partial | MethodType | FunctionType)
+    return isinstance(function, functools.partial | MethodType | FunctionType | CACHED)
 
 
 def _of_plain(function: FunctionType) -> Iterator[Capture]:
@@ -151,7 +144,7 @@ def _innermost(capture: Capture, fails: Callable[[object], bool], above: set[int
 def _parts(capture: Capture) -> Iterator[Capture]:
     """The parts of `capture`."""
     value = capture.value
-    if belongs_to_driver(value):
+    if belongs_to_driver(value) or of_keras(type(value)):
         return
     if callable_in_python(value):
         yield from captures_of(value)

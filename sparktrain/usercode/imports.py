@@ -22,7 +22,11 @@ from sparktrain.usercode.source_imports import Imports
 
 NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
 """Modules that executors have themselves."""
-NEVER_LOCAL = frozenset({"__main__", "__mp_main__"}) | NEVER_SENT | sys.stdlib_module_names
+MAIN = frozenset({"__main__", "__mp_main__"})
+"""Names of the script's module: the second in a child process of multiprocessing."""
+NEVER_LOCAL = MAIN | NEVER_SENT | sys.stdlib_module_names
+CACHED = functools._lru_cache_wrapper
+"""What `functools.lru_cache` and `functools.cache` make of a function."""
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 
 _INSTALLED_PARTS = frozenset({"site-packages", "dist-packages"})
@@ -190,10 +194,12 @@ def imports_of_function(function: Callable[..., Any]) -> Imports:
 
 
 def plain_function_of(value: object) -> FunctionType | None:
-    """The function beneath partials, methods and objects that can be called; None when there is none in Python."""
+    """The function beneath partials, caches, methods and objects that can be called; None where none is Python's."""
     while True:
         if isinstance(value, functools.partial):
             value = value.func
+        elif isinstance(value, CACHED):
+            value = value.__wrapped__
         elif isinstance(value, MethodType | staticmethod | classmethod):
             value = value.__func__
         elif isinstance(value, FunctionType):
@@ -209,7 +215,7 @@ def is_users(value: FunctionType | type) -> bool:
     """Whether a function or class is the user's: from a script, notebook or local module, or created at runtime."""
     module = value.__module__ or "__main__"
     top = module.partition(".")[0]
-    return top in ("__main__", "__mp_main__") or module not in sys.modules or find_local(top) is not None
+    return top in MAIN or module not in sys.modules or find_local(top) is not None
 
 
 def uses_of_globals(code: CodeType) -> Iterator[Use]:

@@ -3,7 +3,6 @@
 import hashlib
 import sys
 from collections.abc import Callable, Collection
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,18 @@ from sparktrain.usercode.closure import (
     culprit,
     describe,
     hint_for,
-    is_custom_keras,
 )
+from sparktrain.usercode.environment_copy import holds_environment
 from sparktrain.usercode.imports import (
     Sources,
     imports_of_function,
     plain_function_of,
 )
+from sparktrain.usercode.keras_objects import CustomKerasError
+from sparktrain.usercode.keras_registry import registered
 from sparktrain.usercode.module_graph import reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
+from sparktrain.usercode.pickler import ScriptPickler, Sink, TooLargeError
 from sparktrain.usercode.preload import chosen
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
@@ -107,39 +109,16 @@ def _beside(target: Target, sources: Sources) -> bytes:
     return archive_of(_with_imported({target.reference.partition(".")[0]}, sources))
 
 
-class _TooLargeError(Exception):
-    """The bytes exceeded a limit."""
-
-
-class _Sink(BytesIO):
-    """Accepts at most `limit` bytes; keeps them or only counts."""
-
-    def __init__(self, limit: int, keep: bool) -> None:
-        super().__init__()
-        self.size = 0
-        self._limit = limit
-        self._keep = keep
-
-    def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        self.size += size
-        if self.size > self._limit:
-            raise _TooLargeError
-        return super().write(data) if self._keep else size
-
-
 def _pickle(function: Callable[..., Any], limit: int) -> bytes:
     for capture in captures_of(function):
         if belongs_to_driver(capture.value):
             raise _cannot_be_sent(function, capture, "is Spark's")
-        if is_custom_keras(capture.value):
-            raise _cannot_be_sent(function, capture, "is an object of a Keras class that executors do not know")
         if (_known_size(capture.value) or 0) > limit:  # found without a copy
             raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
-    sink = _Sink(limit, keep=True)
+    sink = Sink(limit, keep=True)
     try:
-        cloudpickle.Pickler(sink).dump(function)
-    except _TooLargeError:
+        ScriptPickler(sink).dump_function(function, lambda pickler: registered(pickler, function))
+    except TooLargeError:
         raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
     except Exception as error:
         found = culprit(function, _cannot_be_pickled)
@@ -148,8 +127,12 @@ def _pickle(function: Callable[..., Any], limit: int) -> bytes:
                 f"{describe(function)} cannot be sent to executors: {_first_line(error)}; define it at the top of a "
                 "module, a script or a notebook cell, and pass values as parameters"
             ) from error
-        raise _cannot_be_sent(function, found, f"cannot be pickled: {_first_line(error)}") from error
-    return sink.getvalue()
+        why = str(error) if isinstance(error, CustomKerasError) else f"cannot be pickled: {_first_line(error)}"
+        raise _cannot_be_sent(function, found, why) from error
+    data = sink.getvalue()
+    if holds_environment(data):
+        raise _copies_environment(function, limit)
+    return data
 
 
 def _cannot_be_sent(function: object, capture: Capture, why: str) -> FunctionError:
@@ -158,12 +141,29 @@ def _cannot_be_sent(function: object, capture: Capture, why: str) -> FunctionErr
     )
 
 
+def _copies_environment(function: object, limit: int) -> FunctionError:
+    def copies(value: object) -> bool:
+        sink = Sink(limit, keep=True)
+        try:
+            ScriptPickler(sink).dump_value(value)
+        except Exception:  # of a part that is pickled in another way
+            return False
+        return holds_environment(sink.getvalue())
+
+    found = culprit(function, copies) or "what it takes along"
+    return FunctionError(
+        f"{describe(function)} cannot be sent to executors: {found} has a copy of the driver's environment, which "
+        "would reach every trial and the run directory, with its secrets; read os.environ within the function, and "
+        "name what trials need of the driver's by env= or forward_env="
+    )
+
+
 def _cannot_be_pickled(value: object) -> bool:
     if belongs_to_driver(value):
         return True
     try:
-        cloudpickle.Pickler(_Sink(MEASURED_BYTES, keep=False)).dump(value)
-    except _TooLargeError:
+        ScriptPickler(Sink(MEASURED_BYTES)).dump_value(value)
+    except TooLargeError:
         return False
     except Exception:  # whatever the value's own __reduce__ raises
         return True
@@ -207,10 +207,10 @@ def _size(value: object) -> int:
     known = _known_size(value)
     if known is not None:
         return known
-    sink = _Sink(MEASURED_BYTES, keep=False)
+    sink = Sink(MEASURED_BYTES)
     try:
-        cloudpickle.Pickler(sink).dump(value)
-    except _TooLargeError:
+        ScriptPickler(sink).dump_value(value)
+    except TooLargeError:
         return MEASURED_BYTES
     except Exception:  # a value that cannot be pickled is reported elsewhere
         return 0

@@ -162,6 +162,7 @@ FENCES = [
             "sparktrain/testing/",
             "sparktrain/tracking/notice.py",  # a command of the user gets it, with the notice
             "sparktrain/training/",
+            "sparktrain/usercode/environment_copy.py",  # what must not be sent
             "sparktrain/usercode/import_cache.py",
         ),
     ),
@@ -170,8 +171,9 @@ FENCES = [
         imports_of("cloudpickle", "pickle", "dill", "marshal", "shelve"),
         "import pickle",
         but_not=(
+            "sparktrain/usercode/pickler.py",
             "sparktrain/usercode/serialize.py",
-            "sparktrain/training/member.py",
+            "sparktrain/training/script_loading.py",
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
         ),
     ),

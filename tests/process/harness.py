@@ -49,12 +49,17 @@ class Trial:
         return self.outcome.failure
 
 
-def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -> m.Assignment:
-    """The assignment of a member that calls `function` (a callable or a reference) and has its files below `home`."""
+def assignment(home: Path, function: Callable[..., Any] | str | bytes, **changes: Any) -> m.Assignment:
+    """The assignment of a member that calls `function` and has its files below `home`.
+
+    `function` is a callable, a reference, or what the serializer has made.
+    """
     for folder in ("work", "files"):
         (home / folder).mkdir(parents=True)
     by_reference = isinstance(function, str)
-    (home / "function").write_bytes(function.encode() if isinstance(function, str) else cloudpickle.dumps(function))
+    if not isinstance(function, bytes):
+        function = function.encode() if isinstance(function, str) else cloudpickle.dumps(function)
+    (home / "function").write_bytes(function)
     values = {
         "member": Member(RunId("run"), TrialId(3), Generation(1)),
         "size": 1,
@@ -79,7 +84,7 @@ class Bench:
     folder: Path
     count: int = 0
 
-    async def start(self, function: Callable[..., Any] | str, **changes: Any) -> tuple[MemberProcess, Trial]:
+    async def start(self, function: Callable[..., Any] | str | bytes, **changes: Any) -> tuple[MemberProcess, Trial]:
         """Start a member that calls `function`."""
         self.count += 1
         trial = Trial(self.folder / f"trial-{self.count}")
@@ -88,7 +93,7 @@ class Bench:
         child.send(assignment(trial.home, function, **changes))
         return child, trial
 
-    async def run(self, function: Callable[..., Any] | str, **changes: Any) -> Trial:
+    async def run(self, function: Callable[..., Any] | str | bytes, **changes: Any) -> Trial:
         """Run a trial to its end."""
         child, trial = await self.start(function, **changes)
         return await see_out(child, trial)

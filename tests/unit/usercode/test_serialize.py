@@ -23,7 +23,7 @@ from sparktrain.usercode.closure import belongs_to_driver, captures_of
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.serialize import MOST_CODE_BYTES, pack
 from sparktrain.usercode.target import resolve
-from tests.unit.scripted import of_a_script
+from tests.unit.scripted import cell, of_a_script
 
 ROOT = Path(__file__).parents[3]
 
@@ -81,13 +81,6 @@ def write(folder: Path, name: str, content: str | bytes = "") -> Path:
 
 def names_in(code: Code) -> list[str]:
     return [name for name in zipfile.ZipFile(io.BytesIO(code.archive)).namelist() if name != ORIGINS]
-
-
-def cell(source: str, **names: Any) -> Callable[..., Any]:
-    """The function `train` of a notebook cell."""
-    space = {"__name__": "__main__", **names}
-    exec(compile(source, "<cell>", "exec"), space)
-    return space["train"]  # type: ignore[no-any-return]
 
 
 def test_a_notebook_function_with_its_captures(there: Callable[..., Any]) -> None:
@@ -299,19 +292,3 @@ def test_a_row_is_data_and_a_session_is_not() -> None:
 
     assert not belongs_to_driver(Row(a=1))
     assert belongs_to_driver(object.__new__(SparkSession))
-
-
-KERAS = """
-class Net(BASE):
-    pass
-net, held = Net(), BASE()
-def train(x):
-    return NAME
-"""
-
-
-def test_an_object_of_a_custom_keras_class_must_be_built_in_the_function() -> None:
-    base = type("Model", (), {"__module__": "keras.src.models.model"})
-    with pytest.raises(FunctionError, match=r"global 'net' .* executors do not know; build Keras objects within"):
-        pack(cell(KERAS.replace("NAME", "net"), BASE=base))
-    pack(cell(KERAS.replace("NAME", "Net"), BASE=object))

@@ -1,0 +1,110 @@
+"""What a pickled function calls when it is loaded: it gets the names of the user's script that have come along.
+
+A member has them in a `__main__` of its own, so that code there finds what it finds in the script: pickles of its
+classes, processes that call its functions. In any other process they are a namespace beside `__main__`.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+FILE_KEY = "SPARKTRAIN_SCRIPT"
+"""Environment variable of a member: the file of the function, from which child processes get its script."""
+SPAWNED = "sparktrain.training.spawned_script"
+"""The module that such a child process runs in place of the script."""
+
+_names: dict[str, Any] | None = None
+"""The names of this member's script; None in a process that is none."""
+registered: dict[str, dict[str, Any]] = {}
+"""What the user's code has registered with Keras, by library and name: objects, or pickles of those that the function
+does not reach."""
+
+
+def enter(spawns: bool) -> None:
+    """Give this process a `__main__` for the script of one function. Call it once, before that is loaded.
+
+    With `spawns`, Python runs `SPAWNED` in processes that `multiprocessing` starts from here.
+    """
+    script = ModuleType("__main__")
+    if spawns:
+        script.__spec__ = _ScriptSpec(SPAWNED, None)
+    sys.modules["__main__"] = script
+    adopt(vars(script))
+    vars(script)["__getattr__"] = _missing
+
+
+def adopt(names: dict[str, Any]) -> None:
+    """Let the names of the script be in `names`, a module's own."""
+    global _names
+    _names = names
+
+
+def script_names(known: dict[str, Any]) -> dict[str, Any]:
+    """The namespace of the script's functions, with what Python itself has set there."""
+    if _names is None:
+        return dict(known)
+    _names.update({name: value for name, value in known.items() if name != "__name__"})
+    spec = _names.get("__spec__")
+    if isinstance(spec, _ScriptSpec):
+        spec.package = known.get("__package__")
+    if known["__name__"] != "__main__":  # the driver is a child process of multiprocessing
+        sys.modules.setdefault(known["__name__"], sys.modules["__main__"])
+    return _names
+
+
+def sent(function: Any, *_: object) -> Any:
+    """The function. The other parts of its pickle have done their work when they were loaded."""
+    return function
+
+
+def bind(names: dict[str, Any], *_: object) -> None:
+    """Let the script have `names`, besides those that its functions read."""
+    if _names is not None:
+        _names.update(names)
+
+
+def register(objects: dict[str, dict[str, Any]]) -> None:
+    """Note what the user's code has registered with Keras, by library and name."""
+    if _names is not None:
+        registered.update(objects)
+
+
+def cached_function(function: Callable[..., Any], options: dict[str, Any], attributes: dict[str, Any]) -> Any:
+    """A function of `functools.lru_cache` or `functools.cache`, with nothing in its cache."""
+    made = functools.lru_cache(**options)(function)
+    vars(made).update(attributes)
+    return made
+
+
+def cached_property(function: Callable[..., Any], name: str | None) -> Any:
+    """A `functools.cached_property` under the name that its class gives it."""
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
+
+
+def of_module(made: Any, module: str) -> Any:
+    """An object of `typing` that knows where it was defined."""
+    made.__module__ = module
+    return made
+
+
+class _ScriptSpec(ModuleSpec):
+    """Names what child processes run, and no other package than the script has: imports compare the two."""
+
+    package: str | None = None
+
+    @property
+    def parent(self) -> str | None:
+        """See base class."""
+        return self.package
+
+
+def _missing(name: str) -> Any:
+    raise AttributeError(
+        f"module '__main__' has no attribute {name!r}: of the script, a trial has what the training function uses; "
+        f"name {name} in the function, or move it to a module beside the script"
+    )

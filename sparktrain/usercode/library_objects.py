@@ -1,0 +1,87 @@
+"""Finds objects that a module of Python or of an installed library holds, such as `os.environ`: a process has one.
+
+A copy would bring what the driver has in it, and nothing else would see what a trial changes in it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+
+from sparktrain.usercode.imports import find_local
+
+_STREAMS = ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")
+_CONTAINERS = (dict, list, set)
+_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+"""What a pickle names by itself."""
+_NOT_STATE = frozenset({"argv", "last_exc", "last_traceback", "last_type", "last_value", "ps1", "ps2", "orig_argv"})
+"""What a module has from the program or its user: a copy of the value is what a function expects."""
+_UNKNOWN = frozenset({"builtins", "__main__", "__mp_main__", "sparktrain"})
+"""Top-level modules with names of anyone."""
+
+Home = tuple[ModuleType, str]
+"""A module, and its name for an object."""
+
+
+class LibraryObjects:
+    """The objects that loaded modules hold, as one call of the user sees them. For one thread."""
+
+    def __init__(self) -> None:
+        self._homes: dict[str, dict[int, Home]] = {}
+        self._tops: dict[type, str | None] = {}
+        self._containers: dict[int, Home] | None = None
+
+    def home_of(self, value: object) -> Home | None:
+        """Where a library holds `value`, which has an identity; None for a value of the user's, or one that is equal to
+        any copy of it.
+
+        Not for dicts, lists and sets: see `home_of_container`.
+        """
+        if (stream := next((name for name in _STREAMS if value is getattr(sys, name)), None)) is not None:
+            return sys, stream
+        kind = type(value)
+        if kind not in self._tops:
+            self._tops[kind] = _top(kind)
+        top = self._tops[kind]
+        if top is None:
+            return None
+        if top not in self._homes:
+            modules = [module for name, module in _modules() if name.partition(".")[0] == top]
+            self._homes[top] = _indexed(modules, lambda held: not isinstance(held, _NAMED))
+        return self._homes[top].get(id(value))
+
+    def home_of_container(self, value: object) -> Home | None:
+        """Where a module of Python's own holds this dict, list or set; None for any other."""
+        if type(value) not in _CONTAINERS:
+            return None
+        if self._containers is None:
+            modules = [module for name, module in _modules() if name.partition(".")[0] in sys.stdlib_module_names]
+            self._containers = _indexed(modules, lambda held: type(held) in _CONTAINERS)
+        return self._containers.get(id(value))
+
+
+def _top(kind: type) -> str | None:
+    """The top-level module that may hold objects of this class; None for a class of the user's, or one of values."""
+    hashes: object = kind.__hash__
+    if hashes not in (None, object.__hash__):  # it is equal to its copies
+        return None
+    if issubclass(kind, _NAMED):
+        return None
+    top = str(kind.__module__).partition(".")[0]
+    return None if top in _UNKNOWN or find_local(top) is not None else top
+
+
+def _modules() -> Iterator[tuple[str, ModuleType]]:
+    """The loaded modules but for those of anyone, those with short names first."""
+    loaded: list[tuple[str, object]] = sorted(sys.modules.items(), key=lambda item: (item[0].count("."), item[0]))
+    for name, module in loaded:
+        if isinstance(module, ModuleType) and name.partition(".")[0] not in _UNKNOWN:
+            yield name, module
+
+
+def _indexed(modules: list[ModuleType], wanted: Callable[[object], bool]) -> dict[int, Home]:
+    found: dict[int, Home] = {}
+    for module in modules:
+        for name, held in list(vars(module).items()):
+            if name not in _NOT_STATE and not name.startswith("__") and wanted(held):
+                found.setdefault(id(held), (module, name))
+    return found
