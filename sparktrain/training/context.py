@@ -126,11 +126,12 @@ class TrainContext:
         """The path of a local directory for TensorBoard or other files; the run directory stores what is in it."""
         return self._assignment.log_dir
 
-    def report(self, step: int, **metrics: float) -> None:
+    def report(self, step: int | None = None, /, **metrics: float) -> None:
         """Report metrics of a finished step. Does not block. Any thread may call it, on any rank.
 
         `step` is an integer from 0 that grows with each report; a metric is a real number, including NaN, or a scalar
-        array or tensor. `result.history()` has every report; the run shows those of the chief.
+        array or tensor. `result.history()` has every report; the run shows those of the chief. A metric may have any
+        name: `step=` is one too when the first argument is the step, and the step itself when there is none.
 
         Raises:
             ValueError: the step does not grow or is 2**63 or more, or there are more than 10,000 metrics.
@@ -140,7 +141,7 @@ class TrainContext:
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
-        count = reported_step(step)
+        count = reported_step(metrics.pop("step", None) if step is None else step)
         values = {sendable(name): reported_metric(name, value) for name, value in metrics.items()}
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")

@@ -154,7 +154,7 @@ class Outside:
         self.compared.append((model, steps))
 
     def ties(self, ring: Any = None, snapshots: Any = None) -> CallbackDeps:
-        def report(step: int, **logs: float) -> None:
+        def report(step: int, /, **logs: float) -> None:
             self.reports.append((step, logs))
             self.position.reported = step
 

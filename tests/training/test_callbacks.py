@@ -276,6 +276,21 @@ def test_an_epoch_that_is_stopped_in_its_middle_is_not_saved() -> None:
     assert memory.saved == []
 
 
+@pytest.mark.parametrize("gang", [1, 2])
+def test_logs_of_any_name_are_reported(gang: int) -> None:
+    logs = {"step": 0.5, "self": 1.5, "epoch": 2.5, "loss": 3.5, "text": "x"}
+
+    def reports(ring: Any) -> Any:
+        outside = Outside()
+        callbacks = callbacks_of(built(), ring, outside)
+        callbacks.on_epoch_begin(0)
+        callbacks.on_epoch_end(0, dict(logs))
+        return outside.reports
+
+    found = reports(LocalRing()) if gang == 1 else together(2, reports)[0]
+    assert found == [(0, {"step": 0.5, "self": 1.5, "epoch": 2.5, "loss": 3.5})]
+
+
 def test_only_the_chief_reports() -> None:
     def names(ring: ThreadRing) -> list[str]:
         return [type(each).__name__ for each in keras_callbacks(Outside().ties(ring, Memory()), warmup=1)]

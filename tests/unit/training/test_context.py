@@ -107,6 +107,14 @@ def test_what_is_no_report(
     ctx.report(2**63 - 1, **{f"m{number}": 1 for number in range(10_000)})
 
 
+def test_a_metric_may_have_any_name(ctx: TrainContext, wire: Recorder) -> None:
+    names = {"step": 0.5, "self": 1.5, "metrics": 2.5, "ctx": 3.5, "a b/c": 4.5}
+    ctx.report(3, **names)
+    ctx.report(step=4, self=1.0)
+    sent = [message.report for message in wire.sent if isinstance(message, m.Reported)]
+    assert [(each.step, each.metrics) for each in sent] == [(3, names), (4, {"self": 1.0})]
+
+
 def test_reports_of_threads_are_in_order(ctx: TrainContext, wire: Recorder) -> None:
     steps = iter(range(400))
     taking = threading.Lock()
