@@ -92,16 +92,19 @@ def _rdd_columns(source: StreamSource, subject: str) -> tuple[Column, ...]:
 
 def _in_place(source: FrameSource, name: str, columns: tuple[Column, ...], timeout_s: float) -> Manifest | None:
     """The manifest of the files that a DataFrame reads as they are; None where its rows must be written."""
-    from sparktrain.dataframes.plain_scan import parquet_files
+    from sparktrain.dataframes.plain_scan import parquet_scan
 
-    if source.key is not None or source.partitions is not None or not (files := parquet_files(source.frame)):
+    if source.key is not None or source.partitions is not None or (scan := parquet_scan(source.frame)) is None:
         return None
     try:
-        found = plan_files(FileSource("parquet", files, pad=source.pad), name, timeout_s)
+        manifest = plan_files(FileSource("parquet", scan.files, pad=source.pad), name, timeout_s)
     except (UserError, OSError) as error:
         logger.debug("data[%r] is written, because its files cannot be read in place: %s", name, error)
         return None
-    return found if described(found.columns) == described(columns) else None
+    # Files that have changed since Spark listed them, and columns by a schema of the user, are for Spark to read.
+    if sum(each.size for each in manifest.files) != scan.size:
+        return None
+    return manifest if list(described(manifest.columns).items()) == list(described(columns).items()) else None
 
 
 def _document(kind: str, columns: tuple[Column, ...], **more: Any) -> dict[str, Any]:
