@@ -2,7 +2,8 @@
 
 The files of one dataset are in a folder of their own, named by the boot of this host and the digest of the manifest. A
 file appears by rename, so that it is complete; a process that fetches it holds a lock of the kernel on the group's
-number, which any end of the process releases. Processes that map a deleted file keep its memory.
+number, which any end of the process releases. Processes that map a deleted file keep its memory. What is read is
+compared with its checksum (`cached_group`), and fetched again where it differs.
 """
 
 import errno
@@ -20,6 +21,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
 from sparktrain.errors import DataError, StoreTimeoutError
 from sparktrain.formatting import size as sized
 
@@ -67,47 +69,67 @@ class HostCache:
         """Bytes to write before the usage is measured again."""
 
     def held(self, group: int) -> pa.RecordBatch | None:
-        """The group, mapped, when this host has it. Blocks on the local disk for a moment."""
-        path = self._path(group)
-        try:
-            found = _mapped(path)
-        except FileNotFoundError:
-            return None
-        except (pa.ArrowInvalid, OSError) as error:
-            logger.warning("%s is corrupt (%s): it is fetched again", path, error)
-            path.unlink(missing_ok=True)
-            return None
-        with suppress(OSError):  # evicted meanwhile
-            os.utime(path)
-        return found
+        """The group, mapped, when this host has it and no byte of it has changed. Blocks on the local disk."""
+        with suppress(CorruptCacheError):
+            return self._mapped(group)
+        return None
 
     def get(self, group: int, fetch: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
         """The group, mapped; `fetch` reads it from its store where no process of this host has done so.
 
-        Blocks on the store, or on the process that fetches it. Raises what `fetch` raises, StoreTimeoutError when that
-        process takes too long, and DataError when the disk is full.
+        A file that is corrupt is replaced, with a warning. Blocks on the store, or on the process that fetches it.
+        Raises what `fetch` raises, StoreTimeoutError when that process takes too long, and DataError when the disk is
+        full.
         """
-        if (found := self.held(group)) is not None:
-            return found
+        if (batch := self.held(group)) is not None:
+            return batch
         with self._fetching(group):
-            if (found := self.held(group)) is not None:
-                return found
+            if (batch := self._intact(group)) is not None:
+                return batch
             fetched = fetch()
             self._store(group, fetched)
-        found = self.held(group)
-        return fetched if found is None else found  # evicted at once: the limit is smaller than a group
+        batch = self.held(group)
+        return fetched if batch is None else batch  # evicted at once: the limit is smaller than a group
 
-    def content(self, read: Callable[[], bytes]) -> bytes:
+    def _mapped(self, group: int) -> pa.RecordBatch | None:
+        """The group, mapped; None where this host does not have it. Raises CorruptCacheError."""
+        path = self._path(group)
+        try:
+            batch = map_cached(path)
+        except FileNotFoundError:
+            return None
+        with suppress(OSError):  # evicted meanwhile
+            os.utime(path)
+        return batch
+
+    def _intact(self, group: int) -> pa.RecordBatch | None:
+        """As `_mapped`, and deletes the file where it is corrupt; only the holder of the group's lock calls it.
+
+        Without the lock, a slow reader of the corrupt file would delete the good one that another has put there.
+        """
+        try:
+            return self._mapped(group)
+        except CorruptCacheError as error:
+            path = self._path(group)
+            logger.warning("%s is corrupt (%s): it is fetched again", path, error)
+            path.unlink(missing_ok=True)
+            return None
+
+    def content(self, read: Callable[[], bytes], intact: Callable[[bytes], bool]) -> bytes:
         """The dataset's manifest; `read` gets it from the store where no process of this host has done so.
 
-        Blocks and raises as `get`.
+        `intact` tells whether bytes of this host are those of the manifest; others are replaced, with a warning. What
+        `read` returns is the caller's to check. Blocks and raises as `get`.
         """
         path = self._folder / _MANIFEST
-        with suppress(FileNotFoundError):
-            return path.read_bytes()
+        with suppress(OSError):
+            if intact(content := path.read_bytes()):
+                return content
         with self._fetching(_MANIFEST_BYTE):
-            with suppress(FileNotFoundError):
-                return path.read_bytes()
+            with suppress(OSError):
+                if intact(content := path.read_bytes()):
+                    return content
+                logger.warning("%s is corrupt: it is fetched again", path)
             content = read()
             self._write(path, len(content), lambda new: new.write_bytes(content))
         return content
@@ -139,13 +161,9 @@ class HostCache:
     def _store(self, group: int, batch: pa.RecordBatch) -> None:
         """Write the group's file; only the holder of its lock calls it."""
 
-        def write(new: Path) -> None:
-            with pa.OSFile(os.fspath(new), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-
         self._make_folders()  # a cleaner may have deleted them during the fetch
         self._make_room(batch.nbytes)
-        self._write(self._path(group), batch.nbytes, write)
+        self._write(self._path(group), batch.nbytes, lambda new: write_cached(new, batch))
 
     def _write(self, path: Path, size: int, write: Callable[[Path], object]) -> None:
         """Have `write` write a file, and publish it; everything else is evicted when the disk is full."""
@@ -238,11 +256,6 @@ class _Usage:
         """Folders with files that may lack bytes, and that no process uses."""
         boot = _boot()
         return [each for each in self._folders if not each.name.startswith(boot)]
-
-
-def _mapped(path: Path) -> pa.RecordBatch:
-    with pa.memory_map(os.fspath(path)) as source, pa.ipc.open_stream(source) as reader:
-        return reader.read_next_batch()
 
 
 def _locked(descriptor: int, group: int) -> bool:

@@ -9,7 +9,7 @@ from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.datasets.host_cache import HostCache
-from sparktrain.datasets.manifest import DataRef, Manifest, MemberData, decode
+from sparktrain.datasets.manifest import DataRef, Manifest, MemberData, decode, digest_of
 from sparktrain.errors import SpecError
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
@@ -49,7 +49,10 @@ def open_reader(ref: DataRef, data: MemberData) -> tuple[Manifest, GroupReader]:
     """The manifest of a dataset, and a reader of its rows. Blocks on the store. Raises DataError, OSError."""
     store = open_store(ref.store)
     cache = _lazily(ref, data)
-    content = store.read(ref.path) if isinstance(store, LocalStore) else cache().content(lambda: store.read(ref.path))
+    if isinstance(store, LocalStore):
+        content = store.read(ref.path)
+    else:
+        content = cache().content(lambda: store.read(ref.path), lambda held: digest_of(held) == ref.digest)
     manifest = decode(content, store.where(ref.path), ref.digest)
     fetcher = GroupFetcher(manifest, store if ref.files is None else open_store(ref.files))
     return manifest, GroupReader(manifest, fetcher, cache)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.datasets import host_cache
+from sparktrain.datasets.cached_group import write_cached
 from sparktrain.datasets.host_cache import HostCache
 from sparktrain.errors import DataError, StoreTimeoutError
 
@@ -88,7 +89,7 @@ def test_threads_that_want_a_group_at_once_fetch_it_once(tmp_path: Path) -> None
 
     def content(_: int) -> bytes:
         begun.wait(10)
-        return cache.content(lambda: fetched.append(1) or b"manifest")  # type: ignore[func-returns-value]
+        return cache.content(lambda: fetched.append(1) or b"manifest", b"manifest".__eq__)  # type: ignore[func-returns-value]
 
     with ThreadPoolExecutor(8) as pool:
         reads = [pool.submit(read, each) for each in range(8)]
@@ -308,7 +309,7 @@ def test_a_folder_that_was_cleaned_away_is_made_again(tmp_path: Path) -> None:
 
     assert number_in(cache.get(0, lambda: batch_of(2))) == 2
     assert number_in(mapped) == 1
-    assert cache.content(lambda: b"again") == b"again"
+    assert cache.content(lambda: b"again", bool) == b"again"
 
 
 def test_a_failed_fetch_leaves_nothing_and_releases_the_group(tmp_path: Path) -> None:
@@ -339,3 +340,98 @@ def test_folders_that_a_cleaner_has_deleted_come_back_for_their_user_alone(tmp_p
         assert number_in(cache.get(number, never)) == number
     [home] = (tmp_path / "cache").iterdir()
     assert [each.stat().st_mode & 0o777 for each in (home, *home.iterdir())] == [0o700, 0o700]
+
+
+# ---- bytes that have changed on the disk
+
+
+TEXTS = pa.record_batch([pa.array(np.arange(1000.0)), pa.array(["ab"] * 1000)], names=["x", "s"])
+
+
+def changed(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x40
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [0, 1, 8, 100, 0.2, 0.5, 0.8, -70, -25, -24, -16, -5, -1])
+def test_a_wrong_bit_anywhere_is_found_and_the_group_fetched_again_with_one_warning(
+    tmp_path: Path, place: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache, fetch = HostCache(tmp_path, "digest"), Once(TEXTS)
+    cache.get(0, fetch)
+    path = cache._path(0)
+    changed(path, int(place * path.stat().st_size) if isinstance(place, float) else int(place))
+    again = [HostCache(tmp_path, "digest").get(0, fetch) for _ in range(3)]
+
+    padding = place == -1  # the end of the trailer has no meaning
+    assert fetch.calls == (1 if padding else 2)
+    assert caplog.text.count("0.arrow is corrupt (") == (0 if padding else 1)
+    assert all(each.equals(TEXTS) for each in again)
+    assert files_in(tmp_path) == ["0.arrow"]
+
+
+def test_a_change_while_a_process_runs_is_found_when_it_maps_the_group_again(tmp_path: Path) -> None:
+    cache, fetch = HostCache(tmp_path, "digest"), Once(TEXTS)
+    for epoch in range(1, 4):
+        assert cache.get(0, fetch).equals(TEXTS)
+        assert fetch.calls == epoch
+        changed(cache._path(0), 2000)
+
+
+def test_a_file_without_a_checksum_is_fetched_again(tmp_path: Path) -> None:
+    """An earlier version has written it, or its process died in between."""
+    cache, fetch = HostCache(tmp_path, "digest"), Once(TEXTS)
+    with pa.OSFile(str(cache._path(0)), "wb") as sink, pa.ipc.new_stream(sink, TEXTS.schema) as writer:
+        writer.write_batch(TEXTS)
+
+    assert cache.get(0, fetch).equals(TEXTS)
+    assert fetch.calls == 1
+
+
+def test_offsets_that_reach_outside_are_refused_though_the_checksum_fits(tmp_path: Path) -> None:
+    offsets = pa.py_buffer(np.array([0, 2, 2**30, 6], np.int32))
+    wild = pa.StringArray.from_buffers(3, offsets, pa.py_buffer(b"abcdef"))
+    cache, fetch = HostCache(tmp_path, "digest"), Once(TEXTS)
+    write_cached(cache._path(0), pa.record_batch([wild], names=["s"]))
+
+    assert cache.get(0, fetch).equals(TEXTS)
+    assert fetch.calls == 1
+
+
+def test_text_that_is_no_utf8_is_kept(tmp_path: Path) -> None:
+    text = pa.array([b"\xff\xfe", b"ok"]).view(pa.string())
+    cache, fetch = HostCache(tmp_path, "digest"), Once(pa.record_batch([text], names=["s"]))
+    for _ in range(2):
+        assert cache.get(0, fetch).column("s").view(pa.binary()).to_pylist() == [b"\xff\xfe", b"ok"]
+    assert fetch.calls == 1
+
+
+def test_a_slow_reader_of_a_corrupt_file_leaves_the_good_one_in_its_place(tmp_path: Path) -> None:
+    """Two processes find the file corrupt; the first has replaced it when the second gets the lock."""
+    slow, quick, fetch = HostCache(tmp_path, "digest"), HostCache(tmp_path, "digest"), Once(TEXTS)
+    slow.get(0, fetch)
+    changed(slow._path(0), 2000)
+    assert slow.held(0) is None
+    assert quick.get(0, fetch).equals(TEXTS)
+    good = os.stat(slow._path(0)).st_ino
+
+    assert slow.get(0, fetch).equals(TEXTS)
+    assert fetch.calls == 2
+    assert os.stat(slow._path(0)).st_ino == good
+
+
+def test_a_manifest_that_has_changed_on_the_disk_is_read_from_its_store_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache, reads = HostCache(tmp_path, "digest"), list[int]()
+
+    def content() -> bytes:
+        return cache.content(lambda: reads.append(1) or b"manifest", b"manifest".__eq__)  # type: ignore[func-returns-value]
+
+    assert [content(), content()] == [b"manifest"] * 2
+    [path] = tmp_path.rglob("manifest.json")
+    changed(path, 3)
+    assert [content(), content()] == [b"manifest"] * 2
+    assert len(reads) == 2
+    assert caplog.text.count("manifest.json is corrupt: it is fetched again") == 1
