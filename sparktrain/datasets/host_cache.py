@@ -118,7 +118,7 @@ class HostCache:
     def content(self, read: Callable[[], bytes], intact: Callable[[bytes], bool]) -> bytes:
         """The dataset's manifest; `read` gets it from the store where no process of this host has done so.
 
-        `intact` tells whether bytes of this host are those of the manifest; others are replaced, with a warning. What
+        `intact` decides whether bytes of this host are those of the manifest; others are replaced, with a warning. What
         `read` returns is the caller's to check. Blocks and raises as `get`.
         """
         path = self._folder / _MANIFEST

@@ -402,8 +402,13 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         warm=warm,
         concurrent=options.concurrent,
         data=data,
-        datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
+        datasets=MemberData(cache_dir=_absolute(asked["data_cache"]), cache_bytes=asked["data_cache_limit"]),
     )
+
+
+def _absolute(directory: str | None) -> str | None:
+    """The directory for all processes of a host: each trial has a working directory of its own."""
+    return None if directory is None else os.path.abspath(os.path.expanduser(directory))
 
 
 def compose_again(

@@ -63,3 +63,32 @@ def test_a_sweep_reads_each_group_and_the_manifest_once(
 
 def put(key: str, content: bytes) -> None:
     assert open_store("s3://runs/").put_if_absent(key, content)
+
+
+def test_bytes_that_changed_in_the_cache_are_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number, and an offset of a string that reaches outside: it would end each trial by SIGSEGV."""
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"x": np.ones(1000), "s": ["ab"] * 1000})
+    Path("rows.parquet").write_bytes(parquet_bytes(table, 1000))
+
+    def train(ctx: Any) -> dict[str, float]:
+        rows = ctx.dataset("train").to_numpy()
+        return {"sum": float(rows["x"].sum()), "letters": float(sum(map(len, rows["s"])))}
+
+    def run(name: str) -> dict[str, float]:
+        return st.run(
+            train, workers=1, spark=st.local(), dir="runs", name=name, data={"train": "rows.parquet"},
+            data_cache="cache", preload=["numpy"], progress=False,
+        ).metrics  # fmt: skip
+
+    expected = {"sum": 1000.0, "letters": 2000.0}
+    assert run("first") == expected
+    [cached] = Path("cache").rglob("*.arrow")
+    intact = cached.read_bytes()
+    content = bytearray(intact)
+    content[content.index(np.ones(20).tobytes()) + 87] = 0x7F
+    content[content.index(np.arange(0, 20, 2, dtype="i4").tobytes()) + 1603] = 0x7F
+    cached.write_bytes(content)
+
+    assert run("second") == expected
+    assert cached.read_bytes() == intact
