@@ -9,6 +9,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from sparktrain.datasets.file_formats import CorruptFileError, GroupedFile, has_dictionary, read_exactly, with_names
+from sparktrain.datasets.group_file import checksum
 from sparktrain.datasets.manifest import Group
 from sparktrain.datasets.values import Lengths
 from sparktrain.errors import DataError
@@ -57,10 +58,11 @@ class ArrowRows(GroupedFile):
         schema: pa.Schema,
         heads: Sequence[tuple[int, bytes]],
         offsets: Sequence[int],
-        footer: int,
+        footer: bytes,
     ) -> None:
         """`heads`: offset and bytes of the messages with schema and dictionaries; `offsets`: of batches, in a file."""
-        self.schema, self.footer = schema, footer
+        self.schema, self.footer = schema, len(footer)
+        self.footer_checksum = checksum(footer or heads[0][1])
         self._window, self._format = window, format
         self._heads, self._offsets = heads, offsets
 
@@ -199,7 +201,7 @@ def _open_file(window: _Window) -> ArrowRows:
     places = [(8, first.size), *footer.blocks(2)]
     heads = [(offset, window.get(offset, size)) for offset, size in places]
     offsets = sorted(offset for offset, _ in footer.blocks(3))
-    return ArrowRows(window, "file", _schema(heads[0][1]), heads, offsets, length + 10)
+    return ArrowRows(window, "file", _schema(heads[0][1]), heads, offsets, data + end)
 
 
 def _open_stream(window: _Window) -> ArrowRows:
@@ -211,7 +213,7 @@ def _open_stream(window: _Window) -> ArrowRows:
     if has_dictionary(schema):
         found = [each for each in _scanned(window) if each.kind == _DICTIONARY]
         heads += [(each.offset, window.get(each.offset, each.size)) for each in found]
-    return ArrowRows(window, "stream", schema, heads, (), 0)
+    return ArrowRows(window, "stream", schema, heads, (), b"")
 
 
 def _schema(message: bytes) -> pa.Schema:

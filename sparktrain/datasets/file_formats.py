@@ -8,7 +8,7 @@ import pyarrow as pa
 from sparktrain.datasets.manifest import DataFile, Group
 from sparktrain.datasets.values import Lengths
 from sparktrain.errors import DataError
-from sparktrain.store.base import Store
+from sparktrain.store.base import FileInfo, Store
 
 
 class CorruptFileError(DataError):
@@ -28,6 +28,8 @@ class GroupedFile(Protocol):
     schema: pa.Schema
     footer: int
     """Size in bytes of the footer at its end; 0 for formats without one."""
+    footer_checksum: int | None
+    """CRC-32C of the footer, or of the schema where a stream starts; None for formats without either."""
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """The groups for readers of these columns, and the lengths of rows as far as the index of the file has them.
@@ -80,21 +82,39 @@ def has_dictionary(fields: Sequence[pa.Field]) -> bool:
     )
 
 
-def check_unchanged(store: Store, file: DataFile) -> None:
-    """Check that a file of the user has the size and time of the plan. Raises DataError; blocks on the store."""
+def check_unchanged(store: Store, file: DataFile) -> FileInfo:
+    """Check that a file of the user has the size and version of the plan. Raises DataError; blocks on the store."""
     try:
-        found = store.stat(file.path)
+        info = store.stat(file.path)
     except FileNotFoundError as error:
         raise DataError(
             f"{store.where(file.path)} is gone, and the dataset was planned with it: put it back, or start a new run"
         ) from error
-    if found.size != file.size or abs(found.modified - file.modified) > _CLOCK_S:
-        raise DataError(
-            f"{store.where(file.path)} was replaced after the dataset was planned: it has {found.size:,} bytes of "
-            f"{found.modified:.3f} (seconds since 1970), and had {file.size:,} of {file.modified:.3f}; put the old "
-            "file back with its time (cp -p), or repeat the call with allow_changed='data' to take the new one"
+    equal = info.version == file.version if file.version else abs(info.modified - file.modified) <= _CLOCK_S
+    if info.size != file.size or not equal:
+        difference = (
+            f"it has {info.size:,} bytes of {info.modified:.3f} (seconds since 1970), and had {file.size:,} of "
+            f"{file.modified:.3f}"
         )
+        if info.size == file.size and abs(info.modified - file.modified) <= _CLOCK_S:
+            difference += f", as versions {info.version} and {file.version}"
+        raise replaced(store, file, difference)
+    return info
+
+
+def check_footer(store: Store, file: DataFile, opened: GroupedFile) -> None:
+    """Check that the footer of a file is that of the plan, for writers may keep size and time. Raises DataError."""
+    if file.footer_checksum is not None and opened.footer_checksum != file.footer_checksum:
+        raise replaced(store, file, "it has another footer, though the same size and time")
+
+
+def replaced(store: Store, file: DataFile, difference: str) -> DataError:
+    """The error for a file that differs from the one of the plan in this."""
+    return DataError(
+        f"{store.where(file.path)} was replaced after the dataset was planned: {difference}; put the old file back "
+        "with its time (cp -p), or repeat the call with allow_changed='data' to take the new one"
+    )
 
 
 _CLOCK_S = 0.001
-"""Times of files pass through decimal fractions."""
+"""Times of files pass through decimal fractions: manifests of earlier versions have nothing more exact."""

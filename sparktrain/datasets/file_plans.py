@@ -98,7 +98,7 @@ class _Planner:
             info = self._store.stat(path)
         except FileNotFoundError as error:
             raise DataError(f"{where} was deleted meanwhile: wait for its writer, and try again") from error
-        file = DataFile(path, info.size, (), modified=info.modified)
+        file = DataFile(path, info.size, (), modified=info.modified, version=info.version)
         try:
             found = opened(self._store, path, info.size, self._source.format, self._empty)
             columns = columns_of(found.schema, where, self._names(found.schema.names))
@@ -111,7 +111,7 @@ class _Planner:
         except CorruptFileError as error:
             self._corrupt(where, error)
             groups, lengths = error.good, {}
-        file = replace(file, groups=groups, footer=found.footer)
+        file = replace(file, groups=groups, footer=found.footer, footer_checksum=found.footer_checksum)
         return PlannedFile(file, columns, found.nulls(names), lengths)
 
     def manifest(self, planned: Sequence[PlannedFile]) -> Manifest:

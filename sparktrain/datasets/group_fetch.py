@@ -7,7 +7,13 @@ from functools import lru_cache
 import pyarrow as pa
 
 from sparktrain.datasets.columns import Column, ColumnKind
-from sparktrain.datasets.file_formats import CorruptFileError, GroupedFile, check_unchanged, read_exactly
+from sparktrain.datasets.file_formats import (
+    CorruptFileError,
+    GroupedFile,
+    check_footer,
+    check_unchanged,
+    read_exactly,
+)
 from sparktrain.datasets.file_paths import folder_array, is_of_folders
 from sparktrain.datasets.group_file import checksum, read_group
 from sparktrain.datasets.manifest import DataFile, FileFormat, Group, Manifest
@@ -34,7 +40,8 @@ class GroupFetcher:
         self._schema = pa.ipc.read_schema(pa.py_buffer(manifest.schema)) if manifest.schema else None
         self._names = [each.name for each in manifest.columns if not is_of_folders(each)]
         self._opened = lru_cache(_OPEN_FILES)(self._open)
-        self._checked: set[int] = set()
+        self._identities: dict[int, str] = {}
+        """The file in the place of each path when it was first read."""
         self._turn = threading.Lock()
 
     def fetch(self, file_index: int, group_index: int) -> pa.RecordBatch:
@@ -43,10 +50,21 @@ class GroupFetcher:
         Raises DataError, with file and group: for corrupt bytes, a file that was replaced since the plan, nulls, and
         rows of another shape than the column has. Raises OSError when the store fails.
         """
+        try:
+            batch = self._read(file_index, group_index)
+        except (DataError, FileNotFoundError):
+            self._check_unchanged(file_index)  # what was read of another file explains less
+            raise
+        self._check_unchanged(file_index)
+        subject = self.subject(file_index, group_index)
+        batch = plain_batch(batch, self._manifest.columns, self._manifest.pad, subject)
+        _check_shapes(self._manifest.columns, check_values(batch, self._manifest.columns, subject), subject)
+        return batch
+
+    def _read(self, file_index: int, group_index: int) -> pa.RecordBatch:
+        """The rows of a group as its file has them. Raises as `fetch`, and FileNotFoundError."""
         file = self._manifest.files[file_index]
         group = file.groups[group_index]
-        if self._manifest.format != "groups":
-            self._check_unchanged(file_index)
         try:
             if self._manifest.format == "groups":
                 batch = self._own(file, group)
@@ -58,9 +76,6 @@ class GroupFetcher:
             raise CorruptGroupError(self._corrupt(file_index, group_index, str(error))) from error
         except DataError as error:
             raise DataError(f"{self.subject(file_index, group_index)}: {error}") from error
-        subject = self.subject(file_index, group_index)
-        batch = plain_batch(batch, self._manifest.columns, self._manifest.pad, subject)
-        _check_shapes(self._manifest.columns, check_values(batch, self._manifest.columns, subject), subject)
         return batch
 
     def local_path(self, file_index: int) -> str | None:
@@ -82,7 +97,7 @@ class GroupFetcher:
     def _number(self, file_index: int, group: Group) -> int | None:
         try:
             return self._opened(file_index).number(group)
-        except CorruptFileError:
+        except DataError:  # it is in the way of a message about the file already
             return None
 
     def _corrupt(self, file_index: int, group_index: int, why: str) -> str:
@@ -103,16 +118,24 @@ class GroupFetcher:
 
     def _open(self, file_index: int) -> GroupedFile:
         file = self._manifest.files[file_index]
-        return opened(self._store, file.path, file.size, self._manifest.format, self._manifest)
+        rows = opened(self._store, file.path, file.size, self._manifest.format, self._manifest)
+        check_footer(self._store, file, rows)
+        return rows
 
     def _check_unchanged(self, file_index: int) -> None:
-        """Check the file once."""
+        """Check after each read that the file of the user is still that of the plan: by one request to the store.
+
+        What was read before is then of this file, for no writer gives a file its earlier version back.
+        """
+        if self._manifest.format == "groups":  # each has a checksum
+            return
+        info = check_unchanged(self._store, self._manifest.files[file_index])
         with self._turn:
-            if file_index in self._checked:
-                return
-        check_unchanged(self._store, self._manifest.files[file_index])
-        with self._turn:
-            self._checked.add(file_index)
+            first = self._identities.setdefault(file_index, info.identity)
+        if info.identity != first:  # a copy with the same size and time, of the same content perhaps
+            self._open(file_index)
+            with self._turn:
+                self._identities[file_index] = info.identity
 
     def _with_folders(self, batch: pa.RecordBatch, file: DataFile) -> pa.RecordBatch:
         """`batch` with the columns that the names of folders give."""

@@ -42,6 +42,11 @@ class DataFile(Struct, frozen=True):
     """Of a file of the user: seconds since 1970, to recognize a file that was replaced."""
     footer: int = 0
     """Of a Parquet or Arrow file: size in bytes of the footer at its end, which every group needs."""
+    version: str = ""
+    """Of a file of the user: see `FileInfo.version`."""
+    footer_checksum: int | None = None
+    """CRC-32C of the footer, or of the schema at the start of a stream: writers may keep size and time. None for
+    formats without either."""
 
     @property
     def rows(self) -> int:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from sparktrain.datasets.file_formats import CorruptFileError, GroupedFile, has_dictionary, read_exactly, with_names
+from sparktrain.datasets.group_file import checksum
 from sparktrain.datasets.manifest import Group
 from sparktrain.datasets.thrift_compact import decoded_struct
 from sparktrain.datasets.values import Lengths
@@ -69,7 +70,7 @@ def open_parquet(store: Store, path: str, size: int) -> "ParquetRows":
         row_groups = _row_groups(footer[:-8], metadata.num_columns)
     except (*_FAILURES, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(f"its footer is corrupt ({error})") from error
-    return ParquetRows(store, path, size, metadata, schema, row_groups, length)
+    return ParquetRows(store, path, size, metadata, schema, row_groups, footer)
 
 
 class ParquetRows(GroupedFile):
@@ -83,9 +84,9 @@ class ParquetRows(GroupedFile):
         metadata: pq.FileMetaData,
         schema: pa.Schema,
         row_groups: Sequence[RowGroup],
-        footer: int,
+        footer: bytes,
     ) -> None:
-        self.schema, self.footer = schema, footer
+        self.schema, self.footer, self.footer_checksum = schema, len(footer), checksum(footer)
         self._store, self._path, self._size = store, path, size
         self._metadata = metadata
         self._row_groups = row_groups

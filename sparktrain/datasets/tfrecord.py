@@ -103,6 +103,7 @@ class TfRecordRows(GroupedFile):
     """A TFRecord file. Its groups have at most 65,536 records and about 16 MiB; a compressed file is one group."""
 
     footer = 0
+    footer_checksum = None
 
     def __init__(self, store: Store, path: str, size: int, compression: str, features: Mapping[str, str]) -> None:
         """See `Manifest.compression` and `Manifest.features`. Reads nothing."""

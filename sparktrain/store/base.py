@@ -26,6 +26,11 @@ class FileInfo(Struct, frozen=True):
     """In bytes."""
     modified: float
     """Seconds since 1970, by the store's clock: for people, never for order."""
+    version: str = ""
+    """Another one for other content, as far as the store knows: the time in its finest unit, or the ETag. Empty where
+    it knows nothing but `modified`."""
+    identity: str = ""
+    """Another one after the path was given to another file, which may be a copy. Empty where the store has none."""
 
 
 class Usage(Struct, frozen=True):

@@ -117,7 +117,8 @@ class LocalStore(Store):
             found = os.stat(target)
             if not stat.S_ISREG(found.st_mode):
                 raise _missing(target)
-            return FileInfo(found.st_size, found.st_mtime)
+            identity = f"{found.st_dev}-{found.st_ino}"
+            return FileInfo(found.st_size, found.st_mtime, f"{found.st_mtime_ns} ns", identity)
 
         return self._of_file(path, look)
 

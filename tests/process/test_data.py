@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sparktrain as st
@@ -92,3 +93,38 @@ def test_bytes_that_changed_in_the_cache_are_fetched_again(tmp_path: Path, monke
 
     assert run("second") == expected
     assert cached.read_bytes() == intact
+
+
+def test_a_file_that_is_replaced_while_a_trial_runs_ends_it_with_an_error_that_names_it(tmp_path: Path) -> None:
+    path, tries = tmp_path / "rows.parquet", tmp_path / "tries"
+    groups, rows = 30, 50_000  # several windows: one is read ahead
+
+    def write(place: Path, value: float) -> None:
+        table = pa.table({"x": np.full(groups * rows, value)})
+        pq.write_table(table, place, rows, use_dictionary=False, compression="none")
+
+    new = tmp_path / "new"
+    write(path, 1.0)
+    write(new, 2.0)
+    assert new.stat().st_size == path.stat().st_size
+
+    def train(ctx: Any) -> float:
+        with tries.open("a") as noted:
+            noted.write(".")
+        seen: list[float] = []
+        for epoch in range(2):
+            for batch in ctx.dataset("train").iter_batches(batch_size=rows, epoch=epoch):
+                seen.append(float(batch["x"].mean()))
+                if len(seen) == 1:
+                    new.replace(path)
+                assert seen[-1] == 1.0, f"batch {len(seen)} is of the other file"
+        return 0.0
+
+    with pytest.raises(
+        st.RunFailedError, match=r"DataError: \S+rows\.parquet was replaced after the dataset was planned"
+    ):
+        st.run(
+            train, workers=1, spark=st.local(), dir=str(tmp_path / "runs"), name="replaced",
+            data={"train": str(path)}, data_cache=str(tmp_path / "cache"), preload=["numpy"], progress=False,
+        )  # fmt: skip
+    assert tries.read_text() == "."

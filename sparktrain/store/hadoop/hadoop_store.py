@@ -132,7 +132,7 @@ class HadoopStore(Store):
         found = find(call, target)
         if found is None or not found.is_file:
             raise no_such_file(self.where(path))
-        return FileInfo(found.size, found.modified_ms / 1000)
+        return FileInfo(found.size, found.modified_ms / 1000, f"{found.modified_ms} ms")
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class."""

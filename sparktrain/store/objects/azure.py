@@ -91,7 +91,8 @@ class AzureBucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         found = await (await self.blob(key)).get_blob_properties()
-        return ObjectInfo(found.size, found.last_modified.timestamp(), found.metadata.get(WRITER))
+        modified, writer = found.last_modified.timestamp(), found.metadata.get(WRITER)
+        return ObjectInfo(found.size, modified, writer, found.etag or "")
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""

@@ -50,6 +50,8 @@ class ObjectInfo(Struct, frozen=True):
     """Seconds since 1970, by the service's clock."""
     writer: str | None
     """The call that wrote it; None when the service does not store that."""
+    version: str = ""
+    """The ETag, or generation: another after each write, of other content at least."""
 
 
 class Page(Struct, frozen=True):

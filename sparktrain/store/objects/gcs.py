@@ -74,7 +74,8 @@ class GcsBucket(Bucket):
         """See base class."""
         found = await self.ask("GET", "b/{}/o/{}", self._name, key, json_out=True)
         modified = datetime.fromisoformat(found["updated"]).timestamp()
-        return ObjectInfo(int(found["size"]), modified, found.get("metadata", {}).get(WRITER))
+        writer = found.get("metadata", {}).get(WRITER)
+        return ObjectInfo(int(found["size"]), modified, writer, str(found.get("generation", "")))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""

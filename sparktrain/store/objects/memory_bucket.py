@@ -45,8 +45,9 @@ class MemoryBucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         with _condition:
-            modified = _files().modified(self._path(key)).timestamp()
-            return ObjectInfo(_files().store[self._path(key)].size, modified, _writers.get(self._path(key)))
+            modified, writer = _files().modified(self._path(key)), _writers.get(self._path(key))
+            size = _files().store[self._path(key)].size
+            return ObjectInfo(size, modified.timestamp(), writer, f"{modified.isoformat()} {writer}")
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""

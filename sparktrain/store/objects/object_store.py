@@ -123,7 +123,7 @@ class ObjectStore(Store):
         """See base class."""
         call = self._call(path)
         found = call.ask(lambda bucket: bucket.head(call.key))
-        return FileInfo(found.size, found.modified)
+        return FileInfo(found.size, found.modified, found.version)
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class. Each piece has its own deadline."""

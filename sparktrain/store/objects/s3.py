@@ -98,7 +98,8 @@ class S3Bucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         found = await self.ask("head_object", Key=key)
-        return ObjectInfo(found["ContentLength"], found["LastModified"].timestamp(), found["Metadata"].get(WRITER))
+        modified, writer = found["LastModified"].timestamp(), found["Metadata"].get(WRITER)
+        return ObjectInfo(found["ContentLength"], modified, writer, found.get("ETag", ""))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
