@@ -104,7 +104,7 @@ class Coordinator:
         self._run: ActiveRun | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
-        """Why there are no more ticks, without which no run ends."""
+        """Why there are no more ticks or decisions, without which no run ends."""
         self._sampling = SamplerThread()
 
     # ---- life
@@ -158,7 +158,7 @@ class Coordinator:
 
     @property
     def broken(self) -> bool:
-        """Its ticks have stopped, and it can only close."""
+        """Its ticks or its decisions have failed, and it can only close."""
         return self._broken is not None
 
     # ---- runs
@@ -215,7 +215,11 @@ class Coordinator:
     # ---- the loop
 
     def feed(self, event: on.Event) -> None:
-        """Fold `event` and perform what follows, after the events that came before."""
+        """Fold `event` and perform what follows, after the events that came before.
+
+        It raises nothing: an error here is the driver's own, and must not end the link of the agent that sent the
+        event.
+        """
         if self.broken:
             return
         self._inbox.append(event)
@@ -223,10 +227,23 @@ class Coordinator:
             return
         self._folding = True
         try:
-            while self._inbox:
-                self._take(self._machine.handle(self._inbox.popleft()))
+            while self._inbox and not self.broken:
+                self._fold(self._inbox.popleft())
         finally:
             self._folding = False
+
+    def _fold(self, event: on.Event) -> None:
+        try:
+            commands = self._machine.handle(event)
+        except Exception as error:  # the state may be half changed: the next driver starts from the journal
+            self._log(error)
+            self._break(error)
+            return
+        try:
+            self._take(commands)
+        except Exception as error:
+            self._log(error)
+            self._fail(self._run, error)
 
     def _receive(self, event: on.Event) -> None:
         """Feed an event of an agent. A checkpoint's path comes from the coordinator, whatever path the agent sent."""
@@ -361,9 +378,12 @@ class Coordinator:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
+        self._log(error)
+        failed(error)
+
+    def _log(self, error: BaseException) -> None:
         if not isinstance(error, SamplerError):  # which has its traceback in its message, for the caller
             logger.error("an error in the driver: %s: %s", type(error).__name__, error, exc_info=error)
-        failed(error)
 
     def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
         """End `run`, unless it is over; its caller gets the first error."""
@@ -374,7 +394,8 @@ class Coordinator:
         self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0)
 
     def _break(self, error: BaseException) -> None:
-        """There are no more ticks: the run, if any, would wait forever, and ends at once, as does the coordinator."""
+        """Ticks or decisions have failed: the run, if any, would wait forever, and ends at once, as does the
+        coordinator."""
         self._broken = error
         if self._run is not None and not self._run.end.done():
             self._run.end.set_exception(self._run.error or _broken(error))

@@ -89,8 +89,7 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
             if trial.checkpoints.all_corrupt:
                 trial.checkpoints.trust_again()  # or it would silently start at step 0
             # Not by `move`: under one driver no trial leaves a final status.
-            waits = trial.pausing is not None and trial.checkpoints.newest is not None
-            trial.status, trial.failure = TrialStatus.PAUSED if waits else TrialStatus.QUEUED, None
+            trial.status, trial.failure = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED, None
             trial.failed_at, trial.taking_over = None, ""
         trial.dropped = []  # left-over files of older generations are deleted anyway
         trial.forgiven = len(trial.restarts)
@@ -107,6 +106,11 @@ def _end(sweep: Sweep, record: RunEnded) -> None:
 
 def _has_no_result(trial: Trial, driver: DriverStarted) -> bool:
     return not trial.status.observed or (driver.retry_failed and trial.status is TrialStatus.FAILED)
+
+
+def _waits(trial: Trial) -> bool:
+    """A rule has paused the trial, which can continue later; one that was on its way to its pause trains on."""
+    return trial.pausing is not None and trial.checkpoints.newest is not None
 
 
 def _lost_unnoted(trial: Trial, driver: DriverStarted) -> bool:
@@ -132,6 +136,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.status, trial.generation, trial.hosts = TrialStatus.RUNNING, generation, hosts
             trial.host = hosts[0] if hosts else None
             trial.last_report = None
+            trial.train_to_pause()
         case TrialAnswered(params=params):
             trial.params = trial.params | params
         case CheckpointAcknowledged(checkpoint=checkpoint):
@@ -147,6 +152,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.restarts, trial.status, trial.taking_over = (*trial.restarts, restart), TrialStatus.QUEUED, ""
         case TrialPaused(restart=restart):
             trial.restarts = (*trial.restarts, restart)
+            trial.come_to_pause()
             trial.status = TrialStatus.PAUSED if trial.pausing is not None else TrialStatus.QUEUED
         case LossRecorded(generation=generation, restart=restart, place=place):
             found = trial.place_of(generation) if place is None else place

@@ -356,6 +356,17 @@ class RunMachine:
     def _advice(self, gang: Gang) -> Commands:
         return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]
 
+    def _stop_trial(self, trial: Trial, at: float) -> Commands:
+        """A rule or the user has stopped or paused the trial before its end. One that waits for a gang meets its pause
+        once it runs."""
+        gang = self.sweep.gangs.get(trial.id)
+        if gang is not None:
+            return self._advise(gang, at)
+        if trial.pruning is None or trial.status.final:
+            return []
+        self.sweep.prune(trial)
+        return self._conclude([trial])
+
     def _advise(self, gang: Gang, at: float) -> Commands:
         """The gang's trial is pruned: its members may return what they have."""
         if gang.stop_by is not None or gang.status is GangStatus.ENDED:
@@ -379,7 +390,7 @@ class RunMachine:
                 commands += self._stop_members(gang, at)
         commands += self._conclude(self._races.settle())
         for trial in self.sweep.pruned.take_running():
-            commands += self._advise(self.sweep.gangs[trial], at)
+            commands += self._stop_trial(self.sweep.trials[trial], at)
         for trial in self.sweep.exploits.take_running():
             commands += self._take_over(self.sweep.trials[trial], at)
         self._pauses.promote()

@@ -22,7 +22,7 @@ from sparktrain.state.losses.absence import Absence
 from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
-from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PrunedTrials
+from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
 from sparktrain.state.records import (
     AnyRecord,
     CaseClosed,
@@ -42,7 +42,7 @@ from sparktrain.state.records import (
     TrialsAdded,
 )
 from sparktrain.state.restart import Decision, decide, history_of, restart_of
-from sparktrain.state.trial import Pruning, Trial, TrialStatus
+from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
 """The journal gets a trial's reports no more often than this: they are for display."""
@@ -127,6 +127,7 @@ class Sweep:
         """All records of earlier drivers are folded; `facts` are the first of this one."""
         self._facts += facts
         self.pruned.settle(facts)
+        self.pruned.drop_ended()
         self.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in self.trials.values())
 
     # ---- trials and their gangs
@@ -181,6 +182,7 @@ class Sweep:
         trial.host = trial.hosts[0]
         trial.started_at = None
         trial.last_report = None
+        trial.train_to_pause()
         self.gangs[trial.id] = gang
         formed = GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, memory_step=gang.memory_step)
         self._facts.append(formed if gang.checkpoint is None else replace(formed, base=gang.checkpoint.digest))
@@ -259,8 +261,11 @@ class Sweep:
             return trial
         if trial.taking_over or (gang.grows and outcome.failure is not None and gang.cause is None):
             return self._again(trial, gang)
-        if gang.advised_until is not None and not (outcome.failure is None and self.pruned.is_whole(trial)):
-            return self._pause(trial)
+        pauses = trial.pausing is not None or gang.advised_until is not None
+        if pauses and not (outcome.failure is None and self.pruned.is_whole(trial)):
+            return self._pause(trial, gang, elsewhere)
+        if outcome.failure is None and self.stop is not None and trial.pauses_at is not None:
+            return self._stopped(trial)  # on its way to a pause it was advised to return what it had
         if outcome.failure is None:
             trial.metrics = outcome.metrics or {}
             trial.notices += (*self.pruned.notices(trial), *filter(None, [trial.advice]))
@@ -269,17 +274,26 @@ class Sweep:
         trial.failure = self._reread(gang, outcome.failure, elsewhere)
         return self._failed(trial, gang, trial.failure)
 
-    def _pause(self, trial: Trial) -> Trial | None:
+    def _pause(self, trial: Trial, gang: Gang, elsewhere: bool) -> Trial | None:
         """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
-        newest, why = trial.checkpoints.newest, trial.pausing or Pruning(-1, None, "paused")
+        newest, why = trial.checkpoints.newest, trial.pausing
         if self.stop is not None:
             return self._stopped(trial)
+        if newest is None and why is None:  # promoted while its gang ended
+            return self._again(trial, gang)
+        if newest is None and (cause := gang.cause or gang.follower) is not None:
+            cause = self._reread(gang, cause, elsewhere)
+            if self.decide(trial, gang, cause) is not Decision.FAIL:  # lost before it could save what it had
+                trial.failure = cause
+                return self._failed(trial, gang, cause)
         if newest is None:
-            trial.pruning, trial.pausing, trial.failure = why, None, None
+            trial.pruning, trial.failure = why, None
+            trial.forget_pause()
             trial.notices += (NO_CHECKPOINT,)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
-        pause = Restart(0, trial.host, FailureKind.STOPPED, why.reason, 0.0, newest.step, 0, paused=True)
+        reason = PROMOTED if why is None else why.reason
+        pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, paused=True)
         trial.restarts, trial.failure = (*trial.restarts, pause), None
         self._facts.append(TrialPaused(trial=trial.id, restart=pause))
         trial.move(TrialStatus.PAUSED)
@@ -287,14 +301,15 @@ class Sweep:
         return None
 
     def _again(self, trial: Trial, gang: Gang) -> Trial | None:
-        """The gang is gone, for another trial's state or a larger gang; returns the trial where the run stops."""
+        """The gang is gone, and another one follows: for another trial's state, for a larger gang, or because the trial
+        is promoted and has no checkpoint to wait with. Returns the trial where the run stops."""
         newest, reason, trial.taking_over = trial.checkpoints.newest, trial.taking_over, ""
         if self.stop is not None:
             return self._stopped(trial)
         step = newest.step if newest is not None else None
-        if not reason and gang.growth is not None:
+        if not reason and gang.grows and gang.growth is not None:
             reason, step, trial.failed_at = gang.growth.reason, gang.kept_step, gang.failed_at
-        again = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, step, 0, paused=True)
+        again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
         trial.restarts, trial.failure = (*trial.restarts, again), None
         self._facts.append(GangRestarted(trial=trial.id, restart=again))
         trial.move(TrialStatus.QUEUED)
@@ -382,12 +397,17 @@ class Sweep:
     def close_case(self, closed: CaseClosed) -> list[Trial]:
         """The case needs no more of its trials; returns those that waited, which are pruned."""
         self._facts.append(closed)
-        waiting = [trial for trial in self.pruned.close(closed) if trial.status is TrialStatus.QUEUED]
+        waiting = [trial for trial in self.pruned.close(closed) if trial.status is not TrialStatus.RUNNING]
         for trial in waiting:
-            self.queue.remove(trial)
-            trial.failure = None
-            self.finish(trial, TrialStatus.PRUNED)
+            self.prune(trial)
         return waiting
+
+    def prune(self, trial: Trial) -> None:
+        """A rule or the user has stopped a trial that has no gang: it is over."""
+        if trial.status is TrialStatus.QUEUED:
+            self.queue.remove(trial)
+        trial.failure, trial.metrics = None, trial.metrics or self.pruned.metrics(trial)
+        self.finish(trial, TrialStatus.PRUNED)
 
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
         restart = restart_of(trial, gang, failure)

@@ -121,6 +121,8 @@ class Trial:
     """Set once a rule has decided that the trial stops: however its gang ends then, the trial is pruned."""
     pausing: Pruning | None = None
     """Set from the decision of a rule that the trial pauses until it is promoted."""
+    pauses_at: Pruning | None = None
+    """Such a decision, once the training up to it is lost: the trial trains on, and pauses when it is there again."""
     exploits: tuple[Exploit, ...] = ()
     """The trials that it has taken over, oldest first."""
     proposed: dict[str, Any] | None = None
@@ -136,6 +138,23 @@ class Trial:
     def stopping(self) -> bool:
         """A rule has decided that its gang ends: for good, until it is promoted, or for another trial's state."""
         return self.pruning is not None or self.pausing is not None or bool(self.taking_over)
+
+    def train_to_pause(self) -> None:
+        """A gang starts: it trains up to the step of a pause that was decided before, or `stopping` would end it at
+        its first report, with a partial result."""
+        if self.pausing is not None:
+            self.pauses_at = self.pausing
+        self.pausing = None
+
+    def come_to_pause(self) -> None:
+        """The trial is at the step of its pause again."""
+        if self.pauses_at is not None:
+            self.pausing = self.pauses_at
+        self.pauses_at = None
+
+    def forget_pause(self) -> None:
+        """The trial continues beyond its pause, or has its end."""
+        self.pausing = self.pauses_at = None
 
     @property
     def gang_restarts(self) -> list[int]:

@@ -26,6 +26,10 @@ class _CurveRule(PruningRule):
 
     def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:
         """See base class."""
+        self.trial_dropped(trial)
+
+    def trial_dropped(self, trial: TrialId) -> None:
+        """See base class."""
         self._reached.pop(trial, None)
 
 
@@ -72,9 +76,9 @@ class PatienceRule(_CurveRule):
             best, at = self.aim.cost(value), point
         self._best[trial] = best, at
 
-    def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:
+    def trial_dropped(self, trial: TrialId) -> None:
         """See base class."""
-        super().trial_ended(trial, succeeded=succeeded)
+        super().trial_dropped(trial)
         self._best.pop(trial, None)
 
     def _improves(self, value: float | None, best: float) -> bool:
@@ -135,9 +139,15 @@ class MedianRule(_CurveRule):
 
     def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:
         """See base class."""
+        curve = self._curves.get(trial)
         super().trial_ended(trial, succeeded=succeeded)
-        if (curve := self._curves.pop(trial, None)) is None:
+        if curve is None:
             return
         for point in GRID[bisect_left(GRID, curve.points[0]) : bisect_right(GRID, curve.points[-1])]:
             if (mean := curve.mean(point)) is not None:
                 insort(self._means.setdefault(point, []), mean)
+
+    def trial_dropped(self, trial: TrialId) -> None:
+        """See base class."""
+        super().trial_dropped(trial)
+        self._curves.pop(trial, None)

@@ -1,7 +1,7 @@
 """Trials that a rule has paused: when they continue, and what becomes of those that never do. Pure."""
 
 from sparktrain.state.sweep import Sweep
-from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.state.trial import Trial
 
 
 class Pauses:
@@ -32,8 +32,9 @@ class Pauses:
         self.promote()
         ended = [] if sweep.queue else list(sweep.paused.values())
         for trial in ended:
-            trial.pruning, trial.pausing = trial.pausing, None
-            sweep.finish(trial, TrialStatus.PRUNED)
+            trial.pruning = trial.pausing
+            trial.forget_pause()
+            sweep.prune(trial)
         return ended
 
 

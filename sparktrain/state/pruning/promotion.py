@@ -57,6 +57,10 @@ class PromotingRule(HalvingRule):
 
     def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:
         """See base class."""
+        self.trial_dropped(trial)
+
+    def trial_dropped(self, trial: TrialId) -> None:
+        """See base class."""
         if (rung := self._reached.get(trial)) is not None and self._waiting.get(rung):
             self.promote(trial, rung)
 

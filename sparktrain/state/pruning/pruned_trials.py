@@ -9,15 +9,24 @@ from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import EndedEarly, Report
 from sparktrain.state.pruning.rule import Aim
 from sparktrain.state.pruning.stopper import Stopper, StopperRecord
-from sparktrain.state.records import AnyRecord, CaseClosed, RungReached, TrialConcluded, TrialPromoted
+from sparktrain.state.records import (
+    AnyRecord,
+    CaseClosed,
+    HorizonLearned,
+    RungReached,
+    TrialConcluded,
+    TrialPromoted,
+)
 from sparktrain.state.trial import Pruning, Trial, TrialStatus
 
 NO_CHECKPOINT = (
     "stopper: a rule paused it, and it has no checkpoint to continue from: save one after each epoch, as "
     "ctx.keras_callbacks() does"
 )
+PROMOTED = "it was promoted while its gang ended"
+"""Why a gang follows that of a trial which was paused and promoted before the gang had gone."""
 _ENDS = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
-"""The ends that rules learn from."""
+"""The ends that rules learn from; after the others a rule drops the trial."""
 BY_FUNCTION = "the training function"
 """In place of a rule, where the function has ended its trial."""
 BY_USER = "the user"
@@ -48,7 +57,13 @@ class PrunedTrials:
             self._heard.add(trial.id)
         if trial.pruning is not None or not self._cases.is_first(trial.id):
             return ()
-        return self._judged(self._stopper.on_reports(trial.id, reports))
+        pause = trial.pauses_at
+        before = [report for report in reports if pause is None or report.step < pause.step]
+        records = self._judged(self._stopper.on_reports(trial.id, before))
+        if len(before) < len(reports) and trial.pauses_at is pause and trial.pruning is None:
+            trial.come_to_pause()  # no record: the one of the decision is in the journal
+            self._running.append(trial.id)
+        return records
 
     def promotions(self, *, of_any: bool) -> Sequence[AnyRecord]:
         """Trials that wait and may continue now; with `of_any`, the best one whatever its place."""
@@ -57,7 +72,8 @@ class PrunedTrials:
 
     def next_step(self, trial: Trial) -> int:
         """No rule judges a report of the trial below this step."""
-        return self._stopper.next_step(trial.id)
+        step = self._stopper.next_step(trial.id)
+        return step if trial.pauses_at is None else min(step, trial.pauses_at.step)
 
     def is_whole(self, trial: Trial) -> bool:
         """The trial has reported all of its steps, as far as a rule knows."""
@@ -66,6 +82,7 @@ class PrunedTrials:
     def on_end(self, trial: Trial) -> Sequence[AnyRecord]:
         """The trial has its final status."""
         if trial.status not in _ENDS:
+            self._stopper.drop(trial.id)
             return ()
         return self._judged(self._stopper.on_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED))
 
@@ -109,7 +126,7 @@ class PrunedTrials:
         return (f"stopper {self._rules} saw no report of {self._metric!r}, for {reason}: {step}",)
 
     def take_running(self) -> list[TrialId]:
-        """The trials that were pruned or paused while they run, since the last call."""
+        """The trials that were pruned or paused before their end, since the last call."""
         running, self._running = list(dict.fromkeys(self._running)), []
         return running
 
@@ -127,22 +144,27 @@ class PrunedTrials:
 
     def _mark(self, record: StopperRecord) -> None:
         if isinstance(record, TrialPromoted):
-            self._trials[record.trial].pausing = None
+            self._trials[record.trial].forget_pause()
             self.promoted.add(record.trial)
         elif isinstance(record, RungReached) and not record.goes_on:
             trial, found = self._trials[record.trial], Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung
+            trial.forget_pause()
             if record.pauses:
                 trial.pausing = found
             else:
-                trial.pruning, trial.pausing = found, None
+                trial.pruning = found
+                self._stopper.release(trial.id)
 
     # ---- under drivers before, see `recovery`
 
     def fold(self, record: StopperRecord) -> None:
         """A driver before made this record."""
         self._stopper.fold(record)
-        self._mark(record)
+        if isinstance(record, HorizonLearned):
+            return
+        if not self._trials[record.trial].status.final:  # older drivers judged failed trials, too
+            self._mark(record)
         if isinstance(record, RungReached):
             self._heard.add(record.trial)
 
@@ -151,12 +173,22 @@ class PrunedTrials:
         left = [each for each in self._cases.trials(closed.case) if not each.status.final and each.pruning is None]
         for trial in left:
             trial.pruning = Pruning(-1, None, closed.reason)
+            self._stopper.release(trial.id)
         return left
 
     def fold_end(self, trial: Trial) -> None:
         """Under a driver before, the trial came to its final status."""
+        if trial.status is TrialStatus.PRUNED:  # where it waited, its pause is the reason
+            trial.pruning = trial.pruning or trial.pausing or trial.pauses_at
         if trial.status in _ENDS:
+            trial.forget_pause()
             self._stopper.fold_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED)
+
+    def drop_ended(self) -> None:
+        """All records of drivers before are folded: rules do not wait for trials that ended without a result."""
+        for trial in self._trials.values():
+            if trial.status.final and trial.status not in _ENDS:
+                self._stopper.drop(trial.id)
 
     def conclusions(self) -> list[AnyRecord]:
         """The ends of trials that were pruned before their driver was lost, and ended after."""

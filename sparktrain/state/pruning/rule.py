@@ -72,6 +72,9 @@ class PruningRule(ABC):
     def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:  # noqa: B027 - most rules need not know
         """The trial has succeeded, or was stopped by a rule."""
 
+    def trial_dropped(self, trial: TrialId) -> None:  # noqa: B027 - most rules keep nothing that waits for a trial
+        """The trial has ended without a result, such as by a failure: the rule learns nothing of it."""
+
 
 _EACH = 100
 """Up to this progress each step is a point."""

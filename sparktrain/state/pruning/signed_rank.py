@@ -46,6 +46,10 @@ class WilcoxonRule(PruningRule):
         if succeeded and costs and (not self._best or _mean(costs) < _mean(self._best)):
             self._best = costs
 
+    def trial_dropped(self, trial: TrialId) -> None:
+        """See base class."""
+        self._running.pop(trial, None)
+
 
 def _mean(costs: dict[int, float]) -> float:
     return sum(costs.values()) / len(costs)

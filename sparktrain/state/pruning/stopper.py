@@ -43,7 +43,7 @@ class Stopper:
             value = number if math.isfinite(number) else None
             if any(isinstance(rule, HalvingRule) and rule.most is None for rule in self._rules):
                 self._waiting.setdefault(trial, []).append((report.step, value))
-            records += self._on_value(trial, report.step, value)
+            records += self._on_value(self._rules, trial, report.step, value)
             if records and not records[-1].goes_on:
                 break
         return records
@@ -62,11 +62,21 @@ class Stopper:
         waiting, self._waiting = self._waiting, {}
         for other, held in sorted(waiting.items()):
             for step, value in held:
-                found = self._on_value(other, step, value)
+                found = self._on_value(unknown, other, step, value)  # the other rules have judged it when it came
                 records += found
                 if found and not found[-1].goes_on:
                     break
         return records
+
+    def drop(self, trial: TrialId) -> None:
+        """A trial has ended without a result: rules learn nothing of it, and neither judge it nor wait for it."""
+        self._waiting.pop(trial, None)
+        for rule in self._rules:
+            rule.trial_dropped(trial)
+
+    def release(self, trial: TrialId) -> None:
+        """The trial is to stop for good: no rule judges what it has reported."""
+        self._waiting.pop(trial, None)
 
     def fold(self, record: StopperRecord) -> None:
         """A driver before made this record; rules that are not among those of this run are ignored."""
@@ -113,10 +123,12 @@ class Stopper:
         for rule in self._rules:
             rule.trial_ended(trial, succeeded=succeeded)
 
-    def _on_value(self, trial: TrialId, step: int, value: float | None) -> list[RungReached]:
-        """All rules record the value; the records of the rule that stops the trial come last."""
+    def _on_value(
+        self, rules: Sequence[PruningRule], trial: TrialId, step: int, value: float | None
+    ) -> list[RungReached]:
+        """All of `rules` record the value; the records of the rule that stops the trial come last."""
         going, stopping = list[RungReached](), list[RungReached]()
-        for rule in self._rules:
+        for rule in rules:
             found = self._rungs(rule, trial, step, value)
             stops = bool(found) and not found[-1].goes_on
             if stops and (not stopping or (stopping[-1].pauses and not found[-1].pauses)):

@@ -24,8 +24,5 @@ class UserStops:
         sweep.note(sweep.pruned.on_user_stop(trial, reason))
         if trial.status is TrialStatus.RUNNING:
             return []
-        if trial.status is TrialStatus.QUEUED:
-            sweep.queue.remove(trial)
-        trial.failure = None
-        sweep.finish(trial, TrialStatus.PRUNED)
+        sweep.prune(trial)
         return [trial]

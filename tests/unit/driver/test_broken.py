@@ -12,7 +12,9 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.errors import PoolError
 from sparktrain.protocol.memory_transport import MemoryTransport
+from sparktrain.protocol.messages import MemberStarted
 from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.state.commands import PrepareAgent
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, prepared, whole
 
@@ -116,6 +118,37 @@ async def test_an_error_that_a_run_has_left_behind_does_not_end_the_next(caplog:
     ran = await asyncio.wait_for(running, DEADLINE_S)
     assert [trial.status for trial in ran.trials] == [TrialStatus.SUCCEEDED] * 2
     assert "of the run before" in caplog.text
+    dialer.vanish()
+    await made.close("the test ends")
+    await attending
+
+
+@pytest.mark.parametrize(("broken", "error"), [("handle", PoolError), ("_perform", KeyError)])
+async def test_an_error_in_a_decision_ends_the_run_and_no_link(
+    broken: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, transport = coordinator()
+    await made.open()
+    world = World()
+    owner, name = (made._machine, "handle") if broken == "handle" else (made, "_perform")
+    intact, failed = getattr(owner, name), list[object]()
+
+    def breaks(what: object) -> object:
+        if isinstance(getattr(what, "message", what), MemberStarted | PrepareAgent):
+            failed.append(what)
+            raise KeyError("a trial that is over")
+        return intact(what)
+
+    monkeypatch.setattr(owner, name, breaks)
+    running = await begun(made, work(world=world))
+    dialer = transport.dialer("agent")
+    attending = asyncio.create_task(Agent(Driver(world, prepared(2), whole), dialer).attend())
+    with pytest.raises(error, match="a trial that is over"):
+        await asyncio.wait_for(running, DEADLINE_S)
+    assert failed
+    assert "an error in the driver: KeyError" in caplog.text
+    assert "was closed by an error" not in caplog.text
+    assert made.agents_alive == 1, "the agent keeps its link"
     dialer.vanish()
     await made.close("the test ends")
     await attending

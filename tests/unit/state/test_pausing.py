@@ -2,17 +2,20 @@
 
 import pytest
 
-from sparktrain.config.stoppers import ASHA, Threshold
+from sparktrain.config.gang_spec import Role
+from sparktrain.config.stoppers import ASHA, Hyperband, Threshold
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state import events as on
 from sparktrain.state.ending import Ending
+from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Outcome, Report
-from sparktrain.state.records import TrialPaused, TrialPromoted
+from sparktrain.state.records import DriverStarted, RungReached, TrialPaused, TrialPromoted
 from sparktrain.state.recovery import compacted
 from sparktrain.state.trial import Trial
 from tests.unit.state.test_recovery import successor
-from tests.unit.state.world import World
+from tests.unit.state.world import LEASE_S, RUN, World
 
 RULE = ASHA(most=9, first=1, eta=2, promote=True)  # rungs after 1, 2, 4 and 8 steps
 LIMITS = {"metric": "loss", "mode": "min", "stopper": (RULE,)}
@@ -234,3 +237,108 @@ def test_a_trial_that_pauses_while_the_run_stops_does_not_hold_the_run() -> None
     assert trial(world, 0).status == "stopped"
     new = successor(world, **LIMITS)
     assert trial(new, 0).status == "paused"
+
+
+# ---- losses before the checkpoint with which a trial would wait
+
+
+def advised(world: World, agent: AgentId = A) -> bool:
+    """The member is to stop: by a message of its own, or with the judgement of its reports."""
+    member = world.running[agent]
+    judged = [each for each in world.sent(m.Judged) if each.member == member and each.stops]
+    return bool(judged) or m.Advise(member) in world.sent(m.Advise)
+
+
+def test_a_trial_whose_driver_dies_before_its_first_checkpoint_trains_up_to_its_pause_again() -> None:
+    world = started(stopper=(ASHA(most=9, first=3, eta=2, promote=True),))
+    learn(world, 0.5, 2, saves=False)
+    assert advised(world)
+    new = successor(world, **LIMITS | {"stopper": (ASHA(most=9, first=3, eta=2, promote=True),)})
+    new.join("a")
+    assert (new.running[A].trial, new.running[A].generation) == (0, 2)
+    new.enter(A)
+    for step in (0, 1):
+        learn(new, 0.6, step, saves=False)
+        assert not advised(new), "a result after one step would count as the trial's"
+    assert [each.next for each in new.sent(m.Judged)] == [2, 2, 2], "it waits for the rules at its pause"
+    learn(new, 0.5, 2)
+    assert advised(new)
+    stop(new, 0.5)
+    assert trial(new, 0).status == "paused"
+    assert len([each for each in new.records if isinstance(each, RungReached)]) == 1, "it is not judged again"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_trial_that_loses_an_agent_before_its_first_checkpoint_is_restarted_and_not_pruned(size: int) -> None:
+    world = World(cases=1)
+    world.begin(**LIMITS, size=size)
+    for number in range(3):
+        world.join(f"a{number}")
+    world.suggest()
+    for agent in [agent for agent in world.running if size > 1]:
+        world.reserve(agent)
+    for agent in list(world.running):
+        world.enter(agent)
+    chief = next(agent for agent, member in world.running.items() if member.rank == 0)
+    learn(world, 0.5, 0, saves=False, agent=chief)
+    assert advised(world, chief)
+    world.lose(chief)
+    for agent in list(world.running):
+        if world.running[agent].generation == 1:
+            world.fail(agent, FailureKind.STOPPED)
+    assert world.status(0) == "running"
+    assert (trial(world, 0).generation, trial(world, 0).losses, trial(world, 0).notices) == (2, 1, ())
+    chief = next(agent for agent, member in world.running.items() if member.rank == 0)
+    assert not advised(world, chief)
+
+
+def test_a_trial_that_was_promoted_while_its_gang_ended_continues_without_a_checkpoint_too() -> None:
+    world = World(cases=2)
+    world.begin(**LIMITS)
+    agents = [world.join(name) for name in ("a", "b")]
+    world.suggest()
+    for agent in agents:
+        world.enter(agent)
+    learn(world, 0.5, 0, saves=False, agent=agents[0])
+    learn(world, 0.7, 0, agent=agents[1])
+    assert trial(world, 0).pausing is None
+    stop(world, 0.5, agents[0])
+    assert (trial(world, 0).status, trial(world, 0).generation) == ("running", 2)
+    assert not advised(world, agents[0])
+
+
+def retried(world: World) -> World:
+    new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
+    start = DriverStarted(plan="p", at=5.0, retry_failed=True)
+    limits = on.RunLimits(**{"roles": (Role.CHIEF,), **LIMITS})
+    new.feed(on.RunStarted(new.at, RUN, limits, tuple(world.records), start))
+    return new
+
+
+def test_a_failed_trial_that_is_retried_runs_before_it_waits() -> None:
+    world = started()
+    learn(world, 0.5, 0, saves=False)
+    world = successor(world, **LIMITS)
+    world.join("a")
+    world.enter(A)
+    world.write(A, 1)
+    world.fail(A, FailureKind.EXCEPTION)
+    assert world.status(0) == "failed"
+    assert [successor(world, **LIMITS).status(0), retried(world).status(0)] == ["failed", "queued"]
+
+
+def test_a_paused_trial_is_not_judged_again_when_another_rule_learns_how_long_a_trial_is() -> None:
+    world = World(cases=2)
+    world.begin(**LIMITS | {"stopper": (ASHA(most=9, first=2, eta=2, promote=True), Hyperband(eta=2))})
+    agents = [world.join(name) for name in ("a", "b")]
+    world.suggest()
+    for agent in agents:
+        world.enter(agent)
+    world.write(agents[0], 4)
+    learn(world, 0.7, 3, agent=agents[0])  # over the rungs at 2 and 4
+    stop(world, 0.7, agents[0])
+    for step in range(9):
+        learn(world, 0.1, step, agent=agents[1])
+    world.end(agents[1], Outcome(1.0, metrics={"loss": 0.1}))
+    rungs = [each.rung for each in world.records if isinstance(each, RungReached) and each.trial == 0]
+    assert [rung for rung in rungs if rung == 4] == []

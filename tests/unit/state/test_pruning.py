@@ -2,19 +2,22 @@
 
 import pytest
 
-from sparktrain.config.stoppers import ASHA, Threshold
+from sparktrain.config.gang_spec import Role
+from sparktrain.config.stoppers import ASHA, AnyStopRule, Hyperband, Threshold
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.outcome import FailureKind, Outcome, Report
+from sparktrain.state import events as on
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome, Report
 from sparktrain.state.pruning.successive_halving import NEVER
-from sparktrain.state.records import RungReached, TrialConcluded
+from sparktrain.state.records import DriverStarted, RungReached, TrialConcluded
 from sparktrain.state.recovery import compacted
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.state.sweep import Sweep
 from tests.unit.state.test_member_restarts import WORKER, again, cluster, placed
 from tests.unit.state.test_recovery import successor
-from tests.unit.state.world import World
+from tests.unit.state.world import LEASE_S, RUN, World
 
 LIMITS = {"metric": "loss", "mode": "min", "stopper": (Threshold(upper=1.0),)}
 
@@ -284,3 +287,84 @@ def test_a_member_that_is_away_when_its_trial_is_pruned_is_advised_when_it_enter
     world.reserve(agent, 4000 + WORKER)
     advice = m.Advise(world.running[agent])
     assert do.Send(agent, advice) in world.enter(agent, trains=True)
+
+
+# ---- ends before a rule knows how long a trial is
+
+
+ENDS = {
+    "raises": Outcome(1.0, failure=Failure(FailureKind.EXCEPTION, "ValueError: bad")),
+    "is killed": Outcome(1.0, failure=Failure(FailureKind.SIGNAL, "SIGSEGV")),
+    "returns nan": Outcome(1.0, failure=Failure(FailureKind.METRIC, "loss is nan")),
+    "ends itself": Outcome(1.0, pruned=EndedEarly(3, 9.0, "it cannot win")),
+}
+
+
+@pytest.mark.parametrize("rule", [ASHA(), Hyperband(), ASHA(eta=2)], ids=str)
+@pytest.mark.parametrize("end", [*ENDS, "is lost for good", "runs too long", "is stopped by the user"])
+def test_a_trial_that_is_over_is_not_judged_when_another_one_succeeds(end: str, rule: AnyStopRule) -> None:
+    world = World()
+    world.begin(metric="loss", mode="min", stopper=(rule,), restarts=0, trial_timeout_s=30.0)
+    for name in "ab":
+        world.enter(start(world, name))
+    report(world, A, *[0.1] * 9)
+    report(world, B, *[9.0] * 5)
+    if end in ENDS:
+        world.end(B, ENDS[end])
+    elif end == "is stopped by the user":
+        world.stop_trial(1)
+        world.end(B, Outcome(1.0, metrics={}))
+    else:
+        world.lose(B)
+        world.join("c")
+    world.suggest()
+    before = world.status(1)
+    assert before in ("failed", "lost", "pruned")
+    world.end(A, Outcome(1.0, metrics={"loss": 0.1}))
+    assert world.status(1) == before
+    after = [each for each in rungs(world) if each.trial == 1 and each.rule == str(rule)]
+    assert after == [], "the rule has judged it after its end"
+    again = retried(world)
+    assert again.status(1) == ("pruned" if before == "pruned" else "queued")
+
+
+def start(world: World, name: str) -> AgentId:
+    agent = world.join(name)
+    world.suggest()
+    return agent
+
+
+def retried(world: World) -> World:
+    """A driver that retries failed trials."""
+    new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
+    began = DriverStarted(plan="p", at=5.0, retry_failed=True)
+    limits = on.RunLimits(roles=(Role.CHIEF,), metric="loss", mode="min", stopper=(ASHA(), Hyperband(), ASHA(eta=2)))
+    new.feed(on.RunStarted(new.at, RUN, limits, tuple(world.records), began))
+    return new
+
+
+def test_a_trial_that_waits_for_an_agent_is_pruned_by_what_it_has_reported() -> None:
+    world = World(cases=3)
+    world.begin(metric="loss", mode="min", stopper=(ASHA(eta=2),))
+    agents = [start(world, name) for name in "abc"]
+    for agent, loss in zip(agents, (0.1, 0.2, 9.0), strict=True):
+        world.enter(agent)
+        report(world, agent, *[loss] * 5)
+    world.lose(agents[2])
+    assert world.status(2) == "queued"
+    commands = world.end(A, Outcome(1.0, metrics={"loss": 0.1}))
+    trial = sweep_of(world).trials[TrialId(2)]
+    assert (trial.status, trial.metrics) == ("pruned", {"loss": 9.0})
+    assert do.ConcludeTrial(TrialId(2)) in commands
+
+
+def test_a_journal_in_which_a_failed_trial_was_judged_keeps_its_failure_and_retries_it(world: World) -> None:
+    world.fail(B)
+    reason = "stopped at step 4: loss 9 is above the best third of 3 (asha())"
+    world.records.append(RungReached(trial=TrialId(1), rule="asha()", rung=1, step=4, value=9.0, reason=reason))
+    assert successor(world, **LIMITS).status(1) == "failed"
+    again = retried(world)
+    assert again.status(1) == "queued"
+    again.join("c")
+    again.join("d")
+    assert 1 in {member.trial for member in again.running.values()}
