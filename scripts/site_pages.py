@@ -60,9 +60,9 @@ def example_page(source: Path) -> str:
 
 def command_line_page() -> str:
     """Each command with its usage, arguments and options, in the order of `sparktrain --help`."""
-    from sparktrain.cli import app
+    from sparktrain.cli.command_table import application
 
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application())
     lines = [
         "# Command line options",
         "",

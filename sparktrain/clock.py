@@ -1,6 +1,5 @@
 """Time as a parameter: the only module that reads the clock or sleeps."""
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -46,6 +45,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """See base class."""
+        import asyncio  # not for commands that only read the clock: it is a tenth of their start
+
         await asyncio.sleep(seconds)
 
     def pause(self, seconds: float) -> None:

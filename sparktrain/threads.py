@@ -1,6 +1,5 @@
 """Runs blocking work beside an event loop, in threads that may be abandoned when they hang."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,8 @@ def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading
 
 async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
     """Run `work` in a thread. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it."""
+    import asyncio  # `spawn` serves commands that have no event loop, and start sooner without it
+
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

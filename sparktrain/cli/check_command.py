@@ -7,8 +7,9 @@ import msgspec
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
-from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, Target, option
+from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, option
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.cli.training_flags import Target
 from sparktrain.config.gang_options import GANG
 from sparktrain.errors import SpecError
 

@@ -337,6 +337,10 @@ def _drawn(summary: "RenderableType", width: int | None) -> bytes:
     from rich.console import Console
 
     text = StringIO()
-    Console(file=text, width=width, force_terminal=width is None, force_jupyter=False, highlight=False).print(summary)
+    # Without emoji rich does not import its table of them.
+    console = Console(
+        file=text, width=width, force_terminal=width is None, force_jupyter=False, highlight=False, emoji=False
+    )
+    console.print(summary)
     lines = (line.rstrip() for line in text.getvalue().splitlines())
     return "".join(f"{line}\n" for line in lines).encode(sys.stdout.encoding or "utf-8", "replace")

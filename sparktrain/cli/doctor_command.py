@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
-from sparktrain.cli.flags import CommandWithExamples, Conf, Debug, option
+from sparktrain.cli.flags import CommandWithExamples, Debug, option
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.cli.training_flags import Conf
 from sparktrain.config.option_catalog import RUN, SPARK
 
 EXAMPLES = """\

@@ -1,29 +1,23 @@
-"""What the commands of the command line have in common: options, and the end of their help."""
+"""What the commands of the command line have in common: options, and the end of their help.
 
+Nothing here imports the catalog of options, which `training_flags` needs: commands that inspect runs start sooner.
+"""
+
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import Parameter, Signature, signature
 from textwrap import indent
-from typing import Annotated, Any, ClassVar, TypedDict, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sparktrain.cli.common import TRAINING_CODES, CommandRequest, variables_of
-from sparktrain.config.call_option import Declared, options_in
-from sparktrain.config.gang_options import GANG
-from sparktrain.config.option_catalog import METRIC, RESUMING, RUN, SPARK
-from sparktrain.config.search_options import TRIALS
-from sparktrain.errors import SpecError
+from sparktrain.cli.common import TRAINING_CODES
 
 FUNCTION = "The function"
 OUTPUT = "Output"
 SHOWN = "What is shown"
-PANELS = (TRIALS, GANG, FUNCTION, METRIC, RUN, RESUMING, SPARK, OUTPUT)
-"""The panels of a command that trains, in the order of its help."""
-
-F = TypeVar("F", bound=Callable[..., int])
-R = TypeVar("R", bound=CommandRequest)
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def option(panel: str, metavar: str, doc: str, *names: str) -> Any:
@@ -58,86 +52,11 @@ class CommandWithExamples(TyperCommand):
             typer.echo(f"  {code:>3}  {meaning}")
 
 
-Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="The training function: FILE.py:FUNCTION, or package.module:function.")
-]
 Directory = Annotated[
     str, typer.Argument(metavar="DIR", help="The run directory: a path or a URL, such as hdfs:///runs/mnist.")
 ]
-Master = Annotated[str | None, option(SPARK, "URL", "Spark's master (default: two executors on this machine).")]
-TensorFlowOnSpark = Annotated[
-    bool,
-    option(FUNCTION, "", "Have `import tensorflowonspark` give sparktrain's modules of that name, for programs that "
-           "were written for TensorFlowOnSpark.", "--tensorflowonspark"),
-]  # fmt: skip
-Local = Annotated[bool, option(SPARK, "", "Train in processes of this machine, without Spark and Java.", "--local")]
-Slots = Annotated[int | None, option(SPARK, "N", "With --local: how many members train at a time (default: 2).")]
-PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]
-Conf = Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")]
-AsJson = Annotated[bool, option(OUTPUT, "", "Print the content of results.json.", "--json")]
 Quiet = Annotated[bool, option(OUTPUT, "", "Show no progress.", "--quiet", "-q")]
 Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "--debug")]
-
-
-class CallFlags(TypedDict):
-    """The flags of every command that trains: where it runs, and what it shows."""
-
-    master: Master
-    local: Local
-    slots: Slots
-    py_files: PyFiles
-    conf: Conf
-    as_json: AsJson
-    quiet: Quiet
-    debug: Debug
-
-
-class Misuse(typer.BadParameter):
-    """A value that an option refuses: `cli.main` shows it with the page of help."""
-
-    def format_message(self) -> str:
-        """See base class, which would name the parameter twice."""
-        return str(self.message)
-
-
-def takes(keywords: type) -> Callable[[F], F]:
-    """Give a command a flag for each option of `keywords` that has one, and those of `CallFlags`.
-
-    The command receives their values in `**given`, and passes them to `request_of`.
-    """
-
-    def decorate(function: F) -> F:
-        own = [each for each in signature(function).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        common = [_common(name, hint) for name, hint in get_type_hints(CallFlags, include_extras=True).items()]
-        made = [_flag(each) for each in options_in(keywords).values() if each.flag is not None]
-        ordered = sorted((each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*own, *common, *made]), key=_panel)
-        function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
-        return function
-
-    return decorate
-
-
-def request_of(kind: type[R], target: str, keywords: type, given: Mapping[str, Any], **own: Any) -> R:
-    """The request of a command with the flags `given`; `own` are the fields that its kind has. Raises Misuse."""
-    common = {name: given[name] for name in CallFlags.__annotations__}
-    settings = settings_of(keywords, {name: words for name, words in given.items() if name not in common})
-    return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **own})
-
-
-def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked settings of the options that were given. Raises Misuse."""
-    found: dict[str, Any] = {}
-    known = options_in(keywords)
-    try:
-        for name, words in given.items():
-            if name == "env":
-                found |= {key: known[key].checked(value, "--env") for key, value in variables_of(words).items()}
-            elif words not in (None, False, []):
-                declared = known[name]
-                found[name] = words if words is True else declared.read(words, str(declared.flag))
-    except SpecError as error:
-        raise Misuse(str(error)) from error
-    return found
 
 
 def _plain(parameters: list[Any]) -> list[Any]:
@@ -161,31 +80,11 @@ def _usage_of(parameter: Any, ctx: Any) -> list[str]:
 
 
 def _value_of(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    """The value of a parameter: text as it stands. Typer would import pydantic for that, 0.15 s of CPU time."""
+    """The value of a parameter: text and whole numbers without pydantic, which Typer imports for 0.15 s of CPU time."""
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if kind is int and _WHOLE.fullmatch(str(value)):
+        value = int(value)
     missing = value is None and parameter.required
-    if missing or not (value is None or kind in (str, list[str])):
+    if missing or not (value is None or kind in (str, list[str]) or isinstance(value, int)):
         return convert(ctx, value)
     return parameter.callback(ctx, parameter, value) if parameter.callback is not None else value
-
-
-def _flag(declared: Declared) -> Parameter:
-    chosen = declared.option
-    doc = chosen.flag_doc or chosen.doc
-    if chosen.default_words and not chosen.flag_doc:
-        doc = f"{doc.rstrip('.')} (default: {chosen.default_words})."
-    kind = bool if not chosen.rule.metavar else list[str] | None if chosen.rule.repeats else str | None
-    hint = Annotated[kind, option(chosen.panel, chosen.rule.metavar, doc, str(declared.flag))]  # type: ignore[valid-type]
-    default = None if chosen.rule.metavar else False
-    return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def _common(name: str, hint: Any) -> Parameter:
-    default = False if get_args(hint)[0] is bool else None
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def _panel(parameter: Parameter) -> int:
-    """The place of a parameter in the help: arguments first."""
-    panel = getattr(parameter.annotation.__metadata__[0], "rich_help_panel", None)
-    return PANELS.index(panel) + 1 if panel in PANELS else 0

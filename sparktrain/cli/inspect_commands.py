@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import msgspec
 import typer
 
 from sparktrain.cli import common
@@ -179,6 +178,8 @@ class LogsRequest:
 
 def show_logs(out: Output, request: LogsRequest) -> int:
     """Print or list logs. Blocks on the store, and with `follow` until the trial has ended."""
+    import msgspec
+
     from sparktrain.clock import SystemClock
     from sparktrain.display.log_table import LogTable, logs_json
     from sparktrain.runs import logs

@@ -7,7 +7,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest
-from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Conf, Debug, Master, PyFiles, Quiet, option
+from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Quiet, option
+from sparktrain.cli.training_flags import Conf, Master, PyFiles
 
 if TYPE_CHECKING:
     from sparktrain.prediction import FilePrediction

@@ -75,7 +75,6 @@ def ls(
 def list_directory(out: Output, directory: str, sort: str, states: Sequence[str], sizes: bool) -> int:
     """Show the runs of a directory. Blocks on the store."""
     from sparktrain.clock import SystemClock
-    from sparktrain.display.runs_table import RunsTable
     from sparktrain.display.status_json import runs_json
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
     from sparktrain.runs.run_list import list_runs, sorted_runs
@@ -90,6 +89,8 @@ def list_directory(out: Output, directory: str, sort: str, states: Sequence[str]
     if out.as_json:
         out.document(runs_json(runs, unreadable))
     else:
+        from sparktrain.display.runs_table import RunsTable  # rich, for people alone
+
         out.show(RunsTable(runs, unreadable, clock.wall()))
     return 0
 

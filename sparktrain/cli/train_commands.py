@@ -5,17 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import CommandOutcome, CommandRequest
-from sparktrain.cli.flags import (
-    FUNCTION,
-    OUTPUT,
-    CommandWithExamples,
-    Directory,
-    Target,
-    TensorFlowOnSpark,
-    option,
-    request_of,
-    takes,
-)
+from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Directory, option
+from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
 from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
 from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
@@ -25,6 +16,14 @@ from sparktrain.errors import SpecError
 if TYPE_CHECKING:
     from sparktrain.driver.continuation.extension import Extension
 
+KEYWORDS: dict[str, type] = {
+    "sweep": LaunchKeywords,
+    "run": RunKeywords,
+    "resume": ResumeKeywords,
+    "extend": ExtendKeywords,
+    "refit": RefitKeywords,
+}
+"""The options of each command here."""
 SWEEP_EXAMPLES = """\
 The quickest way to try a function: on this machine, without Spark:
   sparktrain sweep train.py:train --grid lr=0.1,0.01 --metric accuracy --local

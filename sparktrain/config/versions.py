@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
 COMPARED = ("sparktrain", "tensorflow", "keras")
 """Packages with versions that must match where both sides have them, like Python's major and minor version."""
@@ -13,6 +12,8 @@ REPORTED = (*COMPARED, "horovod")
 
 def installed_versions(packages: Sequence[str] = COMPARED) -> dict[str, str]:
     """Versions of Python and of the installed packages among `packages`; imports nothing."""
+    from importlib import metadata  # most looks at a run ask for no version, and it brings the parser of e-mail
+
     versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for package in packages:
         try:

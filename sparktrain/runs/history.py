@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import RunId, TrialId
-from sparktrain.protocol.certificates import server_fingerprint
 from sparktrain.rundir.journal import reader, writer
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -174,6 +172,11 @@ def answers(driver: DriverIdentity, timeout_s: float = ALIVE_TIMEOUT_S) -> bool:
     host, _, port = driver.address.rpartition(":")
     if not host or not port.isdigit():
         return False
+    # Few looks at a run get here, and the command line loads neither OpenSSL nor cryptography for the others.
+    import ssl
+
+    from sparktrain.protocol.certificates import server_fingerprint
+
     try:
         certificate = ssl.DER_cert_to_PEM_cert(_certificate_of((host, int(port)), timeout_s))
         return server_fingerprint(certificate.encode()) == driver.fingerprint
@@ -187,6 +190,8 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
     It closes the connection without answering that certificate: gRPC refuses a handshake without a client certificate,
     and would log a line on the driver's stderr at each look at a run.
     """
+    import ssl  # as above
+
     clock = SystemClock()
     until = clock.now() + timeout_s
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -9,7 +9,6 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
-from sparktrain.store.objects.object_urls import open_azure, open_gcs, open_memory, open_s3
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -67,6 +66,22 @@ def _open_webhdfs(address: StoreAddress) -> Store:
     return WebHdfsStore.at(address)
 
 
+def _open_objects(address: StoreAddress) -> Store:
+    from sparktrain.store.objects import object_urls  # as above: their clients of HTTP run on event loops
+
+    openers = {
+        "abfs": object_urls.open_azure,
+        "abfss": object_urls.open_azure,
+        "az": object_urls.open_azure,
+        "gcs": object_urls.open_gcs,
+        "gs": object_urls.open_gcs,
+        "memory": object_urls.open_memory,
+        "s3": object_urls.open_s3,
+        "s3a": object_urls.open_s3,
+    }
+    return openers[address.url.partition(":")[0].lower()](address)
+
+
 def _refuse_viewfs(address: StoreAddress) -> Store:
     raise SpecError(
         f"dir ({address.url}) is a mount table of Hadoop's clients, in which sparktrain cannot look names up: write "
@@ -75,16 +90,16 @@ def _refuse_viewfs(address: StoreAddress) -> Store:
 
 
 _OPENERS: dict[str, Callable[[StoreAddress], Store]] = {
-    "abfs": open_azure,
-    "abfss": open_azure,
-    "az": open_azure,
+    "abfs": _open_objects,
+    "abfss": _open_objects,
+    "az": _open_objects,
     "file": _open_file,
-    "gcs": open_gcs,
-    "gs": open_gcs,
+    "gcs": _open_objects,
+    "gs": _open_objects,
     "hdfs": _open_hdfs,
-    "memory": open_memory,
-    "s3": open_s3,
-    "s3a": open_s3,
+    "memory": _open_objects,
+    "s3": _open_objects,
+    "s3a": _open_objects,
     "swebhdfs": _open_webhdfs,
     "viewfs": _refuse_viewfs,
     "webhdfs": _open_webhdfs,

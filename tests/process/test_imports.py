@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.unit.driver.stored import typical
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +30,50 @@ def test_the_help_loads_neither_spark_nor_pandas() -> None:
     assert ended.stderr == "[]\n"
 
 
-def test_commands_on_a_run_directory_import_no_spark(tmp_path: Path) -> None:
+HEAVY = (
+    "pyspark py4j pandas numpy tensorflow grpc pyarrow cloudpickle optuna pydantic asyncio ssl cryptography "
+    "importlib.metadata email yaml sparktrain.config.option_catalog sparktrain.cli.train_commands"
+)
+"""What no command that looks at a run may load: each is between a tenth and five times of all that `ls` takes."""
+
+
+@pytest.mark.parametrize(
+    ("line", "also"),
+    [
+        ("--version", "typer rich msgspec sparktrain.cli.command_table"),
+        ("ls .", ""),
+        ("ls . --json", "rich.console rich.table"),
+        ("status RUN", ""),
+        ("best RUN --top 2", ""),
+        ("logs RUN", ""),
+        ("diff RUN RUN", ""),
+    ],
+)
+def test_a_command_that_looks_at_runs_imports_only_what_it_needs(line: str, also: str, tmp_path: Path) -> None:
+    run = typical(tmp_path / "runs")
+    script = (
+        "import sys\nfrom sparktrain.cli import main\nassert main(sys.argv[2:]) == 0\n"
+        "print([name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
+    )
+    words = [run.directory if word == "RUN" else word for word in line.split()]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script, f"{HEAVY} {also}", *words],
+        cwd=tmp_path / "runs",
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == "[]\n"
+    assert done.stdout
+
+
+def test_upkeep_of_a_run_imports_no_spark(tmp_path: Path) -> None:
     run = typical(tmp_path / "runs")
     script = (
         "import sys\nfrom sparktrain import cli\n"
-        "for name in ('status', 'logs', 'best', 'fsck', 'gc'):\n"
+        "for name in ('fsck', 'gc'):\n"
         "    assert cli.main([name, sys.argv[1]]) == 0\n"
-        "heavy = ('pyspark', 'py4j', 'pandas', 'numpy', 'tensorflow', 'grpc', 'pyarrow', 'cloudpickle')\n"
+        "heavy = ('pyspark', 'py4j', 'pandas', 'numpy', 'tensorflow', 'grpc', 'pyarrow', 'cloudpickle', 'pydantic')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script, run.directory], timeout=60, capture_output=True, text=True)

@@ -8,7 +8,7 @@ import pytest
 from scripts.check_site import fetched, problems
 from scripts.notebooks import cells, notebook, with_cells
 from scripts.site_pages import command_line_page, example_page, examples
-from sparktrain.cli import COMMANDS
+from sparktrain.cli.command_table import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 

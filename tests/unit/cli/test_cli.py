@@ -12,6 +12,7 @@ import typer
 
 from sparktrain import __version__, cli
 from sparktrain.cli import common, train_commands
+from sparktrain.cli.command_table import COMMANDS, application
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
@@ -361,7 +362,7 @@ def test_help_has_every_option_example_and_exit_code(
         assert f"{code:>3}  {meaning}" in shown
 
 
-@pytest.mark.parametrize("name", ["", *cli.COMMANDS])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_shows_what_a_value_is_and_nothing_for_a_flag(
     name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +371,7 @@ def test_help_shows_what_a_value_is_and_nothing_for_a_flag(
     assert cli.main([*filter(None, [name]), "--help"]) == 0
     shown = capfd.readouterr().out
     assert not re.findall(r"<\w+>|[{}]|\b(?:bool|str|int|float)\b", shown)
-    command = typer.main.get_command(cli.app)
+    command = typer.main.get_command(application())
     for each in (command.commands[name] if name else command).params:  # type: ignore[attr-defined]  # it is a group
         if each.param_type_name == "argument":
             assert re.search(rf"Usage: .*{each.metavar}", shown)
