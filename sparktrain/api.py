@@ -35,6 +35,7 @@ from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.notebook.pool_card import ShownPool
+from sparktrain.optional_packages import require_spark
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped
@@ -144,7 +145,7 @@ def run(
         InfraError: the cluster failed.
         KeyboardInterrupt: Ctrl-C; no training process is left.
     """
-    check_not_nested("run")
+    _check_place("run", spark)
     chosen = RunOptions(**settled(RunKeywords, options, "run"))
     prepared = compose(train, single({} if params is None else params), chosen)
     return run_end(prepared, _alone(prepared, chosen.asked["progress"], spark, chosen.asked["agents"])).result()
@@ -174,7 +175,7 @@ def resume(
         UserError: there is no run, another driver owns it, or its files are corrupt: see `sparktrain fsck`. The other
             errors are those of `sweep` and `run`.
     """
-    check_not_nested("resume")
+    _check_place("resume", spark)
     asked = settled(ResumeKeywords, options, "resume")
     prepared = compose_again(
         directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]), asked["tensorboard"]
@@ -211,7 +212,7 @@ def extend(
     Raises:
         UserError: nothing would be added, or the space is no wider one; what `resume` raises; errors of `sweep`.
     """
-    check_not_nested("extend")
+    _check_place("extend", spark)
     asked = settled(ExtendKeywords, options, "extend")
     prepared = compose_again(
         directory_of(run),
@@ -264,7 +265,7 @@ def refit(
     Raises:
         NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
     """
-    check_not_nested("refit")
+    _check_place("refit", spark)
     made, asked = compose_refit(directory_of(run), params or {}, options, train)
     return run_end(made, _alone(made, asked["progress"], spark, asked["agents"])).result()
 
@@ -414,7 +415,7 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
     Raises:
         UserError: there is no session, or it has too few slots.
     """
-    check_not_nested("pool")
+    _check_place("pool", spark)
     asked = settled(PoolKeywords, options, "pool")
     engine = engine_of(spark).sharing((asked["gpu_memory"] or 0) // MIB)
     engine.check_cluster()
@@ -433,9 +434,16 @@ def _sweep(
     options: Mapping[str, Any],
 ) -> SweepResult:
     """A sweep with agents of its own, for the public function `call`, with the options that it takes."""
-    check_not_nested(call)
+    _check_place(call, spark)
     chosen = SweepOptions(**settled(keywords, options, call))
     return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, None)
+
+
+def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:
+    """Refuse a call inside of a trial, and one that needs a session where there is no PySpark. Raises UserError."""
+    check_not_nested(call)
+    if not isinstance(spark, LocalMachine):
+        require_spark(f"{call}()")
 
 
 def _alone(

@@ -3,7 +3,7 @@
 #
 # Six small Keras models learn to separate two moons, two models at a time. You see how a training function gets its
 # parameters, how the run is shown while it trains, and what its result holds. It takes about 20 s on two cores, and
-# needs `pip install "sparktrain[tensorflow]"`.
+# needs `pip install "sparktrain[tensorflow,pandas]"`.
 
 # %%
 import sparktrain as st

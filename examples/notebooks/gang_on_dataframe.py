@@ -3,7 +3,7 @@
 #
 # One model, two processes: each trains on half of the rows of a Spark DataFrame, and they average their gradients after
 # each batch. Then the model adds a column to another DataFrame. It takes about 25 s on two cores, and needs
-# `pip install "sparktrain[tensorflow]"` and Java.
+# `pip install "sparktrain[spark,tensorflow]"` and Java.
 
 # %%
 from pyspark.sql import SparkSession

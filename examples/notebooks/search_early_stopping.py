@@ -3,7 +3,7 @@
 #
 # A sampler proposes parameters and learns from each result; a rule stops trials that fall behind, so that most of the
 # time goes to the promising ones. It takes about 20 s on two cores, and needs
-# `pip install "sparktrain[tensorflow,search]"`.
+# `pip install "sparktrain[tensorflow,search,pandas]"`.
 
 # %%
 import sparktrain as st

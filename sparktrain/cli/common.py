@@ -192,8 +192,11 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
     if request.slots is not None:
         raise SpecError("--slots is for --local alone: add --local, or name the number of slots with --agents")
 
-    from sparktrain.cluster.spark_session import local_session
     from sparktrain.display.live import choose_display
+    from sparktrain.optional_packages import require_spark
+
+    require_spark("this command")
+    from sparktrain.cluster.spark_session import local_session
 
     conf = conf_of(request.conf)
     py_files = _py_files(request.py_files)

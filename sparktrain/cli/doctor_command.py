@@ -59,12 +59,12 @@ def look_at(out: Output, request: CommandRequest) -> int:
     import os
 
     from sparktrain.cluster.check_finding import Level
-    from sparktrain.cluster.spark_session import is_submitted
+    from sparktrain.cluster.spark_master import is_submitted
     from sparktrain.doctor.doctor_report import DoctorReport, document
     from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
 
-    call = common.prepare(request, "sparktrain doctor")
-    session = call.session if request.master is not None or is_submitted() else None
+    with_spark = request.master is not None or is_submitted()
+    session = common.prepare(request, "sparktrain doctor").session if with_spark else None
     asked = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
     found = ClusterExaminer(asked, os.cpu_count() or 1).examine()
     if out.as_json:

@@ -1,5 +1,7 @@
 """The command that writes the trials of a run, or their history, as a table for other programs. Wiring alone."""
 
+import csv
+import io
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +13,7 @@ from sparktrain.errors import SpecError
 from sparktrain.runs.local_output import output_path, replace_file
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from sparktrain.results.parquet_table import TableColumns
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.sweep_result import SweepResult
 
@@ -85,46 +86,73 @@ def write_table(out: Output, directory: str, form: str, rows: TableRows, output:
 
     target = None if output is None else output_path(output, "-o")
     result = load(directory)
-    frame = {TableRows.TRIALS: result.to_pandas, TableRows.HISTORY: result.history, TableRows.REPORTS: result.reports}[
-        rows
-    ]()
+    columns = _columns(result, directory, rows)
     if form == "parquet":
-        table = parquet_of(frame)
+        table = parquet_of(columns)
     elif form == "jsonl":
-        table = _lines(result, frame, rows)
+        table = _lines(result, columns, rows)
     else:
-        table = as_csv(frame)
+        table = as_csv(columns)
     if target is None:
         out.write(table)
     else:
         replace_file(target, table, "-o")
-    if frame.empty:
+    if not any(len(values) for values in columns.values()):
         common.print_line(
             f"run {result.name} has no {'trials' if rows is TableRows.TRIALS else 'reports'} yet: the table has no rows"
         )
     return 0
 
 
-def as_csv(frame: "pd.DataFrame") -> bytes:
+def _columns(result: "SweepResult | RunResult", directory: str, rows: TableRows) -> "TableColumns":
+    """The columns of the table, read without pandas, which this machine may lack. Blocks on the store."""
+    import pyarrow as pa
+
+    from sparktrain.results.sweep_result import trial_columns
+    from sparktrain.runs.run_files import RunFiles
+    from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
+
+    if rows is TableRows.TRIALS:
+        outcome = SweepOutcome(name=result.name, status=SweepStatus.SUCCEEDED, trials=result.trials)
+        return trial_columns(result if isinstance(result, SweepOutcome) else outcome)
+    if rows is TableRows.REPORTS:
+        table = RunFiles(directory).report_table()
+        return {name: table[name] for name in table.column_names}
+    columns = RunFiles(directory).history_columns()
+    times = pa.array(columns["time"]).cast(pa.timestamp("us", "UTC"))
+    return {**columns, "time": pa.chunked_array([times])}
+
+
+def as_csv(columns: "TableColumns") -> bytes:
     """The table as CSV. Text that a spreadsheet would take for a formula gets a quote before it."""
-    import pandas as pd
-
-    texts = {name: frame[name].map(_plain) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])}
-    table = frame.assign(**texts).rename(columns=_plain)
-    written: str = table.to_csv(index=False, lineterminator="\n")
-    return written.encode()
-
-
-def _plain(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_cell(name) for name in columns])
+    writer.writerows(zip(*(map(_cell, _values(of)) for of in columns.values()), strict=True))
+    return text.getvalue().encode()
 
 
-def _lines(result: "SweepResult | RunResult", frame: "pd.DataFrame", rows: TableRows) -> bytes:
+def _values(column: Any) -> list[Any]:
+    """The cells of a column as Python's own types."""
+    if hasattr(column, "to_pylist"):
+        return list(column.to_pylist())
+    return list(column.tolist() if hasattr(column, "tolist") else column)
+
+
+def _cell(value: Any) -> Any:
+    """What CSV has for a value: nothing for None and NaN."""
+    if value is None or value != value:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+
+
+def _lines(result: "SweepResult | RunResult", columns: "TableColumns", rows: TableRows) -> bytes:
     import msgspec
 
     from sparktrain.runs.results_json import trial_json
 
+    encode = msgspec.json.Encoder().encode
     if rows is TableRows.TRIALS:
-        return b"".join(msgspec.json.encode(trial_json(trial)) + b"\n" for trial in result.trials)
-    written: str = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us")
-    return b"" if frame.empty else written.encode()  # pandas writes an empty line for no rows
+        return b"".join(encode(trial_json(trial)) + b"\n" for trial in result.trials)
+    cells = zip(*map(_values, columns.values()), strict=True)
+    return b"".join(encode(dict(zip(columns, row, strict=True))) + b"\n" for row in cells)

@@ -28,6 +28,7 @@ class Driver(Struct, frozen=True):
     versions: dict[str, str]
     """As of `SlotReport.versions`."""
     pyspark: str
+    """The version of PySpark here; empty where it is not installed."""
     java: str
     """Version of the driver's Java; empty where it is unknown, as with Spark Connect."""
     spark: str | None = None
@@ -102,7 +103,7 @@ def spark_findings(driver: Driver) -> list[Finding]:
                 "java", f"Java is {driver.java}, and Spark 4 needs {LEAST_JAVA}", f"set JAVA_HOME to a JDK {LEAST_JAVA}"
             )
         )
-    elif not driver.java and driver.spark is None:
+    elif not driver.java and driver.spark is None and driver.pyspark:
         found.append(
             failed(
                 "java",
@@ -116,6 +117,14 @@ def spark_findings(driver: Driver) -> list[Finding]:
                 "spark",
                 f"PySpark is {driver.pyspark} here, and the session's Spark is {driver.spark}",
                 "install the PySpark of the session's version",
+            )
+        )
+    if not driver.pyspark:
+        found.append(
+            warned(
+                "spark",
+                "PySpark is not installed here: only runs on this machine work, by spark=local() or --local",
+                "pip install 'sparktrain[spark]', or set SPARK_HOME to the Spark of your cluster",
             )
         )
     if found:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from sparktrain.cluster import driver_address, yarn_capacity
 from sparktrain.errors import SessionError
+from sparktrain.optional_packages import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,6 +154,7 @@ def active_session(spark: "SparkSession | None") -> "SparkSession":
 
 def _default_session() -> "SparkSession | None":
     """The active session of the calling thread, else that of the process: Spark's own default for a new thread."""
+    require_spark("a call without spark=")
     from pyspark.sql import SparkSession  # a run on this machine alone needs no Spark
 
     try:

@@ -1,5 +1,9 @@
-"""Whether a Spark master can be reached: Spark tries for a minute, and then reports a stopped context."""
+"""The master of a session: whether `spark-submit` has chosen it, and whether it can be reached.
 
+Spark itself tries to reach one for a minute, and then reports a stopped context.
+"""
+
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -10,6 +14,11 @@ CONNECT_S = 5.0
 """The timeout for one address."""
 _PORTS = {"spark": 7077, "k8s": 443}
 _HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process and provides its session."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_reachable(master: str, connect: Callable[[str, int], None] | None = None) -> None:

@@ -46,7 +46,7 @@ def local_session(
     """
     # Executors may still write into it when it is removed.
     with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
-        if not is_submitted():
+        if not spark_master.is_submitted():
             show(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)
         failed = False
@@ -64,7 +64,7 @@ def local_session(
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
-    submitted = is_submitted()
+    submitted = spark_master.is_submitted()
     try:
         if submitted:
             known = {**_submitted(), **conf}
@@ -104,11 +104,6 @@ def jvm_here(environment: Path = Path(sys.prefix)) -> str:
     """
     stored = environment / CLASSES
     return f"{FAST_JVM} -XX:SharedArchiveFile={shlex.quote(str(stored))}" if stored.exists() else FAST_JVM
-
-
-def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process and provides its session."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _submitted() -> dict[str, str]:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.cluster import launch_warnings, preflight, spark_facts, yarn_capacity
@@ -23,6 +22,9 @@ from sparktrain.errors import SparktrainError, UserError
 from sparktrain.store.url import open_store
 from sparktrain.threads import spawn
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 MACHINE_S = 6.0
 """The time for the checks of this machine."""
 STORE_S = 12.0
@@ -34,7 +36,7 @@ WHOLE_S = 60.0
 AFTER_JOB_S = 7.0
 """The time to open and end the job that queries the slots."""
 
-OpenSession = Callable[[], AbstractContextManager[SparkSession]]
+OpenSession = Callable[[], AbstractContextManager["SparkSession"]]
 Check = Callable[[], list[Finding]]
 
 
@@ -99,7 +101,7 @@ class ClusterExaminer:
             self._look(None, None)
         return self._found
 
-    def _look(self, spark: SparkSession | None, facts: Facts | None) -> None:
+    def _look(self, spark: "SparkSession | None", facts: Facts | None) -> None:
         start = self._clock.now()
         self._settle("machine", start_check(lambda: self._machine(spark)), MACHINE_S)
         count = 1
@@ -124,7 +126,7 @@ class ClusterExaminer:
         if self._shared.marker:
             self._settle("store", start_check(self._forget), FORGET_S)
 
-    def _look_at_slots(self, spark: SparkSession, facts: Facts, count: int, left_s: float) -> None:
+    def _look_at_slots(self, spark: "SparkSession", facts: Facts, count: int, left_s: float) -> None:
         driver = self._driver
         if driver is None or not count:
             self._found.unseen.append("the executors: see the failures above")
@@ -141,7 +143,7 @@ class ClusterExaminer:
 
     # ---- checks that run in parallel
 
-    def _machine(self, spark: SparkSession | None) -> list[Finding]:
+    def _machine(self, spark: "SparkSession | None") -> list[Finding]:
         self._driver = driver = observe.driver_of(spark)
         found = [*launch_warnings.packages_findings(driver), *launch_warnings.spark_findings(driver)]
         self._settings = observe.hadoop_settings()
@@ -169,7 +171,7 @@ class ClusterExaminer:
         found, self._shared = observe.probe(self._asked.directory or "", self._clock)
         return found
 
-    def _slots(self, spark: SparkSession, facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
+    def _slots(self, spark: "SparkSession", facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
         self._found.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
         return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0)
 

@@ -9,10 +9,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
-
-import pyspark
-from pyspark.sql import SparkSession
 
 from sparktrain.clock import Clock
 from sparktrain.cluster.check_finding import Finding, passed, warned
@@ -27,6 +25,9 @@ from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hadoop_conf import configured, split, token_file
 from sparktrain.store.url import open_store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 COMMAND_S = 5.0
 """The timeout of a command on this machine."""
 STORE_S = 8.0
@@ -38,19 +39,28 @@ _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _HTTP = ("dfs.http.policy", "dfs.ha.namenodes.", "dfs.namenode.http", "dfs.nameservices")
 
 
-def driver_of(spark: SparkSession | None) -> Driver:
+def driver_of(spark: "SparkSession | None") -> Driver:
     """The facts of this process, and of its session's Spark. Blocks."""
     return Driver(
         host=socket.gethostname(),
         python=platform.python_version(),
         versions=installed_versions(PACKAGES),
-        pyspark=pyspark.__version__,
+        pyspark=_pyspark_version(),
         java=java_here() if spark is None else java_of(spark),
         spark=None if spark is None else spark.version,
     )
 
 
-def java_of(spark: SparkSession) -> str:
+def _pyspark_version() -> str:
+    """The version of PySpark here; empty without it."""
+    try:
+        import pyspark
+    except ImportError:
+        return ""
+    return str(pyspark.__version__)
+
+
+def java_of(spark: "SparkSession") -> str:
     """The Java version of the driver's JVM; empty with Spark Connect, which has it elsewhere."""
     context = getattr(spark, "_sc", None)
     return str(context._jvm.System.getProperty("java.version")) if context is not None else ""

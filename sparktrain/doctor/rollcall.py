@@ -5,9 +5,9 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from sparktrain import formatting
 from sparktrain.clock import Clock, SystemClock
@@ -20,7 +20,6 @@ from sparktrain.doctor.slots import Roll
 from sparktrain.driver.agent_server import HEARTBEAT_S, LEASE_S
 from sparktrain.driver.event_loop import call
 from sparktrain.driver.pool import CONNECT_S, OPEN_TIMEOUT_S
-from sparktrain.driver.spark_job import CheckupJob
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import issue
@@ -29,6 +28,9 @@ from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state.topology import MemberAddress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORM_S = 20.0
 """How long the slots may take to connect and try the store, from the first one that connects; those that have done so
@@ -53,7 +55,7 @@ class Shared:
 
 
 def call_roll(
-    spark: SparkSession,
+    spark: "SparkSession",
     facts: Facts,
     slots: int,
     shared: Shared,
@@ -65,6 +67,8 @@ def call_roll(
 
     Raises SessionError when this machine has no address for executors, ListenError when it cannot listen there.
     """
+    from sparktrain.driver.spark_job import CheckupJob  # Spark alone has slots to call, and a machine may lack it
+
     address, name = facts.address, f"doctor-{uuid.uuid4().hex[:12]}"
     certificates = issue(name)
     listener = GrpcListener(address.bind, (address.port,), certificates.server)

@@ -1,13 +1,18 @@
-"""A table of pandas as one Parquet file that Spark and DuckDB read too."""
+"""A table of columns as one Parquet file that Spark and DuckDB read too."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+TableColumns = Mapping[str, "Sequence[Any] | NDArray[Any] | pa.ChunkedArray"]
+"""The columns of a table, by name; in those that are no arrays, None stands for what a row lacks."""
 
 
-def parquet_of(frame: "pd.DataFrame") -> bytes:
+def parquet_of(columns: TableColumns) -> bytes:
     """The rows as Parquet, compressed by zstd; times are in microseconds.
 
     A column of lists, of dicts, or of values that have no common type is JSON text, and a column without a value is
@@ -16,18 +21,20 @@ def parquet_of(frame: "pd.DataFrame") -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: _column(frame[name]) for name in frame.columns})
+    table = pa.table({name: _column(values) for name, values in columns.items()})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", coerce_timestamps="us", allow_truncated_timestamps=True)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
 
-def _column(values: "pd.Series[Any]") -> Any:
+def _column(values: Any) -> Any:
     import pyarrow as pa
 
+    if isinstance(values, pa.ChunkedArray):
+        return values
     try:
-        column = pa.array(values, from_pandas=values.dtype == object)
+        column = pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return _as_json(values)
     if pa.types.is_nested(column.type):
@@ -35,7 +42,7 @@ def _column(values: "pd.Series[Any]") -> Any:
     return column.cast(pa.string()) if pa.types.is_null(column.type) else column
 
 
-def _as_json(values: "pd.Series[Any]") -> Any:
+def _as_json(values: Sequence[Any]) -> Any:
     import pyarrow as pa
 
     absent = [value is None or value != value for value in values]

@@ -113,11 +113,12 @@ def _stored(files: RunFiles, metric: str) -> _Stored:
         made.leaves = stored_leaves(found.plan.space)
         for record in found.opened.records:
             _note(made, record)
-    history = files.history()
+    history = files.history_columns()
     if metric in history:
-        of_chief = history[history["rank"] == CHIEF].dropna(subset=[metric])
-        for trial, step, value in zip(of_chief["trial"], of_chief["step"], of_chief[metric], strict=True):
-            made.curves.setdefault(int(trial), {})[int(step)] = float(value)
+        rows = zip(history["rank"], history["trial"], history["step"], history[metric], strict=True)
+        for rank, trial, step, value in rows:
+            if rank == CHIEF and not math.isnan(value):
+                made.curves.setdefault(int(trial), {})[int(step)] = float(value)
     return made
 
 

@@ -14,6 +14,7 @@ from sparktrain.config.param_values import described
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
 from sparktrain.notebook import cards
+from sparktrain.optional_packages import require_pandas
 from sparktrain.results.study_export import study_of
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
@@ -199,13 +200,23 @@ def directory_of(run: object, subject: str = "run") -> str:
 
 def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
     """`SweepResult.to_pandas`."""
+    require_pandas("to_pandas()")
     import pandas as pd
 
-    found = [f"params.{name}" for name in names(trial.params for trial in outcome.trials)]
-    found += [f"metrics.{name}" for name in metric_names(outcome)]
+    return pd.DataFrame([_row(trial) for trial in outcome.trials], columns=_columns(outcome))
+
+
+def trial_columns(outcome: SweepOutcome) -> dict[str, list[Any]]:
+    """The columns of `SweepResult.to_pandas`, for code that needs no pandas; None where a trial has no such value."""
+    rows = [_row(trial) for trial in outcome.trials]
+    return {name: [row.get(name) for row in rows] for name in _columns(outcome)}
+
+
+def _columns(outcome: SweepOutcome) -> list[str]:
+    named = [f"params.{name}" for name in names(trial.params for trial in outcome.trials)]
+    named += [f"metrics.{name}" for name in metric_names(outcome)]
     replica = ["case", "repeat", "fold"] if outcome.replication.size > 1 else []
-    columns = ["id", *replica, *found, "status", "seconds", "error", "log", "generations", "host"]
-    return pd.DataFrame([_row(trial) for trial in outcome.trials], columns=columns)
+    return ["id", *replica, *named, "status", "seconds", "error", "log", "generations", "host"]
 
 
 def stored_history(files: RunFiles | None) -> "pd.DataFrame":

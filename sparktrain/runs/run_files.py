@@ -10,12 +10,15 @@ from msgspec.structs import replace
 
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
+from sparktrain.optional_packages import require_pandas
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
 from sparktrain.store.base import PIECE_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from sparktrain.rundir.report_parts import StepRow
     from sparktrain.runs.stored_reports import StoredReports
@@ -41,11 +44,21 @@ class RunFiles:
 
     def history(self, trial: int | None = None) -> "pd.DataFrame":
         """The reports of the run, or of one trial. Raises RunDirectoryError for reports that are corrupt."""
+        require_pandas("history")
         return self._stored_reports().history(trial)
 
     def reports(self) -> "pd.DataFrame":
         """Each metric of each report of the run. Raises RunDirectoryError for reports that are corrupt."""
+        require_pandas("reports()")
         return self._stored_reports().long_form()
+
+    def history_columns(self) -> "dict[str, NDArray[Any]]":
+        """The columns of `history`, as `stored_reports.columns_of` returns them. Raises as `history`."""
+        return self._stored_reports().columns()
+
+    def report_table(self) -> "pa.Table":
+        """The rows of `reports` as a table of Arrow. Raises as `reports`."""
+        return self._stored_reports().long_table()
 
     def known(self, trial: int) -> "Sequence[StepRow]":
         """The reports of a trial that `history` has read before; does not block."""

@@ -11,6 +11,7 @@ from sparktrain.rundir.report_table import arranged, codes_of, column, report_st
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 class StoredReports:
@@ -35,15 +36,23 @@ class StoredReports:
         """One row for each report that counts, of all trials or of one: `SweepResult.history` has the columns."""
         return as_frame(self._current if trial is None else self._slice(trial))
 
+    def columns(self) -> "dict[str, NDArray[Any]]":
+        """The columns of `history` of all trials, for code that needs no pandas: see `columns_of`."""
+        return columns_of(self._current)
+
     def long_form(self) -> "pd.DataFrame":
         """One row for each metric of each report: `SweepResult.reports` has the columns."""
+        frame: pd.DataFrame = self.long_table().to_pandas()
+        return frame
+
+    def long_table(self) -> "pa.Table":
+        """The same as a table of Arrow."""
         import pyarrow as pa
 
         named = ~np.asarray(self._all["name"].is_null().to_numpy(zero_copy_only=False), np.bool_)
         table = self._all.append_column("superseded", pa.array(self._superseded)).filter(named)
         place = table.schema.get_field_index("name")
-        frame: pd.DataFrame = table.set_column(place, "name", table["name"].cast(pa.string())).to_pandas()
-        return frame
+        return table.set_column(place, "name", table["name"].cast(pa.string()))
 
     def _slice(self, trial: int) -> "pa.Table":
         first, end = np.searchsorted(self._trials, [trial, trial + 1])
@@ -57,9 +66,14 @@ def as_frame(table: "pa.Table") -> "pd.DataFrame":
     """
     import pandas as pd
 
+    columns: dict[str, Any] = columns_of(table)
+    return pd.DataFrame({**columns, "time": pd.to_datetime(columns["time"], unit="us", utc=True)})
+
+
+def columns_of(table: "pa.Table") -> "dict[str, NDArray[Any]]":
+    """The columns of `as_frame`; `time` is in microseconds since 1970."""
     starts = report_starts(table)
-    columns: dict[str, Any] = {name: column(table, name)[starts] for name in INDEX}
-    columns["time"] = pd.to_datetime(columns["time"], unit="us", utc=True)
+    columns: dict[str, NDArray[Any]] = {name: column(table, name)[starts] for name in INDEX}
     reports = np.zeros(len(table), np.int64)
     reports[starts[1:]] = 1
     reports = np.cumsum(reports)
@@ -74,7 +88,7 @@ def as_frame(table: "pa.Table") -> "pd.DataFrame":
         cells = np.full(len(starts), np.nan)
         cells[reports[rows]] = values[rows]
         columns[f"metrics.{name}" if name in INDEX else name] = cells
-    return pd.DataFrame(columns)
+    return columns
 
 
 def _names(table: "pa.Table") -> list[str]:

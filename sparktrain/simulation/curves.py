@@ -8,17 +8,21 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from sparktrain.boundary import users_call
 from sparktrain.config.direction import mode_of
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
+from sparktrain.ids import CHIEF
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.report_parts import INDEX
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
+from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.simulation.recorded_search import RecordedCases
 from sparktrain.state.trial import TrialStatus
@@ -83,17 +87,17 @@ def from_run(directory: str, metric: str | None = None, mode: Mode | None = None
     name = metric or result.metric
     if name is None:
         raise SpecError(f"run {result.name} has no metric: pass metric= (--metric), the name of what its trials report")
-    history = result.history()
-    if name not in history.columns:
-        seen = ", ".join(map(repr, [each for each in history.columns if each not in INDEX])) or "nothing"
+    history = RunFiles(directory).history_columns()
+    if name not in history:
+        seen = ", ".join(repr(column) for column in history if column not in INDEX) or "nothing"
         raise SpecError(f"no trial of run {result.name} has reported {name!r}, but {seen}: pass one of these as metric")
-    rows = history[history["rank"] == 0]
+    reported = (history["rank"] == CHIEF) & ~np.isnan(history[name])
     found: list[tuple[TrialResult, LearningCurve]] = []
     for trial in result.trials:
-        group = rows[(rows["trial"] == int(trial.id)) & rows[name].notna()]
-        if trial.status in _ENDED and len(group):
-            times = [each.timestamp() for each in group["time"]]
-            found.append((trial, _curve(trial, list(group["step"]), times, list(group[name]))))
+        rows = np.flatnonzero(reported & (history["trial"] == int(trial.id)))
+        if trial.status in _ENDED and len(rows):
+            steps, times, values = (history[column][rows].tolist() for column in ("step", "time", name))
+            found.append((trial, _curve(trial, steps, [time / 1e6 for time in times], values)))
     if not found:
         raise SpecError(f"run {result.name} has no trial that ended and reported {name!r}: there is nothing to replay")
     trials, curves = zip(*found, strict=True)

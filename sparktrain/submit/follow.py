@@ -74,7 +74,8 @@ def spark_submit(home: str | None) -> str:
     found = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
     if found is None:
         raise SpecError(
-            "there is no spark-submit on the path: set SPARK_HOME to the folder of a Spark, or install pyspark"
+            "there is no spark-submit on the path: set SPARK_HOME to the folder of a Spark, or pip install "
+            "'sparktrain[spark]'"
         )
     return found
 

@@ -22,6 +22,10 @@ def __getattr__(name: str) -> Any:
         return install
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "pipeline":
+        from sparktrain.optional_packages import require_spark
+
+        require_spark("tensorflowonspark.pipeline")
     return import_module(f"{__name__}.{name}")
 
 

@@ -152,7 +152,9 @@ FENCES = [
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/engines/local_gpus.py",
             "sparktrain/driver/engines/nursery_process.py",
+            "sparktrain/cluster/spark_master.py",
             "sparktrain/cluster/spark_session.py",
+            "sparktrain/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
             "sparktrain/executor/nursery.py",
             "sparktrain/executor/zygote_process.py",
             "sparktrain/nesting.py",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalEngine, LocalMachine
+from sparktrain.optional_packages import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ def engine_of(spark: "SparkSession | LocalMachine | None") -> Engine:
     """
     if isinstance(spark, LocalMachine):
         return LocalEngine(spark)
+    require_spark("spark=")
     from sparktrain.driver.engines.spark_engine import spark_engine  # a local run must not import PySpark
 
     return spark_engine(spark)

@@ -29,7 +29,9 @@ def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
 
     By name, and never those of `LEFT_OUT`. Raises SpecError for a package that is no requirement, or not installed.
     """
-    names = _closure(there, [*wanted, "sparktrain"]) if wanted else set(there)
+    # Spark's Python workers convert rows by pandas, where the driver has it.
+    ours = "sparktrain[spark]" if "pandas" in there else "sparktrain"
+    names = _closure(there, [*wanted, ours]) if wanted else set(there)
     return [there[name] for name in sorted(names - LEFT_OUT)]
 
 

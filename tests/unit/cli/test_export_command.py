@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -68,9 +69,12 @@ def test_reports_in_long_form(run: ScriptedRun, tmp_path: Path, capfd: Capture) 
 
 
 def test_text_that_a_spreadsheet_takes_for_a_formula_gets_a_quote() -> None:
-    frame = pd.DataFrame({"=x": ["=1+1", "+2", "-3", "@A1", "a=b"], "number": [-1.0, -2.5, 3.0, -4.0, 5.0]})
-    frame["mixed"] = pd.Series([-1, "-1", None, 0.5, "x"], dtype=object)
-    written = export_command.as_csv(frame).decode().splitlines()
+    columns = {
+        "=x": ["=1+1", "+2", "-3", "@A1", "a=b"],
+        "number": np.asarray([-1.0, -2.5, 3.0, -4.0, 5.0]),
+        "mixed": [-1, "-1", None, 0.5, "x"],
+    }
+    written = export_command.as_csv(columns).decode().splitlines()
     assert written == ["'=x,number,mixed", "'=1+1,-1.0,-1", "'+2,-2.5,'-1", "'-3,3.0,", "'@A1,-4.0,0.5", "a=b,5.0,x"]
 
 
@@ -93,8 +97,8 @@ def test_parquet_is_read_back_as_it_was(run: ScriptedRun, tmp_path: Path, capfd:
 
 
 def test_parquet_of_values_without_a_common_type_is_json_text() -> None:
-    frame = pd.DataFrame({"mixed": [1, "a", None], "lists": [[1], [], None], "nothing": [None] * 3}, dtype=object)
-    back = pd.read_parquet(io.BytesIO(parquet_of(frame)))
+    columns = {"mixed": [1, "a", None], "lists": [[1], [], None], "nothing": [None] * 3}
+    back = pd.read_parquet(io.BytesIO(parquet_of(columns)))
     assert [list(back[name][:2]) for name in ("mixed", "lists")] == [["1", '"a"'], ["[1]", "[]"]]
     assert back.isna().sum().to_dict() == {"mixed": 1, "lists": 1, "nothing": 3}
 
