@@ -85,7 +85,7 @@ class Progress(Standing, frozen=True, kw_only=True):
     seconds: float
     """Since this driver started the run."""
     eta_s: float | None
-    """Seconds until every trial is final, as far as is known; see `eta`."""
+    """Seconds until every trial is final, as far as is known; see `time_left`."""
     agents_alive: int = 0
     agents_wanted: int = 0
     restarts: int = 0
@@ -145,13 +145,3 @@ class NullDisplay(Display):
 
     def close(self) -> None:
         """See base class."""
-
-
-def eta(ended: int, seconds: float, left: int, at_a_time: int) -> float | None:
-    """Seconds until `left` more trials are final, the running ones among them, after `ended` of them in `seconds`.
-
-    None before as many have ended as run at a time: the first to end are no measure of the others.
-    """
-    if left == 0:
-        return 0.0
-    return seconds / ended * left if ended >= max(1, at_a_time) else None

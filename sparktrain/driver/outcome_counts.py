@@ -4,10 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.display.time_left import TrialTimes
 from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import best_of
 from sparktrain.state.cases.case_end import CaseEnd, end_of
-from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+
+_TIMED = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.PRUNED)
 
 
 class Tally:
@@ -23,14 +26,10 @@ class Tally:
         """Final trials of cases that have others."""
         self._spec = spec
         self._seen: set[TrialId] = set()
+        self.times = TrialTimes()
+        """Of those that ended by themselves, or by a rule; also under earlier drivers."""
         for trial in trials:
             self.add(trial)
-        self._before = self.done
-
-    @property
-    def fresh(self) -> int:
-        """Number of trials that have ended under this driver."""
-        return self.done - self._before
 
     @property
     def done(self) -> int:
@@ -44,6 +43,8 @@ class Tally:
         self._seen.add(trial.id)
         self.counts[trial.status] += 1
         self.restarts += trial.losses
+        if trial.status in _TIMED and trial.generation != NOT_FORMED:
+            self.times.add(trial.seconds)
         ended = trial if self._spec.replication.size == 1 else self._case_of(trial)
         if ended is not None and ended.status is TrialStatus.SUCCEEDED:
             best = [ended] if self.best is None else [self.best, ended]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from itertools import takewhile
 
-from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial, eta
+from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
+from sparktrain.display.time_left import time_left
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import CHIEF, Rank, TrialId
@@ -48,7 +49,9 @@ def progress_of(
     active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
     running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
     best, queued, seconds = ended.best, len(sweep.queue), at - sweep.started_at
-    left = None if work.total is None else work.total - ended.done
+    elapsed = [trial.seconds for trial in running]
+    slots = min(len(machine.agents), work.agents) // work.spec.gang.size
+    to_come = None if work.total is None else work.total - ended.done - len(running)
     again = [*active, *takewhile(lambda trial: trial.generation != NOT_FORMED, sweep.queue)]
     return Progress(
         name=work.spec.name,
@@ -61,7 +64,7 @@ def progress_of(
         stopped=ended.counts[TrialStatus.STOPPED],
         pruned=ended.counts[TrialStatus.PRUNED],
         seconds=seconds,
-        eta_s=None if left is None else eta(ended.fresh, seconds, left, len(running)),
+        eta_s=None if to_come is None else time_left(ended.times, elapsed, to_come, slots),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
         replicas=work.spec.replication.size,

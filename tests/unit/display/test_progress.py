@@ -1,4 +1,4 @@
-"""The estimate of the time that is left, and the choice of a display."""
+"""The choice of a display."""
 
 import io
 import sys
@@ -8,24 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparktrain.display.live import LineDisplay, NotebookDisplay, TerminalDisplay, choose_display
-from sparktrain.display.progress import NullDisplay, eta
-
-
-@pytest.mark.parametrize(
-    ("ended", "seconds", "left", "at_a_time", "eta_s"),
-    [
-        (4, 60.0, 8, 2, 120.0),
-        (2, 60.0, 6, 2, 180.0),
-        (1, 60.0, 7, 2, None),
-        (0, 60.0, 8, 0, None),
-        (8, 60.0, 0, 0, 0.0),
-        (0, 0.0, 0, 0, 0.0),
-    ],
-)
-def test_the_time_left_is_that_of_trials_that_have_ended_by_the_clock(
-    ended: int, seconds: float, left: int, at_a_time: int, eta_s: float | None
-) -> None:
-    assert eta(ended, seconds, left, at_a_time) == eta_s
+from sparktrain.display.progress import NullDisplay
 
 
 class Terminal(io.StringIO):

@@ -262,19 +262,20 @@ def test_what_is_kept_up_is_what_would_be_counted(work: RunRequest, seed: int) -
     assert kept.done
 
 
-def test_the_time_left_counts_the_trials_of_this_driver_alone(work: RunRequest) -> None:
+def test_the_time_left_is_that_of_trials_and_no_part_of_the_start_or_the_driver(work: RunRequest) -> None:
     world = World(cases=4)
     world.begin()
+    world.at += 500  # Spark starts, and agents import the frameworks
     world.join("a")
     world.suggest()
     world.enter("a")
-    world.succeed("a")
+    world.succeed("a")  # after one second
     sweep = world.machine.sweep
     assert sweep is not None
-    resumed = Tally(work.spec, sweep.trials.values())
-    long = replace(work, total=4)
-    assert progress_of(world.machine, long, world.at + 10, tally=resumed).eta_s is None, "it was there before"
-    assert progress_of(world.machine, long, world.at + 10).eta_s == 3 * (world.at + 10 - sweep.started_at)
+    long = replace(work, total=4, agents=1, spec=SweepSpec(name="run"))
+    assert progress_of(world.machine, long, world.at).eta_s == pytest.approx(3)
+    resumed = Tally(long.spec, sweep.trials.values())
+    assert progress_of(world.machine, long, world.at + 500, tally=resumed).eta_s == pytest.approx(3)
 
 
 def test_progress_of_thousands_of_trials_is_made_less_often() -> None:
