@@ -357,3 +357,16 @@ def _number(value: object) -> bool:
 def encoded(rules: Sequence[AnyStopRule]) -> list[dict[str, Any]]:
     """The rules as JSON values, which `rules_of` reads."""
     return cast(list[dict[str, Any]], json.decode(json.encode(rules)))
+
+
+def rule_text(stored: object) -> str:
+    """Stored rules as a call writes them, such as `asha(most=27)`: for every view of a run. Pure.
+
+    What this version does not know is shown as it is stored.
+    """
+    if not isinstance(stored, Sequence) or not all(isinstance(rule, Mapping) for rule in stored):
+        return ""
+    try:
+        return ", ".join(str(_decoded(rule, "stopper")) for rule in stored)
+    except SpecError:
+        return json.encode(stored).decode()

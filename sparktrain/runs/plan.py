@@ -20,6 +20,7 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.fact_changes import changed_space
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
 
@@ -244,7 +245,10 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         }
         for plan in (old, new)
     ]
-    return {kind: changed_lines(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
+    found = {kind: changed_lines(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
+    if found.get("space"):
+        found["space"] = changed_space(old.space, new.space) or found["space"]
+    return found
 
 
 def _data_of(plan: Plan) -> object:

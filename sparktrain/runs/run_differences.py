@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from sparktrain import formatting
+from sparktrain.config.stoppers import rule_text
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal import reader
 from sparktrain.runs import plan as plans
+from sparktrain.runs.fact_changes import changed_facts, changed_space
 from sparktrain.runs.history import read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan, changed_lines
@@ -37,7 +39,8 @@ class RunDifferences:
 
     directories: tuple[str, str]
     sections: Mapping[str, list[str]]
-    """The lines of what is different, `-` for the first run and `+` for the second, by their subject."""
+    """The lines of what is different, by their subject: `name: first -> second`, `-` for what the first run has alone,
+    and `+` for what the second has."""
 
     def lines(self) -> list[str]:
         """For people."""
@@ -73,14 +76,14 @@ def compare_runs(one: RunSources, other: RunSources) -> RunDifferences:
     sections = {
         "function": changed_lines(one.plan.function, other.plan.function),
         "code": _code(one, other),
-        "space": changed_lines(one.plan.space, other.plan.space),
-        "sampler": changed_lines(_sampler(one.plan), _sampler(other.plan)),
-        "data": changed_lines(_data(one.plan), _data(other.plan)),
-        "metric": changed_lines(*(_part(each.plan, "metric", "mode") for each in (one, other))),
-        "seed": changed_lines(*(_part(each.plan, "seed") for each in (one, other))),
-        "gang": changed_lines(one.plan.spec["gang"], other.plan.spec["gang"]),
-        "options": changed_lines(_options(one.plan), _options(other.plan)),
-        "versions": changed_lines(dict(one.versions), dict(other.versions)),
+        "space": _space(one.plan, other.plan),
+        "sampler": changed_facts(_sampler(one.plan), _sampler(other.plan)),
+        "data": changed_facts(_data(one.plan), _data(other.plan)),
+        "metric": changed_facts(*(_part(each.plan, "metric", "mode") for each in (one, other))),
+        "seed": changed_facts(*(_part(each.plan, "seed") for each in (one, other))),
+        "gang": changed_facts(one.plan.spec["gang"], other.plan.spec["gang"]),
+        "options": changed_facts(_options(one.plan), _options(other.plan)),
+        "versions": changed_facts(one.versions, other.versions),
     }
     where = one.place.where, other.place.where
     return RunDifferences(where, {name: lines for name, lines in sections.items() if lines})
@@ -96,12 +99,18 @@ def _code(one: RunSources, other: RunSources) -> list[str]:
     return differences((one.plan.parts, other.plan.parts), (one.plan.text, other.plan.text), (codes[0], codes[1]))
 
 
+def _space(one: Plan, other: Plan) -> list[str]:
+    lines = changed_lines(one.space, other.space)
+    return (changed_space(one.space, other.space) or lines) if lines else []
+
+
 def _part(plan: Plan, *names: str) -> dict[str, Any]:
     return {name: plan.spec.get(name) for name in names}
 
 
 def _options(plan: Plan) -> dict[str, Any]:
     options = {name: value for name, value in plan.spec.items() if name not in _OPTIONS_ELSEWHERE}
+    options["stopper"] = rule_text(options.get("stopper"))
     found: dict[str, Any] = json.loads(msgspec.json.encode({**options, "env": plan.env}))
     return found
 

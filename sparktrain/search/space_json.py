@@ -1,6 +1,7 @@
 """A space as JSON, so that a run can be resumed without the program that created the space."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -115,3 +116,31 @@ def _leaves_of(nodes: Document, prefix: str) -> Iterator[tuple[str, Leaf]]:
             yield from _leaves_of(node["dict"], f"{prefix}{name}.")
         elif "value" not in node:
             yield f"{prefix}{name}", cast(Leaf, _from_node(node))
+
+
+def node_texts(document: Document) -> dict[str, str]:
+    """Each parameter of a stored space by its path, as a call writes it: `loguniform(1e-05, 0.1)`, `[64, 256]`.
+
+    A space that lists whole cases has none. Raises SpecError, KeyError or TypeError for one of a newer version.
+    """
+    if document["kind"] == "sampled":
+        return dict(_texts_of(document["values"], ""))
+    if document["kind"] in ("grid", "zip"):
+        return {name: _json(values) for name, values in document["values"].items()}
+    return {}
+
+
+def _texts_of(nodes: Document, prefix: str) -> Iterator[tuple[str, str]]:
+    for name, node in nodes.items():
+        conditional = ", under a condition" if "when" in node else ""
+        inner = node.get("when", node)
+        if "dict" in inner:
+            yield from _texts_of(inner["dict"], f"{prefix}{name}.")
+        elif "value" in inner or "list" in inner:
+            yield f"{prefix}{name}", f"{_json(inner.get('value', inner.get('list')))}{conditional}"
+        else:
+            yield f"{prefix}{name}", f"{distribution.from_document(inner)}{conditional}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

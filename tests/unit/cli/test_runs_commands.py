@@ -176,9 +176,8 @@ def test_diff_shows_what_is_different_by_subject(folder: Path, capfd: Capture) -
     lines = output_of(capfd, "diff", one.directory, other.directory).splitlines()
     assert lines[:2] == [f"- {one.directory}", f"+ {other.directory}"]
     assert [line for line in lines if line.endswith(":")] == ["metric:", "options:"]
-    assert '    - "metric": "accuracy"' in lines
-    assert '    + "metric": "loss"' in lines
-    assert '    + "timeout_s": 60.0' in lines
+    assert "    metric: accuracy -> loss" in lines
+    assert "    + timeout_s: 60.0" in lines
     document = json.loads(output_of(capfd, "diff", one.directory, other.directory, "--json"))
     assert list(document["differences"]) == ["metric", "options"]
 

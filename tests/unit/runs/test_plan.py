@@ -84,7 +84,10 @@ def test_unreadable_code_is_refused(content: bytes | None) -> None:
 
 DIFFERENT = {
     "code": (plan(parts={"function train": "a1", "model.py": "b3"}), ['- "model.py": "b2"', '+ "model.py": "b3"']),
-    "space": (plan(space={"kind": "grid", "values": {"x": [1, 2.0, None, "a", 5], "a": [True]}}), ["+ 5"]),
+    "space": (
+        plan(space={"kind": "grid", "values": {"x": [1, 2.0, None, "a", 5], "a": [True]}}),
+        ['x: [1, 2.0, null, "a"] -> [1, 2.0, null, "a", 5]'],
+    ),
     "data": (plan(data_version="v2"), ["- null", '+ "v2"']),
     "metric": (with_spec(mode="min"), ['- "mode": "max"', '+ "mode": "min"']),
     "seed": (with_spec(seed=4), ["- 3", "+ 4"]),
@@ -116,7 +119,9 @@ def test_a_change_is_refused_with_what_has_changed_unless_it_is_allowed(kind: st
 
 
 def test_changes_of_several_kinds_are_listed_together_and_long_ones_are_cut() -> None:
-    changed = plan(data_version="v2", space={"kind": "grid", "values": {"x": list(range(100))}})
+    changed = plan(
+        data_version="v2", space={"kind": "grid", "values": {f"x{number}": [number] for number in range(100)}}
+    )
     with pytest.raises(ResumeError, match="other space and data") as caught:
         check_unchanged(plan(), changed, "/runs/run", frozenset())
     assert "more lines" in str(caught.value)
