@@ -153,7 +153,7 @@ class SweepResult(SweepOutcome):
         return ResultPlots(self.name, self.directory)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row for each trial: `id`, `params.*`, `metrics.*`, `status`, `seconds`, `error`, `log`, and so on.
+        """One row for each trial: `id`, `params.*`, `metrics.*`, `extra.*`, `status`, `seconds`, `error`, `log`, ....
 
         With repeats or folds, `case`, `repeat` and `fold` follow `id`. A cell is empty (NaN or None) where a trial has
         no such parameter, metric or error.
@@ -216,6 +216,7 @@ def _columns(outcome: SweepOutcome) -> list[str]:
     named = [f"params.{name}" for name in names(trial.params for trial in outcome.trials)]
     named += [f"metrics.{name}" for name in metric_names(outcome)]
     replica = ["case", "repeat", "fold"] if outcome.replication.size > 1 else []
+    named += [f"extra.{name}" for name in names(trial.extra for trial in outcome.trials)]
     return ["id", *replica, *named, "status", "seconds", "error", "log", "generations", "host"]
 
 
@@ -239,6 +240,7 @@ def _row(trial: TrialResult) -> dict[str, Any]:
         "fold": trial.fold,
         **{f"params.{name}": value for name, value in trial.params.items()},
         **{f"metrics.{name}": value for name, value in trial.metrics.items()},
+        **{f"extra.{name}": value for name, value in trial.extra.items()},
         "status": trial.status.value,
         "seconds": trial.seconds,
         "error": trial.error.summary if trial.error else None,

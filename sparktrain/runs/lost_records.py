@@ -92,6 +92,7 @@ def restored(lost: Lost) -> list[AnyRecord]:
                     failure=each.error,
                     seconds=each.seconds,
                     notices=each.notices,
+                    extra=each.extra,
                 )
             )
     return facts

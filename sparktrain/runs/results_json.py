@@ -106,6 +106,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "id": trial.id,
         "params": json_value(trial.params),
         "metrics": json_value(trial.metrics),
+        "extra": json_value(trial.extra),
         "status": str(trial.status),
         "seconds": json_value(trial.seconds),
         "log": trial.log,

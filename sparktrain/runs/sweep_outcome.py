@@ -154,6 +154,11 @@ class GangOutcome:
                 object.__setattr__(each, "_files", files)
 
     @property
+    def extra(self) -> dict[str, Any]:
+        """What the chief returned beside numbers: as of a `TrialResult`."""
+        return {} if self.trial is None else self.trial.extra
+
+    @property
     def status(self) -> TrialStatus:
         """`succeeded`; of a run that `sparktrain.load` has read, the status of its trial."""
         return TrialStatus.SUCCEEDED if self.trial is None else self.trial.status

@@ -43,6 +43,9 @@ class TrialResult:
     metrics: dict[str, float] = field(default_factory=dict)
     """The metrics that the training function returned; of a pruned trial that returned none, the metric at the step
     that it was judged by; else empty."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the function returned beside numbers, in JSON's own types: texts, None, lists and dicts within bounds; of
+    other objects the name of their type."""
     seconds: float = 0.0
     """How long the training function ran in its newest generation."""
     log: str | None = None
@@ -163,6 +166,7 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
         params=trial.params,
         status=trial.status,
         metrics=trial.metrics,
+        extra=trial.extra,
         seconds=trial.seconds,
         log=members[0].log if members else None,
         error=trial.failure,

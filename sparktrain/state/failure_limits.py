@@ -17,14 +17,17 @@ _FRAME = re.compile(r'^ *File "[^"]+", line \d+.*$', re.MULTILINE)
 def alike(failures: Sequence[Failure]) -> bool:
     """Whether all have failed in the same way, which points to the function and not to its parameters.
 
-    That is the same exception from the same line, or the same words up to numbers. A metric that is not finite, memory
-    and time may depend on the values, and the first trials of a grid share most of them.
+    That is the same exception from the same line, the same words up to numbers, or a result without the metric. A
+    metric that is not finite, memory and time may depend on the values, and the first trials of a grid share most of
+    them.
     """
     kinds = {failure.kind for failure in failures}
     if len(kinds) != 1 or kinds & _OF_VALUES:
         return False
-    if kinds == {FailureKind.METRIC} and not all(LACKS_METRIC in failure.summary for failure in failures):
-        return False
+    if kinds == {FailureKind.METRIC}:
+        return all(LACKS_METRIC in failure.summary for failure in failures)
+    if kinds == {FailureKind.RESULT}:
+        return True
     places = {_place(failure) for failure in failures}
     words = {_NUMBER.sub("#", failure.summary) for failure in failures}
     return len(words) == 1 or (len(places) == 1 and None not in places)

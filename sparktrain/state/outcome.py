@@ -1,6 +1,7 @@
 """How one member's process ended, and who has to act on it."""
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -153,6 +154,8 @@ class Outcome(Struct, frozen=True):
     """What the user should know about the training, one line each."""
     pruned: EndedEarly | None = None
     """The function has ended the trial because it cannot win; then there are no metrics."""
+    extra: dict[str, Any] = {}
+    """What it returned beside numbers, in JSON's own types."""
 
 
 def lost(host: str, reason: str) -> Outcome:

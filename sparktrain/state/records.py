@@ -224,6 +224,7 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     failure: Failure | None = None
     seconds: float = 0.0
     notices: tuple[str, ...] = ()
+    extra: dict[str, Any] = {}
 
 
 class DriverStarted(Record, frozen=True, tag=True, kw_only=True):

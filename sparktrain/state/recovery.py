@@ -165,7 +165,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case TrialReported(report=report):
             trial.last_report = report
         case TrialConcluded(status=status):
-            trial.status, trial.metrics = status, record.metrics
+            trial.status, trial.metrics, trial.extra = status, record.metrics, record.extra
             trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
             sweep.recover_end(trial)
             sweep.goals.recover_slots(record.seconds * max(1, len(trial.hosts)))

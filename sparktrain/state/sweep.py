@@ -257,6 +257,7 @@ class Sweep:
         self._facts += self.pruned.on_ended_early(trial, outcome.pruned)
         if trial.pruning is not None:
             trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
+            trial.extra = outcome.extra
             self.finish(trial, TrialStatus.PRUNED)
             return trial
         if trial.taking_over or (gang.grows and outcome.failure is not None and gang.cause is None):
@@ -267,7 +268,7 @@ class Sweep:
         if outcome.failure is None and self.stop is not None and trial.pauses_at is not None:
             return self._stopped(trial)  # on its way to a pause it was advised to return what it had
         if outcome.failure is None:
-            trial.metrics = outcome.metrics or {}
+            trial.metrics, trial.extra = outcome.metrics or {}, outcome.extra
             trial.notices += (*self.pruned.notices(trial), *filter(None, [trial.advice]))
             self.finish(trial, TrialStatus.SUCCEEDED)
             return trial
@@ -377,6 +378,7 @@ class Sweep:
                 failure=trial.failure,
                 seconds=trial.seconds,
                 notices=trial.notices,
+                extra=trial.extra,
             )
         )
         self._facts += self.pruned.on_end(trial)

@@ -98,6 +98,8 @@ class Trial:
     failed_at: float | None = None
     """When the last gang failed; None once the next one is running."""
     metrics: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the function returned beside numbers, in JSON's own types."""
     failure: Failure | None = None
     """The root cause of a failed or lost trial; of a running one, why its last gang was lost."""
     seconds: float = 0.0

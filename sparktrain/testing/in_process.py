@@ -97,7 +97,7 @@ class LocalContext(TrainContext):
         ended = attempt.conclude(attempt.call(train, self), self, self._gang, self._assignment.metric)
         if isinstance(ended, Failure):
             raise RunFailedError(ended.summary)
-        return ended
+        return ended.metrics
 
     def outcome(self, train: Callable[..., Any]) -> Outcome:
         """Like `call`, but returns the outcome of a trial: `metrics`, or a `failure` in place of an exception."""

@@ -10,8 +10,8 @@ from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
-from sparktrain.training.metrics import metrics_of
-from sparktrain.training.notices import given
+from sparktrain.training.metrics import FunctionResult, read_result
+from sparktrain.training.notices import given, notice
 from sparktrain.training.source_homes import Homes
 
 
@@ -25,9 +25,11 @@ def call(function: Callable[..., Any], context: TrainContext) -> Any:
     return function(**{**context.params, **injected})
 
 
-def conclude(returned: Any, context: TrainContext, gang: JoinedGang, metric: str | None) -> dict[str, float] | Failure:
+def conclude(returned: Any, context: TrainContext, gang: JoinedGang, metric: str | None) -> FunctionResult | Failure:
     """Check what the function returned, wait for what it saved last, and leave the gang; the chief needs `metric`."""
-    ended = metrics_of(returned, metric if context.rank == 0 else None)
+    ended = read_result(returned, metric if context.rank == 0 else None)
+    if isinstance(ended, FunctionResult) and ended.notice and context.rank == 0:
+        notice(ended.notice)
     context.finish()
     gang.leave()
     return ended
@@ -46,7 +48,7 @@ def outcome_of(
     A child process that the function forked, and that returns from it, ends in here.
     """
     pid, started = os.getpid(), clock.now()
-    ended: dict[str, float] | Failure
+    ended: FunctionResult | Failure
     returned, pruned = False, None
     try:
         value = call(function, context)
@@ -62,4 +64,4 @@ def outcome_of(
     seconds = clock.now() - started
     if isinstance(ended, Failure):
         return Outcome(seconds, failure=ended, notices=given())
-    return Outcome(seconds, metrics=ended, notices=given(), pruned=pruned)
+    return Outcome(seconds, metrics=ended.metrics, notices=given(), pruned=pruned, extra=ended.extra)

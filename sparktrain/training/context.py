@@ -12,11 +12,12 @@ from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
-from sparktrain.training.agent_pipe import AgentWire, Wire, sendable
+from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
-from sparktrain.training.metrics import reported_metric, reported_step, size_problem
+from sparktrain.training.metrics import reported_metrics, reported_step, size_problem
+from sparktrain.training.notices import notice
 from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
 
@@ -45,6 +46,8 @@ class TrainContext:
         self._clock = clock
         self._pid = os.getpid()
         self._reporting = threading.Lock()
+        self._left_out: set[str] = set()
+        """The names that reports have left out, because their values are no numbers."""
         self._checkpoints: CheckpointSaver | None = None
         self._memory: MemorySaver | None = None
         self._position = Position()
@@ -130,19 +133,20 @@ class TrainContext:
         """Report metrics of a finished step. Does not block. Any thread may call it, on any rank.
 
         `step` is an integer from 0 that grows with each report; a metric is a real number, including NaN, or a scalar
-        array or tensor. `result.history()` has every report; the run shows those of the chief. A metric may have any
-        name: `step=` is one too when the first argument is the step, and the step itself when there is none.
+        array or tensor. Other values are left out, with a notice. `result.history()` has every report; the run shows
+        those of the chief. A metric may have any name: `step=` is one too when the first argument is the step, and the
+        step itself when there is none.
 
         Raises:
             ValueError: the step does not grow or is 2**63 or more, or there are more than 10,000 metrics.
-            TypeError: the step is not an integer, or a metric is not a number.
+            TypeError: the step is not an integer, or the metric of the run is not a number.
             RuntimeError: the function has forked this process.
             OSError: the agent is gone.
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
         count = reported_step(metrics.pop("step", None) if step is None else step)
-        values = {sendable(name): reported_metric(name, value) for name, value in metrics.items()}
+        values, others = reported_metrics(metrics, self._assignment.metric)
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")
         with self._reporting:
@@ -154,6 +158,9 @@ class TrainContext:
             time = self._clock.wall()
             self._wire.send(Reported(Report(count, values, time), self._judgement.reported(count)))
             self._position.reported = count
+            for name in others.keys() - self._left_out:
+                self._left_out.add(name)
+                notice(f"ctx.report(): {name!r:.100} is {others[name]}, and not a number, so reports leave it out")
 
     def should_stop(self) -> bool:
         """Whether the run asks this trial to stop: then return the result so far. Any thread may call it.

@@ -9,8 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
 from sparktrain.training.agent_pipe import sendable
+from sparktrain.training.extra_values import bounded
 
 UNNAMED = "result"
 """Name of a bare number where the run names no metric."""
@@ -22,6 +25,9 @@ MAX_METRICS = 10_000
 MAX_NAMES_BYTES = 2**20
 """The most bytes of all metric names together."""
 
+MAX_NAMED = 5
+"""So many values that are no numbers are named in the notice about them."""
+
 ALLOWED = "return a number, or a flat dict of metric names to numbers"
 
 _REAL_DTYPE = re.compile(r"(^|\.)(u?int|b?float)\d")
@@ -31,15 +37,25 @@ class NotANumberError(TypeError):
     """A value is not a real number; the message describes the value."""
 
 
-def number(value: Any) -> float:
-    """`value` as a float: a real number, a numpy scalar, or an array or tensor without dimensions.
+class FunctionResult(Struct, frozen=True):
+    """What a training function returned: its numbers, and what is beside them."""
 
-    Raises NotANumberError for all else: bool, complex and str are none, nor are arrays with dimensions.
+    metrics: dict[str, float]
+    extra: dict[str, Any] = {}
+    """Values that are no numbers, as `extra_values.bounded` has them."""
+    notice: str = ""
+    """Names these values, in one line; empty without any."""
+
+
+def number(value: Any) -> float:
+    """`value` as a float: a real number, a numpy scalar, or an array or tensor with one element.
+
+    Raises NotANumberError for all else: bool, complex and str are none, nor are arrays with more elements.
     """
     if isinstance(value, bool) or not (isinstance(value, numbers.Real) or _is_real_scalar(value)):
         raise NotANumberError(_described(value))
     try:
-        return float(value)
+        return float(_element(value))
     except Exception as error:
         raise NotANumberError(f"{_described(value)} ({type(error).__name__}: {error})") from error
 
@@ -53,38 +69,65 @@ def size_problem(metrics: Mapping[str, float]) -> str:
     return ""
 
 
-def metrics_of(returned: Any, metric: str | None) -> dict[str, float] | Failure:
-    """The metrics that a training function returned; a failure when it returned none, or no finite `metric`."""
+def read_result(returned: Any, metric: str | None) -> FunctionResult | Failure:
+    """What a training function returned; a failure when that has no finite `metric`, or does not fit in a message.
+
+    The training is over by then, so a value that is no number costs nothing but itself: it becomes an extra value.
+    """
     if returned is None and metric is None:
-        return {}
+        return FunctionResult({})
+    if inspect.isawaitable(returned) or inspect.isgenerator(returned):  # the body of the function has not run
+        return Failure(FailureKind.RESULT, f"the function returned {_described(returned)}; {ALLOWED}")
+    if isinstance(returned, Mapping):
+        return _read_mapping(returned, metric)
     try:
-        metrics = _mapped(returned) if isinstance(returned, Mapping) else {metric or UNNAMED: number(returned)}
+        return _with(metric, FunctionResult({metric or UNNAMED: number(returned)}))
     except NotANumberError as error:
-        return Failure(FailureKind.RESULT, f"the function returned {error}; {ALLOWED}")
-    if problem := size_problem(metrics):
-        return Failure(FailureKind.RESULT, f"the result is too large: it has {problem}; write them to ctx.log_dir")
-    return metrics if metric is None else _with(metric, metrics)
+        if metric is not None:
+            return Failure(FailureKind.RESULT, f"the function returned {error}; {ALLOWED}")
+        return FunctionResult({}, *_extra({UNNAMED: returned}, [f"{UNNAMED!r} ({error})"]))
 
 
-def _mapped(returned: Mapping[Any, Any]) -> dict[str, float]:
+def _read_mapping(returned: Mapping[Any, Any], metric: str | None) -> FunctionResult | Failure:
     metrics: dict[str, float] = {}
+    others: dict[Any, Any] = {}
+    described: list[str] = []
     for name, value in returned.items():
-        if not isinstance(name, str):
-            raise NotANumberError(f"a dict with the key {name!r:.100} of type {type(name).__name__}")
         try:
+            if not isinstance(name, str):
+                raise NotANumberError(f"its key is of type {type(name).__name__}")
             metrics[sendable(name)] = number(value)
         except NotANumberError as error:
-            raise NotANumberError(f"a dict with a value {name!r:.100} that is {error}") from error
-    return metrics
+            if name == metric:
+                problem = f"{LACKS_METRIC} {metric!r} as a number: it is {error}"
+                return Failure(FailureKind.METRIC, f"{problem}; {ALLOWED}")
+            others[name] = value
+            described.append(f"{name!r:.100} ({error})")
+    if problem := size_problem(metrics):
+        return Failure(FailureKind.RESULT, f"the result is too large: it has {problem}; write them to ctx.log_dir")
+    return _with(metric, FunctionResult(metrics, *(_extra(others, described) if others else ())))
 
 
-def _with(metric: str, metrics: dict[str, float]) -> dict[str, float] | Failure:
+def _extra(values: Mapping[Any, Any], described: list[str]) -> tuple[dict[str, Any], str]:
+    extra, left_out = bounded(values)
+    named = ", ".join(described[:MAX_NAMED])
+    more = f" and {len(described) - MAX_NAMED} more" if len(described) > MAX_NAMED else ""
+    where = "`extra` of the trial has them" + (
+        f", without the last {left_out}: too many or too large" if left_out else ""
+    )
+    return extra, f"the function returned values that are no numbers, so they are no metrics: {named}{more}; {where}"
+
+
+def _with(metric: str | None, result: FunctionResult) -> FunctionResult | Failure:
+    metrics = result.metrics
+    if metric is None:
+        return result
     if metric not in metrics:
         return Failure(FailureKind.METRIC, f"{LACKS_METRIC} {metric!r}; {_alternatives(metric, metrics)}")
     if not math.isfinite(metrics[metric]):
         problem = f"metric {metric!r} is {metrics[metric]}, and no finite number"
         return Failure(FailureKind.METRIC, f"{problem}: did the training diverge? A lower learning rate may help")
-    return metrics
+    return result
 
 
 def _alternatives(metric: str, metrics: dict[str, float]) -> str:
@@ -96,27 +139,48 @@ def _alternatives(metric: str, metrics: dict[str, float]) -> str:
 
 
 def _is_real_scalar(value: Any) -> bool:
-    """Whether `value` is a numpy, TensorFlow, Keras, JAX or torch scalar of a real type; none of them is imported."""
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    """Whether `value` is one number of numpy, TensorFlow, Keras, JAX or torch; none of them is imported."""
+    shape, dtype = _attribute(value, "shape"), _attribute(value, "dtype")
     try:
-        scalar = shape is not None and len(shape) == 0
-    except Exception:  # a shape that is unknown
+        single = shape is not None and all(length == 1 for length in shape)
+    except Exception:  # a shape that is unknown, or of another kind
         return False
-    return scalar and _REAL_DTYPE.search(str(getattr(dtype, "name", dtype))) is not None
+    return single and _REAL_DTYPE.search(str(getattr(dtype, "name", dtype))) is not None
+
+
+def _element(value: Any) -> Any:
+    """The only element of an array or tensor with dimensions: numpy deprecates `float` of those."""
+    if not _attribute(value, "shape"):
+        return value
+    if callable(getattr(value, "item", None)):
+        return value.item()
+    return value.numpy().item()
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """The attribute; None without it, or where reading it fails, as of a deleted array of JAX."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def _described(value: Any) -> str:
     kind = type(value).__name__
-    shape = getattr(value, "shape", None)
+    shape = _attribute(value, "shape")
     if value is None:
         return "None"
     if inspect.isawaitable(value):
         return f"a {kind}, because the function is async: await inside of it, by asyncio.run()"
+    if inspect.isgenerator(value):
+        return f"a {kind}, because the function has a yield: it must return its result"
     if isinstance(value, Mapping | list | tuple | set):
         return f"a {kind} of {len(value)}"
     if shape is not None:
-        return f"a {kind} of shape {shape} and type {getattr(value, 'dtype', 'unknown')}"
-    return f"{value!r} of type {kind}" if isinstance(value, bool | complex) else f"a value of type {kind}"
+        return f"a {kind} of shape {shape} and type {_attribute(value, 'dtype') or 'unknown'}"
+    if isinstance(value, bool | complex | str | bytes):
+        return f"{value!r:.100} of type {kind}"
+    return f"a value of type {kind}"
 
 
 def reported_step(value: Any) -> int:
@@ -134,9 +198,18 @@ def reported_step(value: Any) -> int:
     return step
 
 
-def reported_metric(name: str, value: Any) -> float:
-    """The value of a metric that a function passes to `ctx.report`. Raises TypeError, which names the call."""
-    try:
-        return number(value)
-    except NotANumberError as error:
-        raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
+def reported_metrics(values: Mapping[str, Any], metric: str | None) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers that a function passes to `ctx.report`, and of all other values, by name, what they are.
+
+    Raises TypeError, which names the call, where the metric of the run is no number.
+    """
+    metrics: dict[str, float] = {}
+    others: dict[str, str] = {}
+    for name, value in values.items():
+        try:
+            metrics[sendable(name)] = number(value)
+        except NotANumberError as error:
+            if name == metric:
+                raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
+            others[sendable(name)] = str(error)
+    return metrics, others

@@ -54,11 +54,16 @@ def goes_back(ctx: Any) -> None:
 
 
 def reports_text(ctx: Any) -> None:
-    ctx.report(0, loss="low")
+    ctx.report(0, accuracy="low")
 
 
 def returns_text() -> Any:
     return "fine"
+
+
+def returns_more(ctx: Any) -> dict[str, Any]:
+    ctx.report(0, accuracy=0.5, note="warm")
+    return {"accuracy": 1.0, "note": "warm", "best_epoch": None, "curve": [0.5, 1.0]}
 
 
 def returns_other() -> dict[str, float]:

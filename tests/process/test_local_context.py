@@ -61,6 +61,7 @@ async def test_reports_results_and_files_are_the_same(callers: tuple[Here, InMem
         (functions.goes_back, {}, "exception"),
         (functions.reports_text, {}, "exception"),
         (functions.returns_text, {}, "result"),
+        (functions.returns_more, {}, None),
         (functions.returns_other, {}, "metric"),
         (functions.diverges, {}, "metric"),
         (functions.opens_relative, {}, "exception"),

@@ -1,6 +1,7 @@
 """What the user holds after a sweep."""
 
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -147,6 +148,12 @@ def test_to_pandas_has_a_row_for_each_trial() -> None:
     assert list(frame["metrics.accuracy"].isna()) == [False, False, True]
     assert frame["error"][2] == "ValueError: no <units>"
     assert frame.sort_values("metrics.accuracy").iloc[-2]["id"] == 1
+
+
+def test_to_pandas_has_what_functions_returned_beside_numbers() -> None:
+    frame = sweep(replace(succeeded(0, 0.5, lr=0.1), extra={"note": "warm"}), succeeded(1, 0.9, lr=0.2)).to_pandas()
+    assert list(frame.columns)[:5] == ["id", "params.lr", "metrics.accuracy", "metrics.loss", "extra.note"]
+    assert (frame["extra.note"][0], frame["extra.note"].isna()[1]) == ("warm", True)
 
 
 def test_to_pandas_of_no_trial_has_the_columns() -> None:

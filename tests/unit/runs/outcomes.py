@@ -16,6 +16,7 @@ MEMBERS = (
 RESTART = Restart(1, "node-3", FailureKind.LOST, "agent on node-3 was lost", 1.25, 80, 40, Loss.PREEMPTED)
 GOOD = TrialResult(
     id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=3.5,
+    extra={"note": "warm"},
     log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=2, host="node-1", members=MEMBERS,
     restarts=(RESTART,), unsaved="step 90 was not checkpointed: the disk is full",
     notices=("all members had the same batch",),

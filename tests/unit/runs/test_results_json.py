@@ -40,6 +40,7 @@ trials = st.builds(
     params=st.dictionaries(texts, json_values, max_size=3),
     status=st.sampled_from([status for status in TrialStatus if status.final]),
     metrics=st.dictionaries(texts, st.floats(), max_size=3),
+    extra=st.dictionaries(texts, json_values, max_size=3),
     seconds=st.floats(0, 1e9),
     log=st.none() | texts,
     error=st.none() | failures,
@@ -89,7 +90,8 @@ def test_what_is_written_is_strict_json_and_reads_back(result: SweepOutcome) -> 
 
 def test_every_field() -> None:
     good = {
-        "id": 0, "params": {"lr": 0.1}, "metrics": {"accuracy": 0.9}, "status": "succeeded", "seconds": 3.5,
+        "id": 0, "params": {"lr": 0.1}, "metrics": {"accuracy": 0.9}, "extra": {"note": "warm"},
+        "status": "succeeded", "seconds": 3.5,
         "log": "/runs/mnist/trials/0000/generation-1/rank-0/log.txt", "error": None, "generations": 2, "host": "node-1",
         "members": [
             {"rank": 0, "role": "chief", "host": "node-1", "log": "/runs/a"},
@@ -106,7 +108,7 @@ def test_every_field() -> None:
         "notices": ["all members had the same batch"],
     }  # fmt: skip
     bad = {
-        "id": 1, "params": {"lr": 10.0}, "metrics": {}, "status": "failed", "seconds": 1.0,
+        "id": 1, "params": {"lr": 10.0}, "metrics": {}, "extra": {}, "status": "failed", "seconds": 1.0,
         "log": "/runs/mnist/trials/0001/generation-1/rank-0/log.txt",
         "error": {
             "kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"],

@@ -8,7 +8,7 @@ from sparktrain.state import commands as do
 from sparktrain.state.ending import Ending
 from sparktrain.state.failure_limits import alike
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training.metrics import metrics_of
+from sparktrain.training.metrics import read_result
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import World
 
@@ -47,8 +47,10 @@ def fail(world: World, agent: AgentId, failure: Failure) -> None:
         [raised("KeyError: 'relu'"), raised("KeyError: 'tanh'")],
         [raised("NameError: name 'np' is not defined", 3), raised("NameError: name 'np' is not defined", 4)],
         [Failure(FailureKind.EXIT, "exited with code 3"), Failure(FailureKind.EXIT, "exited with code 4")],
-        [metrics_of({"acc": 1.0}, "accuracy"), metrics_of({"acc": 2}, "accuracy")],
-        [metrics_of("text", "accuracy"), metrics_of("other", "accuracy")],
+        [read_result({"acc": 1.0}, "accuracy"), read_result({"acc": 2}, "accuracy")],
+        [read_result({"acc": 1.0}, "accuracy"), read_result({"loss": 2}, "accuracy")],
+        [read_result({"accuracy": "a"}, "accuracy"), read_result({"accuracy": None}, "accuracy")],
+        [read_result("text", "accuracy"), read_result(None, "accuracy")],
     ],
 )  # fmt: skip
 def test_the_same_line_or_the_same_words_are_one_way(failures: list[Failure]) -> None:
@@ -62,7 +64,7 @@ def test_the_same_line_or_the_same_words_are_one_way(failures: list[Failure]) ->
         [raised("ValueError: a", 3), raised("ValueError: b", 4)],
         [Failure(FailureKind.EXCEPTION, "ValueError: a"), Failure(FailureKind.EXCEPTION, "ValueError: b")],
         [raised("x"), Failure(FailureKind.EXIT, "x")],
-        [metrics_of(float("nan"), "accuracy")] * 2,
+        [read_result(float("nan"), "accuracy")] * 2,
         [Failure(FailureKind.MEMORY, "killed")] * 2,
         [Failure(FailureKind.TIMEOUT, "ran longer")] * 2,
     ],

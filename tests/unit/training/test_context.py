@@ -12,6 +12,7 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
 from sparktrain.training.context import TrainContext
+from sparktrain.training.notices import given, kept_apart
 
 
 class Recorder:
@@ -52,7 +53,7 @@ def ctx(tmp_path: Path, wire: Recorder) -> TrainContext:
     (tmp_path / "files").mkdir()
     member = Member(RunId("run"), TrialId(5), Generation(2), Rank(1))
     paths = {"code_path": "", "work_dir": "", "log_path": "", "log_dir": str(tmp_path / "files")}
-    fields = {"size": 4, "seed": 9, "metric": None, "by_reference": False, "sys_path": ()}
+    fields = {"size": 4, "seed": 9, "metric": "loss", "by_reference": False, "sys_path": ()}
     return TrainContext(m.Assignment(member=member, params={"lr": 0.1}, **fields, **paths), wire, Noon())
 
 
@@ -82,7 +83,7 @@ def test_a_report_is_sent(ctx: TrainContext, wire: Recorder) -> None:
         (4.0, {}, TypeError, r"step=4.0\): a step is an integer, not float"),
         (True, {}, TypeError, "not bool"),
         ("4", {}, TypeError, "not str"),
-        (4, {"loss": "low"}, TypeError, "metric 'loss' is a value of type str, and must be a number"),
+        (4, {"loss": "low"}, TypeError, "metric 'loss' is 'low' of type str, and must be a number"),
         (4, {"loss": [1]}, TypeError, "metric 'loss' is a list of 1"),
         (2**63, {}, ValueError, "a step of 64 bits is too large"),
         (2**70, {}, ValueError, "a step of 71 bits is too large"),
@@ -113,6 +114,24 @@ def test_a_metric_may_have_any_name(ctx: TrainContext, wire: Recorder) -> None:
     ctx.report(step=4, self=1.0)
     sent = [message.report for message in wire.sent if isinstance(message, m.Reported)]
     assert [(each.step, each.metrics) for each in sent] == [(3, names), (4, {"self": 1.0})]
+
+
+def test_a_report_leaves_out_what_is_no_number_and_says_so_once(
+    ctx: TrainContext, wire: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kept_apart():
+        ctx.report(1, loss=0.5, note="warm", best=None)
+        ctx.report(2, loss=0.25, note="cold", best=2)
+
+        assert sorted(given()) == [
+            "ctx.report(): 'best' is None, and not a number, so reports leave it out",
+            "ctx.report(): 'note' is 'warm' of type str, and not a number, so reports leave it out",
+        ]
+    assert [each.report.metrics for each in wire.sent if isinstance(each, m.Reported)] == [
+        {"loss": 0.5},
+        {"loss": 0.25, "best": 2.0},
+    ]
+    assert capsys.readouterr().err.count("'note'") == 1
 
 
 def test_reports_of_threads_are_in_order(ctx: TrainContext, wire: Recorder) -> None:
