@@ -204,6 +204,9 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     elif wanted.trial is None and not wanted.all:
         out.show(LogTable(view, found))
     else:
+        if not found and logs.printed_nothing(view, wanted):
+            common.print_line(f"trial {wanted.trial} has ended, and printed nothing")
+            return 0
         _print_logs(out, place, found, wanted, request.tail)
     return 0
 

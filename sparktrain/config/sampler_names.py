@@ -35,3 +35,12 @@ def is_ours(value: object) -> bool:
 def is_of_optuna(value: object) -> bool:
     """Whether it has the methods of `optuna.samplers.BaseSampler`; Optuna is not imported for that."""
     return all(callable(getattr(value, name, None)) for name in ("sample_relative", "sample_independent"))
+
+
+OBJECT = "object "
+"""How the stored name of a sampler starts that the user has made: it is not stored with the run."""
+
+
+def is_object(name: str) -> bool:
+    """Whether a stored name is that of a sampler that the user has made."""
+    return name.startswith(OBJECT)

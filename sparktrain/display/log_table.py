@@ -10,6 +10,7 @@ from sparktrain import formatting
 from sparktrain.display.parts import STYLES, table
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen
+from sparktrain.runs.next_commands import logs_command
 from sparktrain.runs.view import RunView
 
 VERSION = 1
@@ -33,7 +34,7 @@ class LogTable:
             cells += ["" if log is None else formatting.size(log.size), formatting.params(result.params)]
             grid.add_row(*map(Text, cells), style=STYLES.get(result.status, ""))
         yield grid
-        yield Text(f"\nsparktrain logs {formatting.plain(self._view.directory)} TRIAL prints one", style="dim")
+        yield Text(f"\n{formatting.plain(logs_command(self._view.directory, 'TRIAL'))} prints one", style="dim")
 
 
 def logs_json(place: RunLocation, view: RunView, logs: Sequence[LogFile]) -> dict[str, Any]:

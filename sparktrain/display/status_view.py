@@ -52,7 +52,8 @@ class StatusScreen:
             yield Text(f"run directory: {formatting.plain(view.directory)}", style="dim")
         yield from (Text(f"note: {formatting.plain(note)}", style="yellow") for note in view.notes)
         if not view.complete and view.state is not RunState.RUNNING:
-            yield Text(f"resume with: sparktrain resume {formatting.plain(view.directory)}", style="bold")
+            how = view.commands.how_to_resume(view.directory, view.name)
+            yield Text(f"resume with: {formatting.plain(how)}", style="bold")
 
     def _header(self, width: int) -> Iterator[Text]:
         view = self._view

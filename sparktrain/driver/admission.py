@@ -1,6 +1,7 @@
 """The checks of a run's engine before anything starts: the fast part of the doctor."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from msgspec import Struct
 
@@ -33,7 +34,7 @@ def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted
     engine.check_cluster()
     count, without_gpus = engine.agents_for(prepared.spec, agents, prepared.trials, prepared.concurrent)
     slots_of_feeds(prepared, engine, count)
-    ready = prepared.authorized(engine.tokens).attached()
+    ready = replace(prepared.authorized(engine.tokens).attached(), local=not engine.runs_jobs)
     return Admitted(engine, ready, count, without_gpus)
 
 

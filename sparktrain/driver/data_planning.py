@@ -20,8 +20,9 @@ from sparktrain.datasets.file_plans import plan_files
 from sparktrain.datasets.group_file import MOST_BYTES, MOST_ROWS
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import Lengths, check_values, joined, plain_batches, shaped
-from sparktrain.driver.run_data import STREAM, DataPlan, check_share
+from sparktrain.driver.run_data import DataPlan, check_share
 from sparktrain.errors import DataError, SessionError, UserError
+from sparktrain.runs.next_commands import STREAM
 
 logger = logging.getLogger("sparktrain")
 

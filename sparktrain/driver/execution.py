@@ -29,6 +29,7 @@ from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
 from sparktrain.runs.board_feed import BoardFeed
 from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.next_commands import next_commands
 from sparktrain.state.ending import Ending
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 
@@ -121,6 +122,7 @@ class PoolAgents:
         slots_of_feeds(prepared, engine, self._pool.agents)
         self._pool.check_free()
         prepared = prepared.authorized(engine.tokens).attached(self._pool.who())
+        prepared = replace(prepared, local=not engine.runs_jobs)
         if (done := _finished(prepared, display)) is not None:
             return done
         return _run(self._pool, prepared, display)
@@ -179,7 +181,7 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
     if feed is not None:
         feed.ended(made)
     if was_interrupted:
-        raise KeyboardInterrupt(interrupted(made))
+        raise KeyboardInterrupt(interrupted(made, next_commands(prepared.plan, prepared.local)))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
         raise unloadable(prepared, ran.end.failure)
     if (failure := agents.failure(ran, prepared.spec.start_timeout_s)) is not None:

@@ -1,6 +1,5 @@
 """The end of a run: its result for the user."""
 
-import shlex
 from collections import Counter
 
 from sparktrain import formatting
@@ -13,6 +12,7 @@ from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import this_driver
+from sparktrain.runs.next_commands import NextCommands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.sweep_outcome import status_of
@@ -110,14 +110,17 @@ def run_end(prepared: PreparedRun, made: SweepResult) -> RunEnd:
     return RunEnd(made, model_of(prepared.store, RunLayout(made.name), next(iter(made.trials), None)))
 
 
-def interrupted(made: SweepResult) -> str:
+def interrupted(made: SweepResult, commands: NextCommands) -> str:
     """The message for a run that Ctrl-C has ended: its results, and how to continue."""
     counts = Counter(trial.status for trial in made.trials)
     parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
     parts += [f"{counts[status]} {status}" for status in _LISTED if counts[status]]
+    command = commands.resume(made.directory or "")
+    same_call = f"the same call with name={made.name!r}"
+    how = same_call if command is None else f"{command}, or {same_call}"
     return (
         f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(parts)}; to continue: "
-        f"sparktrain resume {shlex.quote(made.directory or '')}, or the same call with name={made.name!r}"
+        f"{how}"
     )
 
 

@@ -85,6 +85,8 @@ class PreparedRun:
     """The user gave the seed; otherwise it is generated, and that of an existing run replaces it."""
     allow_changed: frozenset[str] = frozenset()
     retry_failed: bool = False
+    local: bool = False
+    """Its agents are processes of this machine, without Spark."""
     tensorboard: bool = False
     page: bool = False
     """TensorBoard is served while the run lasts."""
@@ -142,6 +144,7 @@ class PreparedRun:
             versions=installed_versions((*REPORTED, "pyspark", "numpy")),
             extends=self.extends,
             trials=self.trials,
+            local=self.local,
         )
 
     @property

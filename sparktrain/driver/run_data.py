@@ -17,17 +17,15 @@ from sparktrain.config.data_sources import FrameSource, PushedSource, Source, St
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.file_changes import changed_files
-from sparktrain.datasets.manifest import DataRef, Manifest, decode, digest_of
+from sparktrain.datasets.manifest import DataFile, DataRef, Manifest, decode, digest_of
 from sparktrain.errors import DataError, ResumeError, SessionError
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.next_commands import STREAM
 from sparktrain.store.base import Store
 from sparktrain.store.parallel import spread
 from sparktrain.store.url import open_store
 
 _THREADS = 8
-STREAM = "stream"
-"""The kind of a dataset that is never written."""
-
 Show = Callable[[str], None]
 
 logger = logging.getLogger("sparktrain")
@@ -72,6 +70,31 @@ def plan_data(
     from sparktrain.driver.data_planning import planned  # few runs need Arrow in their driver
 
     return planned(sources, timeout_s, members, version)
+
+
+def stored_data(documents: Mapping[str, Any], store: Store, layout: RunLayout) -> DataPlan:
+    """The datasets that a run has, for another run, which reads them where they are. Streams are stored nowhere.
+
+    Blocks on the store. Raises DataError for a dataset that was never written, or has a corrupt manifest.
+    """
+    manifests = dict[str, Manifest]()
+    for name, document in documents.items():
+        if document["kind"] == STREAM:
+            continue
+        path = _manifest_path(layout, name, document)
+        try:
+            manifest = decode(store.read(path), store.where(path))
+        except FileNotFoundError:
+            raise DataError(
+                f"data[{name!r}] of {store.where(layout.path)} has no manifest ({store.where(path)}), so it was not "
+                "written, or was deleted: pass it again in data="
+            ) from None
+        manifests[name] = msgspec.structs.replace(manifest, root=manifest.root or store.address.url)
+    return DataPlan(
+        documents={name: documents[name] for name in manifests},
+        manifests=manifests,
+        columns={name: manifest.columns for name, manifest in manifests.items()},
+    )
 
 
 def missing(documents: Mapping[str, Any], store: Store, layout: RunLayout) -> list[str]:
@@ -125,7 +148,7 @@ def _written(
     try:
         content = store.read(path)
     except FileNotFoundError:
-        if name not in plan.sources:
+        if name not in plan.sources and name not in plan.manifests:
             raise ResumeError(
                 f"data[{name!r}] of the run at {store.where(layout.path)} was not written before its driver ended: "
                 "repeat the call that started the run, with its data"
@@ -185,11 +208,28 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 
 def _check_files(manifest: Manifest, timeout_s: float) -> None:
-    """Check before agents start that the files of the user are those of the manifest. Blocks; raises DataError."""
+    """Check before agents start that the files outside of the run directory are those of the manifest.
+
+    Blocks on their store. Raises DataError.
+    """
+    files = open_store(StoreAddress(manifest.root, timeout_s=timeout_s))
+    if manifest.format == "groups":  # of another run: each group has a checksum, which its reader compares
+        spread(lambda file, _: _check_there(files, file), manifest.files, _THREADS)
+        return
     from sparktrain.datasets.file_formats import check_unchanged  # it loads Arrow
 
-    files = open_store(StoreAddress(manifest.root, timeout_s=timeout_s))
     spread(lambda file, _: check_unchanged(files, file), manifest.files, _THREADS)
+
+
+def _check_there(files: Store, file: DataFile) -> None:
+    with suppress(FileNotFoundError):
+        if files.stat(file.path).size == file.size:
+            return
+    raise DataError(
+        f"{files.where(file.path)} is gone, or has another size than {file.size:,} bytes: the run reads it in the "
+        "directory of the sweep that it continues, which must stay while the run trains; put it back, or pass data= "
+        "again"
+    )
 
 
 def check_share(rows: int, members: int, subject: str) -> None:

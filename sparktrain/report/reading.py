@@ -12,6 +12,7 @@ from sparktrain.rundir.metric_log import read_table
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import read_overview
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, run_in
+from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.runs.watcher import Observer
@@ -62,6 +63,7 @@ def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
         spec=plan.sweep_spec(),
         total=total if isinstance(total, int) else None,
         started=started if isinstance(started, float | int) else None,
+        commands=next_commands(plan),
         store=place.store,
         layout=place.layout,
         records=found.records,

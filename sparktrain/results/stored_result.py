@@ -47,5 +47,6 @@ def _as_it_stands(view: RunView, now: float) -> SweepOutcome:
         return result
     if view.state is RunState.RUNNING:
         return replace(result, status=SweepStatus.RUNNING, seconds=view.seconds(now))
-    reason = f"its driver ({view.driver or 'unknown'}) does not answer: sparktrain resume {view.directory} continues it"
+    how = view.commands.how_to_resume(view.directory, view.name)
+    reason = f"its driver ({view.driver or 'unknown'}) does not answer; to continue: {how}"
     return replace(result, status=SweepStatus.STOPPED, seconds=view.seconds(now), reason=reason)

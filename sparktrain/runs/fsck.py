@@ -18,6 +18,7 @@ from sparktrain.runs.dataset_files import corrupt_files
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
+from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.view import RunData, RunState, RunView, TrialView, view_of
@@ -225,6 +226,7 @@ class RunExaminer:
             spec=plan.sweep_spec(),
             total=total if isinstance(total, int) else None,
             started=None,
+            commands=next_commands(plan),
             store=store,
             layout=layout,
             records=records,

@@ -82,6 +82,12 @@ def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
     )
 
 
+def printed_nothing(view: RunView, wanted: LogSelection) -> bool:
+    """Whether the trial has run and ended, so that a log which is not stored never will be."""
+    trial = next((each for each in view.results if each.id == wanted.trial), None)
+    return trial is not None and trial.status.final and trial.generations > 0 and wanted.generation is None
+
+
 def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> LogSelection:
     """The logs that the options ask for; an only trial need not be named. Raises SpecError for an unknown trial."""
     if trial is None and len(view.results) == 1:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sparktrain.config.objectives import Constraint, Objective
@@ -12,6 +12,7 @@ from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.case_result import CaseResult
+from sparktrain.runs.next_commands import NextCommands
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
 from sparktrain.runs.trial_result import Home, TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -65,6 +66,8 @@ class RunData:
     """Whether that driver runs, or ran, on this host."""
     board: str | None = None
     """The URL of the TensorBoard that it serves."""
+    commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
+    """What continues the run."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ class RunView:
     """Trials of each set of parameters."""
     board: str | None = None
     """The URL of the TensorBoard that its driver serves."""
+    commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
+    """What continues the run."""
     notes: tuple[str, ...] = ()
     counts: dict[TrialStatus, int] = field(default_factory=dict)
 
@@ -224,6 +229,7 @@ def view_of(data: RunData) -> RunView:
         last_record=max((record.at for record in data.records), default=0.0) or None,
         trials=trials,
         board=data.board,
+        commands=replace(data.commands, local=times.local),
         notes=data.notes,
         counts=Counter(trial.result.status for trial in trials),
     )
@@ -234,6 +240,7 @@ class _Times:
 
     def __init__(self, records: Sequence[AnyRecord]) -> None:
         self.driver_started: float | None = None
+        self.local = False
         self.total: int | None = None
         self.end: RunEnded | None = None
         self.formed: dict[TrialId, float] = {}
@@ -244,8 +251,9 @@ class _Times:
 
     def _see(self, record: AnyRecord) -> None:
         match record:
-            case DriverStarted(at=at, trials=total):
+            case DriverStarted(at=at, trials=total, local=local):
                 self.driver_started, self.total, self.end = at, total, None
+                self.local = local
             case RunEnded():
                 self.end = record
             case GangFormed(trial=trial, at=at):

@@ -14,6 +14,7 @@ from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
@@ -110,6 +111,7 @@ class Observer:
             spec=plan.sweep_spec(),
             total=total if isinstance(total, int) else None,
             started=started if isinstance(started, float | int) else None,
+            commands=next_commands(plan),
             store=self._place.store,
             layout=self._place.layout,
             records=self._records,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from sparktrain.config.param_values import type_name
-from sparktrain.config.sampler_names import is_ours
+from sparktrain.config.sampler_names import OBJECT, is_object, is_ours
 from sparktrain.errors import SpecError
 from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.grid import SpaceSampler
@@ -31,7 +31,6 @@ LEAST_POPULATION, MOST_POPULATION = 8, 50
 NO_GOAL = Goal(None, True)
 _BATCH = 4
 """Cases of one call of a sampler that computes, so that the first slots need not wait for the last case."""
-_OBJECT = "object "
 _LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
 _NEEDS = {"cmaes": "cmaes", "qmc": "scipy", "gp": "torch"}
 """Modules that a sampler needs beside Optuna."""
@@ -52,7 +51,7 @@ class SamplerChoice:
         """The name of the sampler of this space; for an object that of its class."""
         if self.asked is None:
             return ("tpe" if self.goal.metric else "random") if isinstance(space, SampledSpace) else "grid"
-        return self.asked if isinstance(self.asked, str) else f"{_OBJECT}{type_name(self.asked)}"
+        return self.asked if isinstance(self.asked, str) else f"{OBJECT}{type_name(self.asked)}"
 
     def sampler(self, space: Space, slots: int = 1) -> Sampler:
         """A fresh sampler for trials on so many slots; an object of the user is the same one each time.
@@ -83,7 +82,7 @@ class SamplerChoice:
         return OptunaSampler(sampled, total, self.goal, self.seed, make, name in _LEARNING, batch, source=source)
 
     def _check(self, name: str, space: SampledSpace) -> None:
-        called = "the sampler of Optuna" if name.startswith(_OBJECT) else f"sampler={name!r}"
+        called = "the sampler of Optuna" if is_object(name) else f"sampler={name!r}"
         _check_installed(name, called)
         if self.trials is None and self.timeout_s is None:
             raise SpecError(f"{called} has no end, a sweep needs one: pass trials=N, or timeout= for the whole sweep")
@@ -113,9 +112,9 @@ class SamplerChoice:
 
 def stored_choice(name: str) -> Any:
     """What to ask for to get the sampler of a stored name. Raises SpecError for that of an object."""
-    if name.startswith(_OBJECT):
+    if is_object(name):
         raise SpecError(
-            f"the sampler of the run was an object ({name.removeprefix(_OBJECT)}), which is not stored with it: resume "
+            f"the sampler of the run was an object ({name.removeprefix(OBJECT)}), which is not stored with it: resume "
             "it by the same call as before"
         )
     return name
@@ -134,7 +133,7 @@ def _sampled(space: Space, name: str) -> SampledSpace:
     if isinstance(space, Grid):
         return as_choices(space)
     raise SpecError(
-        f"the sampler {name.removeprefix(_OBJECT)!r} chooses each parameter by itself, and the space is a {space}: use "
+        f"the sampler {name.removeprefix(OBJECT)!r} chooses each parameter by itself, and the space is a {space}: use "
         "sampler='grid', or a dict of lists and distributions"
     )
 

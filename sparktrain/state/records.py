@@ -248,6 +248,8 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """The versions of Python and of packages on the driver, for people. Empty where an older sparktrain wrote it."""
     trials: int | None = None
     """Number of trials of the run in all; None where it is not known."""
+    local: bool = False
+    """Its agents are processes of the driver's machine, without Spark."""
 
 
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sparktrain as st
@@ -62,6 +64,32 @@ def test_a_start_at_step_0_and_another_trial_can_be_asked_for(
     assert f"trains trial 2 of {sweep.directory} on with epochs=3, from step 0: as was asked\n" in err
     assert cli.main([*words, "--param", "epoch=3"]) == 2
     assert "learn has no parameter 'epoch'; did you mean 'epochs'?" in capfd.readouterr().err
+
+
+def count_rows(lr: float, ctx: Any) -> dict[str, float]:
+    return {"score": lr, "rows": len(ctx.dataset("train").to_numpy()["x"])}
+
+
+@pytest.mark.all
+def test_a_refit_reads_the_data_of_the_sweep_where_it_is(runs: Path) -> None:
+    rows, file = pa.table({"x": [1.0, 2.0, 3.0]}), runs.parent / "in_place.parquet"
+    pq.write_table(rows, file)
+    place: dict[str, Any] = {"spark": st.local(slots=1), "progress": False}
+    for name, data in (("table", rows), ("file", st.data.parquet(str(file)))):
+        st.sweep(count_rows, {"lr": [1.0]}, metric="score", data={"train": data}, dir=str(runs), name=name, **place)
+
+    assert st.refit(runs / "table", workers=1, name="again", **place).metrics["rows"] == 3
+    assert cli.main(["fsck", str(runs / "again")]) == 0
+    other = {"train": pa.table({"x": [1.0]})}
+    assert st.refit(runs / "table", workers=1, name="other", data=other, **place).metrics["rows"] == 1
+    with pytest.raises(st.DataError, match=r"data\['train'\] has 3 rows for 4 members"):
+        st.refit(runs / "table", workers=4, backend="none", name="many", **place)
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), file)
+    with pytest.raises(st.DataError, match=r"in_place.parquet was replaced after the dataset was planned"):
+        st.refit(runs / "file", workers=1, name="changed", **place)
+    shutil.rmtree(runs / "table" / "data")
+    with pytest.raises(st.DataError, match=r"it was not written, or was deleted: pass it again in data="):
+        st.refit(runs / "table", workers=1, name="lost", **place)
 
 
 def test_a_checkpoint_that_is_corrupt_is_an_error_and_starts_nothing(sweep: st.SweepResult, runs: Path) -> None:

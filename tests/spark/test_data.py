@@ -255,6 +255,17 @@ def test_a_gang_trains_on_a_dataframe_and_others_find_its_rows_again(
     assert jobs == []
 
 
+@pytest.mark.all
+def test_a_refit_reads_the_dataframe_that_the_sweep_has_written(spark: SparkSession, runs: Path) -> None:
+    def count(lr: float, ctx: Any) -> dict[str, float]:
+        return {"score": lr, "rows": len(ctx.dataset("train").to_numpy()["id"])}
+
+    place: dict[str, Any] = {"spark": spark, "preload": [], "progress": False}
+    frame = spark.range(0, 100, 1, 3)
+    sweep = st.sweep(count, {"lr": [1.0]}, metric="score", data={"train": frame}, dir=str(runs), name="s", **place)
+    assert st.refit(sweep, workers=1, name="again", **place).metrics["rows"] == 100
+
+
 def test_another_session_of_the_same_application_may_have_made_the_dataframe(spark: SparkSession, runs: Path) -> None:
     def rows(ctx: Any) -> float:
         return float(ctx.dataset("train").to_numpy()["id"].sum())

@@ -1,6 +1,6 @@
 """A gang that trains the parameters of a sweep's best trial on: longer, wider, from its checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from sparktrain.config.param_values import shown
 from sparktrain.driver.continuation.program import StoredProgram
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.run_data import DataPlan, check_share, stored_data
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.protocol.messages import Code
@@ -20,6 +21,7 @@ from sparktrain.results.stored_result import load
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import RunLocation, run_in
+from sparktrain.runs.next_commands import STREAM
 from sparktrain.runs.plan import Origin, Plan
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import single
@@ -34,6 +36,15 @@ class Winner(NamedTuple):
     code: Code
     trial: TrialResult
     checkpoint: Checkpoint | None
+
+    def data(self, given: Collection[str]) -> DataPlan:
+        """The datasets that the sweep has stored, without those that are `given` again. Blocks on the store.
+
+        Raises DataError.
+        """
+        documents = {} if self.plan.data is msgspec.UNSET else self.plan.data
+        inherited = {name: each for name, each in documents.items() if name not in given}
+        return stored_data(inherited, self.place.store, self.place.layout)
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of its run: those given, and by default metric and directory of the sweep."""
@@ -79,9 +90,10 @@ class Refit:
         """The run of one gang, with `params` in place of the trial's, of the stored function or of `train`."""
         if train is None:
             _check_given(winner.plan, options)
+        stored = winner.data(options.asked["data"])
         program = StoredProgram(winner.plan, winner.code) if train is None else train
         made = compose(program, single({**winner.trial.params, **params}), options)
-        made = replace(made, notes=(*made.notes, self._line(winner, params)))
+        made = _with_data(replace(made, notes=(*made.notes, self._line(winner, params))), stored)
         if winner.checkpoint is None:
             return made
         origin = Origin(directory=winner.place.where, trial=winner.trial.id, checkpoint=winner.checkpoint)
@@ -96,10 +108,27 @@ class Refit:
         return f"{what}, from step 0: {why}"
 
 
+def _with_data(made: PreparedRun, stored: DataPlan) -> PreparedRun:
+    """The run, which reads the stored data of the sweep beside what its call passes. Raises DataError."""
+    for name, manifest in stored.manifests.items():
+        check_share(manifest.rows, made.spec.gang.workers, f"data[{name!r}]")
+    data = replace(
+        made.data,
+        documents={**stored.documents, **made.data.documents},
+        manifests={**stored.manifests, **made.data.manifests},
+        columns={**stored.columns, **made.data.columns},
+    )
+    return replace(made, data=data, plan=msgspec.structs.replace(made.plan, data=dict(data.documents) or msgspec.UNSET))
+
+
 def _check_given(plan: Plan, options: RunOptions) -> None:
     """Raises for what the trials of the sweep had, and the stored function needs as well."""
-    if plan.data is not msgspec.UNSET and (missing := sorted(set(plan.data) - set(options.asked["data"]))):
-        raise SpecError(f"the trials of the sweep read data={missing}, which other runs do not find: pass data= again")
+    documents = {} if plan.data is msgspec.UNSET else plan.data
+    streams = [name for name, each in documents.items() if each["kind"] == STREAM]
+    if missing := sorted(set(streams) - set(options.asked["data"])):
+        raise SpecError(
+            f"the trials of the sweep read the streams {missing}, which are stored nowhere: pass data= again"
+        )
     given = options.environment()
     if lacking := [name for name in plan.env if name not in given]:
         raise ResumeError(

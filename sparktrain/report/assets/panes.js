@@ -48,7 +48,7 @@ class TrialPane {
       row.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, row.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
       failure && failure.first === row.id && texts(failure),
       live && h("section", {}, h("h3", {}, "Log"), this.log),
-      h("section", {}, h("h3", {}, "On the command line"), headline.again && command(headline.again + row.id), command(`sparktrain logs ${quoted(headline.directory)} --trial ${row.id}`)),
+      h("section", {}, h("h3", {}, "On the command line"), headline.again && command(headline.again + row.id), row.generations > 0 && command(headline.logs + row.id)),
       live && live.rights.includes("stop") && ["running", "queued", "paused"].includes(row.status) && h("button", { type: "button", class: "danger", onclick: () => this.ctx.live.stop(row.id) }, "Stop this trial"),
     ].filter(Boolean));
   }
@@ -82,8 +82,4 @@ function texts(failure) {
   return h("section", {},
     failure.log_tail && [h("h3", {}, "Last lines of the log"), h("pre", { tabindex: "0" }, failure.log_tail.join("\n"))],
     failure.traceback && [h("h3", {}, "Traceback"), h("pre", { tabindex: "0" }, failure.traceback)]);
-}
-
-function quoted(text) {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`;
 }

@@ -1,6 +1,5 @@
 """The first lines of a report: how the run stands, its best trial, and the command that trains it again."""
 
-import shlex
 from typing import Any
 
 from msgspec import Struct
@@ -8,6 +7,7 @@ from msgspec import Struct
 from sparktrain.report.views.parameter_axes import flat
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.failure_table import no_best
+from sparktrain.runs.next_commands import logs_command
 from sparktrain.runs.results_json import json_value
 from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import TrialStatus
@@ -58,6 +58,8 @@ class Headline(Struct, frozen=True, kw_only=True):
     """Why there is no best trial; empty where there is."""
     again: str
     """The command that trains a trial again, without the number of the trial at its end; empty where none does."""
+    logs: str
+    """The command that prints the log of a trial, without the number of the trial at its end."""
     notes: tuple[str, ...]
     problems: tuple[str, ...]
     """What could not be read."""
@@ -88,6 +90,7 @@ def headline_of(inputs: RunInputs) -> Headline:
         best=best,
         no_best="" if best is not None else _why(inputs),
         again=_again(inputs),
+        logs=logs_command(view.directory, ""),
         notes=view.notes,
         problems=inputs.problems,
     )
@@ -117,8 +120,7 @@ def _again(inputs: RunInputs) -> str:
     """A refit takes code and parameters from the run directory."""
     if inputs.view.kind != "sweep":
         return ""
-    where = shlex.quote(inputs.view.directory)
-    return f"sparktrain refit {where} --workers {inputs.view.gang} --from-checkpoint none --trial "
+    return inputs.view.commands.refit(inputs.view.directory)
 
 
 def _why(inputs: RunInputs) -> str:

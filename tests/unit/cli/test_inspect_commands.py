@@ -235,6 +235,12 @@ def test_gc(run: ScriptedRun, capfd: Capture) -> None:
     assert "checkpoint:" not in capfd.readouterr().out
 
 
+def test_a_trial_that_printed_nothing_has_an_empty_log(run: ScriptedRun, capfd: Capture) -> None:
+    ended(run)
+    assert cli.main(["logs", run.directory, "3"]) == 0
+    assert capfd.readouterr() == ("", "trial 3 has ended, and printed nothing\n")
+
+
 WRONG = [
     (["status", "{run}", "--watch", "--every", "often"], "every"),
     (["status", "{runs}", "--watch"], "--watch shows one run"),
