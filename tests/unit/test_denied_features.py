@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain
-from sparktrain.cli import app
+from sparktrain.cli.command_table import COMMANDS
 from sparktrain.config.call_option import options_in
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.option_catalog import PoolKeywords, RunKeywords, SweepKeywords
@@ -51,7 +51,7 @@ def public_names() -> frozenset[str]:
         *dir(sparktrain.data),
         *(name for kind in keywords for name in options_in(kind)),
         *(backend.value for backend in Backend),
-        *(command.name or "" for command in app.registered_commands),
+        *COMMANDS,
     ]
     return frozenset(name.lower().replace("-", "_") for name in names)
 

@@ -99,6 +99,7 @@ def test_a_plain_relation_gives_its_files_and_their_size() -> None:
             for name in ("mergeschema", "ignoreCorruptFiles", "basepath", "pathglobfilter", "of.tomorrow")
         ),
     ],
+    ids=lambda changes: next(iter(changes)),
     ids=str,
 )
 def test_other_formats_indexes_and_options_are_not_plain(changes: dict[str, Any]) -> None:

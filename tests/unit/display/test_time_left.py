@@ -19,7 +19,7 @@ def times_of(durations: Sequence[float]) -> TrialTimes:
 @pytest.mark.parametrize(
     ("durations", "elapsed", "to_come", "slots", "least", "most"),
     [
-        pytest.param([9.2, 8.8], [0.3, 0.1], 0, 2, 8.5, 9.5, id="README: after 45 s, of which 33 s are the start"),
+        pytest.param([9.2, 8.8], [0.3, 0.1], 0, 2, 8.5, 9.5, id="README: after 45 s, 33 s of them for the start"),
         pytest.param([24.0, 26.0], [1.0, 1.0], 26, 2, 320, 375, id="cars: 6 minutes for 28 of 30 trials"),
         pytest.param([10.0, 10.0], [9.0, 1.0], 1, 2, 10.5, 11.5, id="the trial to come takes the slot that ends first"),
         pytest.param([10.0, 10.0], [5.0], 1, 2, 9.9, 10.1, id="a slot is free"),
