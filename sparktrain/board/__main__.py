@@ -1,7 +1,6 @@
 """The process of a board: TensorBoard on a socket that it inherits. It ends when its standard input does."""
 
 import os
-import shutil
 import socket
 import sys
 import threading

@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from sparktrain.board.board_settings import BoardSettings
 from sparktrain.board.event_mirror import EventMirror
 from sparktrain.errors import SpecError
 from sparktrain.store.base import Store
+from sparktrain.store.held_folders import HeldFolder, hold
 from sparktrain.threads import spawn
 from sparktrain.webserve.server_process import last_line, listening_on
 
@@ -41,7 +41,7 @@ class Board:
     The process ends by `close`, and with this process, however that ends.
     """
 
-    def __init__(self, url: str, process: "subprocess.Popen[bytes]", folder: str, log: IO[bytes]) -> None:
+    def __init__(self, url: str, process: "subprocess.Popen[bytes]", folder: HeldFolder, log: IO[bytes]) -> None:
         """Use `Board.start`."""
         self.url = url
         """Where a browser finds it, with its token."""
@@ -81,16 +81,17 @@ class Board:
         listening, token = _listening(bind, port), secrets.token_urlsafe(24)
         with listening:
             number = listening.getsockname()[1]
-            target = tempfile.mkdtemp(prefix="sparktrain-board-")
+            events = hold("board")
+            target = str(events.path)
             settings = BoardSettings(target, listening.fileno(), number, token, folder or store.where())
             log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
             try:
                 process = start_process(settings, log)
             except BaseException:
                 log.close()
-                shutil.rmtree(target, ignore_errors=True)
+                events.close()
                 raise
-        board = cls(f"http://{host}:{number}/?token={token}", process, target, log)
+        board = cls(f"http://{host}:{number}/?token={token}", process, events, log)
         mirror = EventMirror(store, folder, Path(target))
         spawn(lambda: mirror.follow(board._over), "sparktrain-board-events")
         if feed is not None:
@@ -121,7 +122,7 @@ class Board:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _watch(self) -> None:
         """Log an end of the process without a call of `close`."""

@@ -4,7 +4,6 @@ Only modules of the package tensorboard that never look for TensorFlow are used:
 import it wherever it is installed.
 """
 
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from sparktrain.state.trial import TrialStatus
+from sparktrain.store.folder_removal import remove
 
 CURVES = "sparktrain"
 """The folder of a trial with its reports, beside those that the trial itself writes: `0003/sparktrain`."""
@@ -114,7 +114,7 @@ class ReportEvents:
         metric_infos = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=name)) for name in metrics]
         experiment = api_pb2.Experiment(hparam_infos=map(_info, columns), metric_infos=metric_infos)
         # TensorBoard reads this once in a folder, and drops a folder that vanishes.
-        shutil.rmtree(self._space_folder(), ignore_errors=True)
+        remove(self._space_folder())
         self._spaces += 1
         file = _TrialFile(self._space_folder())
         file._write([event_pb2.Event(summary=_hparams_summary(metadata.EXPERIMENT_TAG, experiment=experiment))])
@@ -145,7 +145,7 @@ class ReportEvents:
     def forget(self, trial: int) -> None:
         """Remove what is written of a trial: it may start again."""
         if self._trials.pop(trial, None) is not None:
-            shutil.rmtree(self._folder(trial) / CURVES, ignore_errors=True)
+            remove(self._folder(trial) / CURVES)
 
     @property
     def trials(self) -> set[int]:

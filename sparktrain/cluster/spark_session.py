@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from sparktrain.cluster import jvm, spark_master, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
+from sparktrain.store.held_folders import held
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
 """How many containers an application of ours may lose: it has nothing but agents, which can be replaced."""
@@ -44,8 +44,8 @@ def local_session(
     of `spark-submit`, the session is a cluster of two executor processes on this machine. Raises SessionError when
     Spark cannot start.
     """
-    # Executors may still write into it when it is removed.
-    with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
+    with held("spark") as folder:
+        scratch = str(folder)
         if not spark_master.is_submitted():
             show(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)

@@ -2,11 +2,8 @@
 
 import atexit
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from sparktrain.clock import Clock, SystemClock
@@ -17,6 +14,7 @@ from sparktrain.errors import StoreError
 from sparktrain.protocol.messages import Tokens
 from sparktrain.store.call_timeout import THREADS, OverdueError
 from sparktrain.store.hadoop.token_file import TokenFile
+from sparktrain.store.held_folders import hold
 
 FETCH_TIMEOUT_S = 30.0
 MOST_S = 3600.0
@@ -176,6 +174,6 @@ def has_ticket(held: Callable[[], Ticket | None] = ticket) -> bool:
 @cache
 def _own() -> TokenFile:
     """The file of this process, for all its runs: their tokens come from one JVM."""
-    folder = tempfile.mkdtemp(prefix="sparktrain-driver-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return TokenFile(Path(folder))
+    folder = hold("driver")
+    atexit.register(folder.close)
+    return TokenFile(folder.path)

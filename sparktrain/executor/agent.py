@@ -18,7 +18,6 @@ from sparktrain.executor.code import LocalCode, keep
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
-from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
@@ -31,6 +30,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
 from sparktrain.state.liveness import Lease
 from sparktrain.store.hadoop.token_file import TokenFile
+from sparktrain.store.held_folders import held, tidy
 from sparktrain.threads import spawn
 
 ATTEMPT_S = 15.0
@@ -55,7 +55,7 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
     """Run the agent at `place` until the pool closes. Blocks; returns why it ended, and whether it joined."""
     root = scratch_root()
     spawn(lambda: tidy(root))
-    with held(root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
+    with held("agent-held", root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
         warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
         warm.start()
         return asyncio.run(Attendance(place, ticket, warm, tokens, memory=memory).run())

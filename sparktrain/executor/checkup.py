@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import ProtocolError, SparktrainError
-from sparktrain.executor.scratch import held
 from sparktrain.executor.spark_task import Placement, placement, spark_version
 from sparktrain.executor.zygote_process import scratch_root
 from sparktrain.ids import AgentId
@@ -29,6 +28,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
 from sparktrain.state.topology import MemberAddress
 from sparktrain.store.hadoop.token_file import TokenFile
+from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
 from sparktrain.threads import aside
 
@@ -88,7 +88,7 @@ async def visit(
         link = await dialer.attend(connect_s)
     except Unreachable as error:
         return replace(report, problem=str(error))
-    with held(scratch_root()) as scratch:
+    with held("agent-held", scratch_root()) as scratch:
         tokens = TokenFile(scratch)
         visitor = Visitor(report, link, SystemClock(), tokens, store_s)
         try:

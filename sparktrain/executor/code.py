@@ -11,8 +11,8 @@ from uuid import uuid4
 from msgspec import Struct
 
 from sparktrain.errors import ProtocolError
-from sparktrain.executor.folders import discard, remove
 from sparktrain.protocol.messages import Code
+from sparktrain.store.folder_removal import discard, remove
 
 KEPT = 3
 """An agent serves one run at a time; a member of the run before may still be ending."""

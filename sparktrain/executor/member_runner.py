@@ -16,7 +16,6 @@ from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exit_causes import classify
-from sparktrain.executor.folders import discard
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
 from sparktrain.executor.memory_holder import MemoryHolder
@@ -29,6 +28,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.store.folder_removal import discard
 from sparktrain.store.hadoop.token_file import token_variables
 
 T = TypeVar("T")

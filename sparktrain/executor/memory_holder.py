@@ -10,12 +10,12 @@ from uuid import uuid4
 from msgspec import Struct
 
 from sparktrain.errors import CheckpointError
-from sparktrain.executor.folders import discard
-from sparktrain.executor.scratch import held, tidy
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.store.folder_removal import discard
+from sparktrain.store.held_folders import held, tidy
 from sparktrain.threads import aside, spawn
 
 SHARED_MEMORY = "/dev/shm"
@@ -35,7 +35,7 @@ def shared_memory(root: str = SHARED_MEMORY) -> Iterator[Path | None]:
         yield None
         return
     spawn(lambda: tidy(root))
-    with held(root) as folder:
+    with held("agent-held", root) as folder:
         yield folder
 
 
@@ -65,7 +65,7 @@ class MemoryHolder:
         self._current: Path | None = None
         """The folder of the member that runs."""
         self._expiry: asyncio.TimerHandle | None = None
-        self._folders = list(root.iterdir()) if root is not None and root.is_dir() else []
+        self._folders = _folders_in(root) if root is not None else []
         """All folders of members: at first those that an agent before this one in its task has left."""
         self._clear()
 
@@ -158,6 +158,10 @@ class MemoryHolder:
         older = kept if kept is not None and kept.parent != self._current else None
         if doomed or older is not None:
             spawn(lambda: _remove(doomed, older))
+
+
+def _folders_in(root: Path) -> list[Path]:
+    return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
 
 def _remove(doomed: list[Path], kept: Path | None) -> None:

@@ -16,7 +16,6 @@ from msgspec import Struct
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
-from sparktrain.executor.folders import discard, remove
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -24,6 +23,7 @@ from sparktrain.rundir.checkpoints import Draft, fetch, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
+from sparktrain.store.folder_removal import discard, remove
 from sparktrain.store.url import open_store
 from sparktrain.threads import aside, spawn
 

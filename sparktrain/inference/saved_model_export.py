@@ -1,7 +1,6 @@
 """Exports a Keras model as a SavedModel, into any store. Imports TensorFlow when it is used."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.inference.loaded_model import input_structure
 from sparktrain.store.base import PIECE_BYTES, Store
+from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
 
 GRAPH = "saved_model.pb"
@@ -30,9 +30,10 @@ def export(model: Any, target: str) -> None:
     if not parts.scheme or parts.scheme == "file":
         _write(model, unquote(parts.path) if parts.scheme else os.path.expanduser(target))
         return
-    with tempfile.TemporaryDirectory(prefix="sparktrain-export-") as folder:
-        _write(model, folder)
-        _upload(Path(folder), open_store(StoreAddress(target)))
+    with held("export") as folder:
+        exported = folder / "model"
+        _write(model, str(exported))
+        _upload(exported, open_store(StoreAddress(target)))
 
 
 def input_names(model: Any) -> list[str]:

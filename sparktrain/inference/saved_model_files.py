@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from sparktrain.inference.model_file import STORE_TIMEOUT_S
 from sparktrain.inference.model_folder import ModelFolder
 from sparktrain.inference.saved_model_export import GRAPH
 from sparktrain.store.base import Store
+from sparktrain.store.folder_removal import remove
 from sparktrain.store.url import open_store
 
 FETCHED = "saved_model"
@@ -33,7 +33,7 @@ class SavedModelFiles(Struct, frozen=True):
         return folder.file(FETCHED, self._fetch_to)
 
     def _fetch_to(self, place: Path) -> None:
-        shutil.rmtree(place, ignore_errors=True)  # of a killed process
+        remove(place)  # of a killed process
         try:
             if _digest(_store_at(self.url), self.paths, place) != self.sha256:
                 raise DataError(
@@ -41,7 +41,7 @@ class SavedModelFiles(Struct, frozen=True):
                     "one"
                 )
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
+            remove(place)
             raise
 
 

@@ -3,10 +3,8 @@
 import hashlib
 import importlib
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 from pyspark.ml import Model
@@ -22,6 +20,7 @@ from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
 from sparktrain.ml.stage_params import KerasModelParams, ModelParams, with_accessors
 from sparktrain.prediction import predict
 from sparktrain.store.base import Store
+from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
 
 LOADED = ".models"
@@ -73,8 +72,8 @@ class KerasModel(Model, KerasModelParams, MLWritable, MLReadable["KerasModel"]):
             importlib.import_module(name)
         import keras
 
-        with tempfile.TemporaryDirectory(prefix="sparktrain-model-") as folder:
-            path = Path(folder, f"model{SUFFIX}")
+        with held("model") as folder:
+            path = folder / f"model{SUFFIX}"
             path.write_bytes(content)
             return keras.saving.load_model(path, **options)
 

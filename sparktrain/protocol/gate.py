@@ -9,19 +9,17 @@ import errno
 import os
 import resource
 import selectors
-import shutil
 import socket
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.protocol.splice import Splice
+from sparktrain.store.held_folders import HeldFolder, hold, tidy
 from sparktrain.threads import spawn
 
 STRANGERS = 64
@@ -73,8 +71,8 @@ class Gate:
         self._listening = tuple(listening)
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
-        self._folder = Path(_private_folder())
-        self.target = str(self._folder / "server")
+        self._folder = _private_folder()
+        self.target = str(self._folder.path / "server")
         """Path of the Unix socket where the server must listen before `open`."""
         self._descriptors = raise_descriptor_limit() if descriptors is None else descriptors
         self._reserve = reserve
@@ -255,7 +253,7 @@ class Gate:
 
     def _connect(self, peer: socket.socket, address: tuple[str, int]) -> None:
         self._made += 1
-        path = str(self._folder / str(self._made))
+        path = str(self._folder.path / str(self._made))
         try:
             inner = socket.socket(socket.AF_UNIX)
         except OSError:
@@ -280,7 +278,7 @@ class Gate:
             each.close()
         for spare in self._spare:
             os.close(spare)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         self._ended.set()
 
 
@@ -353,10 +351,15 @@ def shown(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _private_folder() -> str:
-    """A new folder for this user alone, with a path that is short enough for sockets."""
-    folder = tempfile.mkdtemp(prefix="sparktrain-gate-")
-    if len(os.fsencode(folder)) <= _PATH_BYTES:
-        return folder
-    os.rmdir(folder)
-    return tempfile.mkdtemp(prefix="sparktrain-gate-", dir="/tmp")
+def _private_folder() -> HeldFolder:
+    """A new folder for this user alone, with a path that is short enough for sockets.
+
+    Those that killed processes have left beside it are removed meanwhile.
+    """
+    folder = hold("gate")
+    if len(os.fsencode(folder.path)) > _PATH_BYTES:
+        folder.close()
+        folder = hold("gate", "/tmp")
+    root = str(folder.path.parent)
+    spawn(lambda: tidy(root), "sparktrain-tidy")
+    return folder

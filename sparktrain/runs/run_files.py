@@ -1,9 +1,7 @@
 """The files of a trial that has ended or still runs: its reports, logs and model."""
 
-import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -14,6 +12,7 @@ from sparktrain.optional_packages import require_pandas
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
 from sparktrain.store.base import PIECE_BYTES
+from sparktrain.store.held_folders import held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +93,8 @@ class RunFiles:
             )
         import keras
 
-        with tempfile.TemporaryDirectory(prefix="sparktrain-model-") as folder:
-            copy = Path(folder, "model.keras")
+        with held("model") as folder:
+            copy = folder / "model.keras"
             with copy.open("wb") as file:
                 for piece in place.store.pieces(path):
                     file.write(piece)

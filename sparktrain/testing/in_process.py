@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -31,6 +30,7 @@ from sparktrain.errors import NestedCallError, RunFailedError, SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, Outcome, Report
+from sparktrain.store.held_folders import held
 from sparktrain.testing.local_run import FunctionCall, LocalRun
 from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cluster
 from sparktrain.testing.process_guard import guarded
@@ -218,7 +218,7 @@ def _replica(fold: int, folds: int) -> Replica:
 
 
 def _temporary(stack: ExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparktrain-", ignore_cleanup_errors=True)))
+    return stack.enter_context(held("local-context"))
 
 
 def _enter(stack: ExitStack) -> None:

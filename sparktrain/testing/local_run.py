@@ -24,7 +24,6 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.driver.run_data import DataPlan, write_data
 from sparktrain.errors import CheckpointError
-from sparktrain.executor.folders import remove
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
@@ -43,6 +42,7 @@ from sparktrain.state.records import (
     GangFormed,
     TrialsAdded,
 )
+from sparktrain.store.folder_removal import remove
 from sparktrain.store.url import open_store
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 import logging
 import shlex
 import socket
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from sparktrain.config.tracking_options import MLflow, masked
 from sparktrain.ids import CHIEF, Generation, Member, RunId, TrialId
 from sparktrain.rundir.metric_log import read_blocks
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
+from sparktrain.store.held_folders import held
 from sparktrain.tracking.callback import Callback, TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
 from sparktrain.tracking.mlflow_limits import (
     KEY_CHARS,
@@ -311,8 +311,8 @@ class MLflowTracker(Callback):
             return
         if self._client.get_run(self._parent).data.tags.get(MODEL) == key:
             return
-        with tempfile.TemporaryDirectory(prefix="sparktrain-mlflow-") as folder:
-            copy = Path(folder, Path(model).name)
+        with held("mlflow") as folder:
+            copy = folder / Path(model).name
             with copy.open("wb") as file:
                 for piece in place.store.pieces(model):
                     file.write(piece)

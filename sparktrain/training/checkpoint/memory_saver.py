@@ -5,7 +5,6 @@ memory. Two folders take turns, so that one is whole at any time (Wang et al., "
 """
 
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from sparktrain.errors import CheckpointError, SparktrainError
 from sparktrain.formatting import size
 from sparktrain.protocol.pipe_messages import MemoryTaken
 from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack
@@ -201,7 +201,7 @@ class MemorySaver:
 
     def _write(self, slot: _Slot, state: State) -> None:
         """Write new files. Raises CheckpointError when shared memory is too small."""
-        shutil.rmtree(slot.folder, ignore_errors=True)
+        remove(slot.folder)
         slot.arrays = {}
         needed = sum(each.nbytes for each in state.tensors.values())
         found = os.statvfs(slot.folder.parent)

@@ -10,7 +10,6 @@ intervals.
 import math
 import operator
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from uuid import uuid4
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
+from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
@@ -391,7 +391,7 @@ class CheckpointSaver:
                 self._spare, job.state = job.state.tensors, None
             self._link.send(snapshot)
         except Exception as error:  # training continues after any error
-            shutil.rmtree(snapshot.folder, ignore_errors=True)
+            remove(Path(snapshot.folder))
             with suppress(OSError):  # the agent is gone
                 self._link.send(Unsaved(snapshot.step, str(error)[:_LONGEST_PROBLEM], isinstance(error, OSError)))
             return f"{failed}: {error}"

@@ -100,7 +100,6 @@ def test_a_plain_relation_gives_its_files_and_their_size() -> None:
         ),
     ],
     ids=lambda changes: next(iter(changes)),
-    ids=str,
 )
 def test_other_formats_indexes_and_options_are_not_plain(changes: dict[str, Any]) -> None:
     assert parquet_scan(frame(plan(relation(**changes)))) is None

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.folders import discard, remove
+from sparktrain.store.folder_removal import discard, remove
+from tests.support.mounts import bound
 
 
 def deep(folder: Path, levels: int, name: str) -> None:
@@ -80,3 +81,32 @@ def test_a_folder_that_is_not_there_is_none(tmp_path: Path) -> None:
     discard(tmp_path / "none")
     remove(tmp_path / "none")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", ["tree", "tree/top", "tree/below/deep"])
+def test_what_is_mounted_there_stays(tmp_path: Path, place: str) -> None:
+    kept, target = tmp_path / "kept", tmp_path / place
+    kept.mkdir()
+    (kept / "file").write_text("kept")
+    target.mkdir(parents=True)
+    (tmp_path / "tree" / "ours").touch()
+    with bound(kept, target):
+        remove(tmp_path / "tree")
+        assert (kept / "file").read_text() == "kept"
+        assert (target / "file").read_text() == "kept"
+    assert (tmp_path / "tree" / "ours").exists() == (place == "tree")
+    discard(tmp_path / "tree")
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+def test_the_last_file_goes_when_nothing_else_is_left(tmp_path: Path) -> None:
+    kept, target = tmp_path / "kept", tmp_path / "tree" / "mounted"
+    kept.mkdir()
+    (kept / "file").touch()
+    target.mkdir(parents=True)
+    (tmp_path / "tree" / "owner").touch()
+    with bound(kept, target):
+        remove(tmp_path / "tree", last="owner")
+        assert (tmp_path / "tree" / "owner").exists()
+    remove(tmp_path / "tree", last="owner")
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
