@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-import shutil
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,12 +13,15 @@ from uuid import uuid4
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import BlockingClock
 from sparktrain.errors import InfraError, SessionError
+from sparktrain.store.folder_removal import remove
 
 WAIT_S = 900.0
 """How long a process waits until another one has made a file: reading a large model may take minutes."""
 _HELD = "held"
 _GONE = ".gone-"
 _PART = ".part-"
+_OURS = re.compile(r"(?:\.gone-|\.part-)[0-9a-f]{32}|[0-9a-f]{64}")
+"""Names in the folder for models: evicted ones, files that arrive, and the digests of models."""
 
 
 class ModelFolder:
@@ -131,24 +134,34 @@ def arriving(root: Path | None = None) -> Iterator[Path]:
 
 
 def _evict(root: Path, but: Path) -> None:
-    """Delete the folders of other models that no process holds, and what killed processes have left."""
+    """Delete the folders of other models that no process holds, and what killed processes have left.
+
+    What has another name, and what is a symbolic link, is not ours.
+    """
     for path in root.iterdir():
-        if path == but:
+        if path == but or _OURS.fullmatch(path.name) is None or path.is_symlink():
             continue
         if path.name.startswith(_GONE):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
             continue
         locked = path if path.name.startswith(_PART) else path / _HELD
         with suppress(OSError):  # held, evicted by another process, or not ours to delete
-            lock = os.open(locked, os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(locked, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(lock, locked):
                     gone = root / f"{_GONE}{uuid4().hex}"
                     os.rename(path, gone)
-                    shutil.rmtree(gone, ignore_errors=True) if gone.is_dir() else gone.unlink()
+                    _remove(gone)
             finally:
                 os.close(lock)
+
+
+def _remove(gone: Path) -> None:
+    if gone.is_dir():
+        remove(gone)
+    else:
+        gone.unlink(missing_ok=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

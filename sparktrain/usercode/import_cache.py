@@ -10,6 +10,7 @@ import functools
 import hashlib
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -31,6 +32,8 @@ MOST_FILES = 4
 
 _SUFFIX = ".imports"
 _IN_WORK = ".new"
+_FILE = re.compile(r".+-[0-9a-f]{16}\.imports")
+_DRAFT = re.compile(r"tmp[a-z0-9_]{8}\.new")
 _ABANDONED_S = 3600.0
 _CHECK_BYTES = 32
 _IN_MEMORY = 8192
@@ -166,8 +169,8 @@ def _write(file: Path, payload: bytes) -> None:
 def _tidy(file: Path) -> None:
     """Remove all but the newest files, and drafts of processes that were killed. Raises OSError."""
     now = SystemClock().wall()
-    written = {path: path.stat().st_mtime for path in file.parent.iterdir()}
-    drafts = [path for path, at in written.items() if path.suffix == _IN_WORK and now - at > _ABANDONED_S]
-    files = sorted((path for path in written if path.suffix == _SUFFIX), key=lambda path: written[path])
+    written = {path: path.lstat().st_mtime for path in file.parent.iterdir()}
+    drafts = [path for path, at in written.items() if _DRAFT.fullmatch(path.name) and now - at > _ABANDONED_S]
+    files = sorted((path for path in written if _FILE.fullmatch(path.name)), key=lambda path: written[path])
     for path in (*files[:-MOST_FILES], *drafts):
         path.unlink(missing_ok=True)

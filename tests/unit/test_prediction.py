@@ -90,9 +90,9 @@ def test_errors_of_tasks_are_found_in_those_of_spark() -> None:
 def test_a_driver_keeps_the_files_of_its_last_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "_held", {})
     for digest in "abcade":
-        prediction._keep_held(digest, ModelFolder.hold(digest, tmp_path))
-    ModelFolder.hold("f", tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "c", "d", "e", "f"]
+        prediction._keep_held(digest, ModelFolder.hold(digest * 64, tmp_path))
+    ModelFolder.hold("f" * 64, tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [letter * 64 for letter in "acdef"]
 
 
 def test_sql_names_are_names() -> None:

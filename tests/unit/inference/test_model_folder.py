@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import threading
 import zipfile
 from collections.abc import Callable
@@ -91,26 +92,45 @@ def test_a_process_does_not_wait_for_ever(root: Path) -> None:
 
 
 def test_another_model_evicts_those_that_no_process_holds(root: Path) -> None:
-    free, held = ModelFolder.hold("free"), ModelFolder.hold("held")
+    free, held, other = (letter * 64 for letter in "abc")
+    free, held = ModelFolder.hold(free), ModelFolder.hold(held)
     free.file("model", writes("free", []))
     held.file("model", writes("held", []))
     free.release()
     free.release()
-    new = ModelFolder.hold("new")
-    assert sorted(each.name for each in root.iterdir()) == ["held", "new"]
+    new = ModelFolder.hold(other)
+    assert sorted(root.iterdir()) == [held.path, new.path]
     assert (held.path / "model").read_text() == "held"
     new.release()
-    assert ModelFolder.hold("new").path.exists(), "it survives the processes that used it"
+    assert ModelFolder.hold(other).path.exists(), "it survives the processes that used it"
 
 
 def test_what_killed_processes_have_left_is_deleted(root: Path) -> None:
-    (root / ".gone-1").mkdir()
-    (root / ".gone-1" / "model").write_text("x")
-    (root / ".part-1").write_text("x")
+    gone = root / f".gone-{0:032x}"
+    gone.mkdir()
+    (gone / "model").write_text("x")
+    (root / f".part-{0:032x}").write_text("x")
     with arriving() as path:
         ModelFolder.hold("d").release()
         assert path.exists(), "its process lives"
     assert [each.name for each in root.iterdir()] == ["d"]
+
+
+def test_what_only_looks_like_a_model_stays(root: Path, tmp_path: Path) -> None:
+    model = tmp_path / "kept"
+    for folder in (model, root / "thesis", root / ".gone-fishing"):
+        folder.mkdir()
+        (folder / "held").touch()
+        (folder / "model").touch()
+    (root / ("e" * 64)).symlink_to(model)
+    (root / f".gone-{1:032x}").symlink_to(model)
+    (root / ("f" * 64)).mkdir()
+    (root / ("f" * 64) / "held").symlink_to(model / "held")
+    (root / ".part-time").touch()
+    before = sorted([*root.rglob("*"), *model.rglob("*")])
+    ModelFolder.hold("d" * 64).release()
+    shutil.rmtree(root / ("d" * 64))
+    assert sorted([*root.rglob("*"), *model.rglob("*")]) == before
 
 
 def test_the_folder_is_the_users_alone(root: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def stored(file: Path, *sources: bytes) -> ImportCache:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "cache.imports"
+    return tmp_path / "home" / "cpython-311-ffffffffffffffff.imports"
 
 
 @pytest.fixture
@@ -232,16 +232,18 @@ def test_the_file_has_a_limit_and_keeps_what_was_used_last(file: Path, parsed: l
 def test_files_of_other_versions_and_left_drafts_go(file: Path) -> None:
     file.parent.mkdir()
     for number in range(6):
-        old = file.with_name(f"{number}.imports")
+        old = file.with_name(f"cpython-311-{number:016x}.imports")
         old.touch()
         os.utime(old, (number, number))
-    (file.with_name("left.new")).touch()
-    os.utime(file.with_name("left.new"), (0, 0))
-    file.with_name("young.new").touch()
+    for name in ("tmp_left_of.new", "notes.new", "notes.imports"):
+        file.with_name(name).touch()
+        os.utime(file.with_name(name), (0, 0))
+    file.with_name("tmp_young_1.new").touch()
     stored(file, source("numpy"))
     left = sorted(path.name for path in file.parent.iterdir())
-    assert left == ["3.imports", "4.imports", "5.imports", file.name, "young.new"]
-    assert len([name for name in left if name.endswith(".imports")]) == MOST_FILES
+    newest = [f"cpython-311-{number:016x}.imports" for number in (3, 4, 5)]
+    assert len(newest) + 1 == MOST_FILES
+    assert left == sorted([*newest, file.name, "notes.new", "notes.imports", "tmp_young_1.new"])
 
 
 @pytest.mark.parametrize("changed", ["python", "sparktrain"])
