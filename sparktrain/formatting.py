@@ -81,6 +81,12 @@ def duration(seconds: float) -> str:
     return clock(seconds + 0.5)
 
 
+def run_time(seconds: float, wall_seconds: float) -> str:
+    """How long a run took: under its drivers, and in all where it had none for a time."""
+    took = duration(seconds)
+    return took if wall_seconds < seconds + 1.0 else f"{took} under its drivers, {duration(wall_seconds)} in all"
+
+
 def count(of: int, noun: str) -> str:
     """`1 trial`, `2 trials`."""
     return f"{of} {noun}" if of == 1 else f"{of} {noun}s"

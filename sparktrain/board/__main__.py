@@ -5,12 +5,14 @@ import socket
 import sys
 import threading
 import types
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from sparktrain.board.board_settings import BoardSettings
 from sparktrain.process_tree import name_process
+from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.webserve.reader_limit import ReaderLimit
 from sparktrain.webserve.server_process import end_with
@@ -25,7 +27,7 @@ def main() -> None:
     name_process("sparktrain-tb")
     parent = os.getppid()
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=BoardSettings)
-    spawn(lambda: end_with(parent, lambda: shutil.rmtree(settings.folder, ignore_errors=True)), "sparktrain-board-end")
+    spawn(lambda: end_with(parent, lambda: remove(Path(settings.folder))), "sparktrain-board-end")
     _serve(settings)
     threading.Event().wait()
 

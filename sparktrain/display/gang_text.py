@@ -57,6 +57,5 @@ def run_html(result: GangOutcome) -> str:
 def _headline(result: GangOutcome) -> str:
     size = formatting.count(len(result.members), "member")
     again = f", {formatting.count(len(result.restarts), 'restart')}" if result.restarts else ""
-    return (
-        f"{formatting.plain(result.name)}: {result.status} in {formatting.duration(result.seconds)} on {size}{again}."
-    )
+    took = formatting.run_time(result.seconds, result.wall_seconds)
+    return f"{formatting.plain(result.name)}: {result.status} in {took} on {size}{again}."

@@ -33,6 +33,7 @@ def run_json(view: RunView) -> dict[str, Any]:
         "driver_started": view.driver_started,
         "last_record": view.last_record,
         "seconds": view.ran_s,
+        "wall_seconds": view.wall_s,
         "driver": None if driver is None else _driver(view),
         "total": view.total,
         "counts": {str(status): view.counts.get(status, 0) for status in TrialStatus},

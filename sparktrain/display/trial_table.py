@@ -79,7 +79,7 @@ def headline(result: SweepOutcome) -> str:
     counts = [(sum(trial.status is status for trial in result.trials), status.value) for status in _COUNTED]
     parts = [formatting.count(len(result.trials), "trial"), *(f"{count} {status}" for count, status in counts if count)]
     reason = f" ({formatting.plain(result.reason)})" if result.reason else ""
-    took = formatting.duration(result.seconds)
+    took = formatting.run_time(result.seconds, result.wall_seconds)
     line = f"{formatting.plain(result.name)}: {result.status}{reason}. {', '.join(parts)}, in {took}."
     best = leader(result)
     if best is None or result.metric is None:

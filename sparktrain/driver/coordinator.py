@@ -194,7 +194,7 @@ class Coordinator:
             if end.ending is Ending.UNAVAILABLE and self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return RunOutcome(trials, end, self._sweep().ran_s, run.outlook)
+            return RunOutcome(trials, end, self._sweep().ran_s, run.outlook, self._sweep().times.wall_s)
         finally:
             self._run = None
 

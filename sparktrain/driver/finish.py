@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from sparktrain import formatting
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare import PreparedRun
@@ -20,7 +22,8 @@ from sparktrain.runs.trial_result import model_of, result_of
 from sparktrain.state.commands import EndRun
 from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure
-from sparktrain.state.records import RunEnded
+from sparktrain.state.records import AnyRecord, RunEnded
+from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
 
@@ -42,6 +45,7 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         metric=spec.metric,
         mode=spec.mode,
         seconds=ran.seconds,
+        wall_seconds=ran.wall_s,
         directory=prepared.where,
         trials=ran.trials,
         reason=ran.end.reason or None,
@@ -80,9 +84,19 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
     journal = None
     if not found.ended:
         journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
-        journal.append([prepared.driver_started, RunEnded(ending=Ending.COMPLETE)])
+        ended = _ended_now(prepared, sweep)
+        journal.append(ended)
+        fold(sweep, ended)
     trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
-    return result(prepared, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
+    end = EndRun(sweep.run, Ending.COMPLETE, "")
+    return result(prepared, RunOutcome(trials, end, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
+
+
+def _ended_now(prepared: PreparedRun, sweep: Sweep) -> list[AnyRecord]:
+    """The records of a driver that finds nothing left to do, after one that has recorded no end."""
+    times, start = sweep.times, prepared.driver_started
+    start = replace(start, ran_s=times.ran_s + times.unended_s, predecessor_seen=times.last_seen)
+    return [start, RunEnded(ending=Ending.COMPLETE, at=start.at)]
 
 
 def _stays(prepared: PreparedRun, end: RunEnded, before: Plan) -> bool:
@@ -102,7 +116,8 @@ def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepRes
     # The next call of this program for the run is a new one, as it would have been there.
     journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
     trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
-    return result(prepared, RunOutcome(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
+    ended = EndRun(sweep.run, Ending(end.ending), end.reason)
+    return result(prepared, RunOutcome(trials, ended, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
 
 
 def run_end(prepared: PreparedRun, made: SweepResult) -> RunEnd:

@@ -48,7 +48,7 @@ def progress_of(
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
     running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
-    best, queued, seconds = ended.best, len(sweep.queue), at - sweep.started_at
+    best, queued = ended.best, len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
     slots = min(len(machine.agents), work.agents) // work.spec.gang.size
     to_come = None if work.total is None else work.total - ended.done - len(running)
@@ -63,7 +63,7 @@ def progress_of(
         lost=ended.counts[TrialStatus.LOST],
         stopped=ended.counts[TrialStatus.STOPPED],
         pruned=ended.counts[TrialStatus.PRUNED],
-        seconds=seconds,
+        seconds=sweep.ran_until(at),
         eta_s=None if to_come is None else time_left(ended.times, elapsed, to_come, slots),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,

@@ -194,6 +194,8 @@ class RunOutcome:
     trials: tuple[TrialResult, ...]
     end: EndRun
     seconds: float
-    """Duration of the run under all drivers, as far as they recorded it."""
+    """Duration of the run under all drivers; under one that was lost, up to its newest record."""
     outlook: str = ""
     """The cluster's last report about agents that had not joined."""
+    wall_s: float = 0.0
+    """From the start of the first driver to the end."""

@@ -31,6 +31,7 @@ def to_json(result: SweepOutcome) -> dict[str, Any]:
         "metric": result.metric,
         "mode": result.mode,
         "seconds": json_value(result.seconds),
+        "wall_seconds": json_value(result.wall_seconds),
         "directory": result.directory,
         "best": _best(result),
         "trials": [trial_json(trial) for trial in result.trials],

@@ -41,6 +41,9 @@ class SweepOutcome:
     mode: str = "max"
     """`max` or `min`: which end of the metric is best."""
     seconds: float = 0.0
+    """How long drivers have run it; one that was lost counts up to its newest record."""
+    wall_seconds: float = 0.0
+    """From the start of the first driver to the end, also under no driver; 0 where an older sparktrain wrote it."""
     directory: str | None = None
     """The run directory."""
     trials: tuple[TrialResult, ...] = ()
@@ -59,9 +62,11 @@ class SweepOutcome:
     _files: ClassVar[RunFiles | None] = None
 
     def __post_init__(self) -> None:
-        files = None if self.directory is None else RunFiles(self.directory)
-        for each in (self, *self.trials):
-            object.__setattr__(each, "_files", files)
+        if self.directory is None:
+            return  # its trials may be of several runs, and know their files
+        files = RunFiles(self.directory)
+        object.__setattr__(self, "_files", files)
+        object.__setattr__(self, "trials", tuple(trial.stored_in(files) for trial in self.trials))
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -110,7 +115,7 @@ class GangOutcome:
     metrics: dict[str, float]
     """What the chief returned."""
     seconds: float
-    """Seconds from the start of the run to its end."""
+    """How long drivers have run it, as of a sweep."""
     directory: str | None
     """The run directory."""
     model_path: str | None = None
@@ -123,6 +128,8 @@ class GangOutcome:
     """Why the last save did not become a checkpoint; empty when it did, or nothing was saved."""
     notices: tuple[str, ...] = ()
     """What the user should know about the training, such as data that was not sharded; one line each."""
+    wall_seconds: float = 0.0
+    """From the start of the first driver to the end, as of a sweep."""
     trial: TrialResult | None = field(default=None, compare=False)
     """The run as its only trial; None when its gang never started."""
 
@@ -133,11 +140,18 @@ class GangOutcome:
         """The run of one gang with `sweep` as its `results.json`: a sweep of one trial, or of none."""
         trial = next(iter(sweep.trials), None)
         if trial is None:
-            return cls(name=sweep.name, metrics={}, seconds=sweep.seconds, directory=sweep.directory)
+            return cls(
+                name=sweep.name,
+                metrics={},
+                seconds=sweep.seconds,
+                wall_seconds=sweep.wall_seconds,
+                directory=sweep.directory,
+            )
         return cls(
             name=sweep.name,
             metrics=trial.metrics,
             seconds=sweep.seconds,
+            wall_seconds=sweep.wall_seconds,
             directory=sweep.directory,
             model_path=model_path,
             members=trial.members,
@@ -148,10 +162,11 @@ class GangOutcome:
         )
 
     def __post_init__(self) -> None:
-        files = None if self.directory is None else RunFiles(self.directory)
-        for each in (self, self.trial):
-            if each is not None:
-                object.__setattr__(each, "_files", files)
+        if self.directory is None:
+            return
+        files = RunFiles(self.directory)
+        object.__setattr__(self, "_files", files)
+        object.__setattr__(self, "trial", None if self.trial is None else self.trial.stored_in(files))
 
     @property
     def extra(self) -> dict[str, Any]:

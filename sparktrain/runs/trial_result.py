@@ -1,5 +1,6 @@
 """The result of a trial, and how it follows from the state of the trial."""
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -120,6 +121,14 @@ class TrialResult:
         when the trial exported no model, OSError when the store fails, and what Keras raises.
         """
         return self._stored().load_model(self.id, self.generations, options)
+
+    def stored_in(self, files: RunFiles | None) -> "TrialResult":
+        """The same result, with its files there."""
+        if self._files is files:
+            return self
+        placed = copy(self)
+        object.__setattr__(placed, "_files", files)
+        return placed
 
     def _stored(self) -> RunFiles:
         if self._files is None:

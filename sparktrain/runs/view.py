@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.config.replication import Replication
@@ -115,7 +116,7 @@ class RunView:
     driver_started: float | None
     """When the newest driver started."""
     ran_s: float
-    """How long drivers have run, as far as the newest one has recorded."""
+    """How long drivers have run: one that is gone, up to its newest record; without the one that runs."""
     last_record: float | None
     """When the newest record was written."""
     trials: tuple[TrialView, ...]
@@ -125,6 +126,8 @@ class RunView:
     """Bounds of metrics; a trial that breaks one is not the best."""
     replication: Replication = Replication()  # noqa: RUF009 - it is frozen
     """Trials of each set of parameters."""
+    wall_s: float = 0.0
+    """From the start of the first driver to the newest record."""
     board: str | None = None
     """The URL of the TensorBoard that its driver serves."""
     commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
@@ -173,21 +176,29 @@ class RunView:
 
     def seconds(self, now: float) -> float:
         """How long drivers have run, at `now` by this host's clock."""
-        if self.state is RunState.ENDED or self.driver_started is None:
+        if self.state is not RunState.RUNNING or self.driver_started is None:
             return self.ran_s
-        until = (
-            now if self.state is RunState.RUNNING else max(self.driver_started, self.last_record or self.driver_started)
-        )
-        return self.ran_s + max(0.0, until - self.driver_started)
+        return self.ran_s + max(0.0, now - self.driver_started)
+
+    def wall_seconds(self, now: float) -> float:
+        """From the start of the first driver to the end, to the last sign of a driver that is gone, or to `now`."""
+        if self.state is not RunState.RUNNING or self.last_record is None:
+            return self.wall_s
+        return self.wall_s + max(0.0, now - self.last_record)
 
     def as_outcome(self) -> SweepOutcome:
         """The run as in `results.json`, once it has ended."""
+        return self._outcome
+
+    @cached_property
+    def _outcome(self) -> SweepOutcome:
         return SweepOutcome(
             name=self.name,
             status=self.status or SweepStatus.STOPPED,
             metric=self.metric,
             mode=self.mode,
             seconds=self.ran_s,
+            wall_seconds=self.wall_s,
             directory=self.directory,
             trials=self.results,
             reason=self.reason or None,
@@ -225,7 +236,8 @@ def view_of(data: RunData) -> RunView:
         driver=data.driver,
         same_host=data.same_host,
         driver_started=times.driver_started,
-        ran_s=sweep.ran_s,
+        ran_s=sweep.ran_s + (sweep.times.unended_s if state is RunState.GONE else 0.0),
+        wall_s=sweep.times.wall_s,
         last_record=max((record.at for record in data.records), default=0.0) or None,
         trials=trials,
         board=data.board,

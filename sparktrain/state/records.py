@@ -243,7 +243,9 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     extends: bool = False
     """Its call has given the run more trials, or a wider space."""
     ran_s: float = 0.0
-    """Duration of the run under earlier drivers, as far as they recorded it."""
+    """Duration of the run under earlier drivers; under one that was lost, up to its newest record."""
+    predecessor_seen: float = 0.0
+    """When the driver before made its newest record, in seconds since 1970; 0 where that has recorded its end."""
     versions: dict[str, str] = {}
     """The versions of Python and of packages on the driver, for people. Empty where an older sparktrain wrote it."""
     trials: int | None = None

@@ -47,7 +47,9 @@ def recovered(event: RunStarted) -> Sweep:
     again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts += sweep.pruned.conclusions()
-    facts.append(replace(event.driver_started, ran_s=sweep.ran_s))
+    times = sweep.times
+    ran_s = times.ran_s + times.unended_s
+    facts.append(replace(event.driver_started, ran_s=ran_s, predecessor_seen=times.last_seen))
     fold(sweep, facts)
     for trial in again:
         trial.failed_at = event.at  # the time of its driver's loss is unknown: report the cost under this one
@@ -58,6 +60,7 @@ def recovered(event: RunStarted) -> Sweep:
 def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
     """Bring the trials to the state that the records describe; `DriverStarted` makes the queue."""
     for record in records:
+        sweep.times.see(record)
         match record:
             case DriverStarted():
                 _take_over(sweep, record)
@@ -98,7 +101,6 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
 
 
 def _end(sweep: Sweep, record: RunEnded) -> None:
-    sweep.recover_time(record.seconds)
     for trial in sweep.trials.values() if record.ending == Ending.UNLOADABLE else ():
         if trial.failure is not None and trial.failure.kind is FailureKind.LOAD:
             trial.status = TrialStatus.LOST  # no host could load the function: the trial itself has no result

@@ -12,6 +12,7 @@ from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.commands import EndRun
+from sparktrain.state.driver_times import DriverTimes
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
@@ -60,8 +61,7 @@ class Sweep:
         self.limits = limits
         self.started_at = at
         self._started_wall = at if wall is None else wall
-        self.ran_s = 0.0
-        """Duration of the run under earlier drivers; once it has ended, under this one too."""
+        self.times = DriverTimes()
         self.space = ""
         """Digest of the space that trials come from, see `DriverStarted`."""
         self.trials: dict[TrialId, Trial] = {}
@@ -98,6 +98,15 @@ class Sweep:
         self.exploits = Exploits(limits, self.trials)
         self.goals = Goals(limits)
 
+    @property
+    def ran_s(self) -> float:
+        """Duration of the run under earlier drivers; once it has ended, under this one too."""
+        return self.times.ran_s
+
+    def ran_until(self, at: float) -> float:
+        """Duration of the run under all drivers, up to `at` under this one."""
+        return self.ran_s if self.ended else self.ran_s + at - self.started_at
+
     # ---- under drivers before, see `recovery`
 
     def recover_trials(self, added: TrialsAdded) -> None:
@@ -111,13 +120,8 @@ class Sweep:
         self.pruned.fold_end(trial)
         self._observe(trial)
 
-    def recover_time(self, seconds: float) -> None:
-        """An earlier driver has ended after `seconds`."""
-        self.ran_s += seconds
-
     def take_over(self, driver: DriverStarted, queue: Iterable[Trial]) -> None:
         """Another driver starts, with the trials of `queue` to run."""
-        self.ran_s = driver.ran_s
         self.exhausted = self.exhausted and self.space == driver.space
         self.space = driver.space
         self.queue = deque(queue)
@@ -135,8 +139,10 @@ class Sweep:
     def take_facts(self, at: float) -> list[AnyRecord]:
         """The records since the last call, with the time `at`."""
         facts, self._facts = self._facts, []
-        wall = self._started_wall + at - self.started_at
-        return [replace(fact, at=wall) for fact in facts]
+        return [replace(fact, at=self._wall(at)) for fact in facts]
+
+    def _wall(self, at: float) -> float:
+        return self._started_wall + at - self.started_at
 
     def add(self, suggested: Suggested) -> list[Trial]:
         """Queue new trials; after a stop, return them stopped."""
@@ -436,10 +442,10 @@ class Sweep:
     def end(self, at: float) -> EndRun:
         """The run is over."""
         self.ended = True
-        seconds = at - self.started_at
-        self.ran_s += seconds
         reason, ending = self.stop or ("", Ending.COMPLETE)
-        self._facts.append(RunEnded(ending=ending, reason=reason, seconds=seconds))
+        ended = RunEnded(ending=ending, reason=reason, seconds=at - self.started_at)
+        self.times.see(replace(ended, at=self._wall(at)))
+        self._facts.append(ended)
         unloadable = self.health.load_failure(self.trials.values()) if ending is Ending.UNLOADABLE else None
         return EndRun(self.run, ending, reason, unloadable)
 

@@ -36,7 +36,7 @@ function tiles(ctx) {
   return h("div", { class: "tiles" },
     best && headline.metric && tile(`best ${headline.metric}`, number(best.value), `trial ${best.trial}`),
     tile("trials", final.toLocaleString("en"), headline.total && headline.total !== final ? `of ${headline.total.toLocaleString("en")}` : total > final ? `${total - final} open` : "all have ended"),
-    tile("duration", duration(headline.seconds), headline.drivers > 1 ? `under ${headline.drivers} drivers` : ""),
+    tile("duration", duration(headline.seconds), headline.drivers > 1 ? `under ${headline.drivers} drivers, ${duration(headline.wall_s)} in all` : ""),
     views.cost && tile("slot-hours", hours(views.cost.slot_s), `on ${count(views.cost.slots, "slot")}`),
     views.cost && tile("lost to failures", percent(views.cost.lost_share), headline.restarts ? count(headline.restarts, "restart") : "of the slot-hours"),
     views.cost && views.cost.pruned_share > 0 && tile("on pruned trials", percent(views.cost.pruned_share), "of the slot-hours"));

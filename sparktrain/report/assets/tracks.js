@@ -86,7 +86,7 @@ function timelinePlot(ctx, view, width) {
   svg.addEventListener("mouseleave", hideTip);
   svg.addEventListener("click", (event) => { const bar = hit(event); if (bar) ctx.open(bar[1]); });
   const used = view.kinds.filter((_, at) => paths[at].length).map((kind) => keyOf(`--${kind}`, kind));
-  const busy = view.lanes.reduce((sum, lane) => sum + lane.busy_s, 0) / (lanes * (view.seconds || 1));
+  const busy = view.lanes.reduce((sum, lane) => sum + lane.busy_s, 0) / (lanes * (view.driver_s || 1));
   const notes = [`${count(lanes, "slot")} on ${count(names.size, "host")}, busy ${percent(Math.min(1, busy))} of the time`, restarts.length ? "a dark edge starts a further generation" : "", view.left_out ? `${count(view.left_out, "later gang")} not drawn` : ""];
   return h("div", {}, h("div", { class: lanes > 40 ? "scroll tall-box" : "scroll" }, svg), h("div", { class: "foot" }, h("div", { class: "legend" }, used), h("span", {}, notes.filter(Boolean).join(" · "))));
 }

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sparktrain.report.views.timeline_view import KINDS, Stay, TimelineView
+from sparktrain.report.views.timeline_view import KINDS, TimelineView
+from sparktrain.runs.record_times import Stay
 
 _WASTED = ("failed", "lost", "restarted")
 
@@ -28,7 +29,7 @@ class CostView(Struct, frozen=True):
     slot_s: float
     """What gangs took."""
     available_s: float
-    """What these slots had from the start to the end, also under no driver."""
+    """What these slots had under the drivers of the run."""
     lost_share: float
     """Of `slot_s`, what failed, lost and restarted gangs took, from 0 to 1."""
     pruned_share: float
@@ -46,7 +47,7 @@ def cost_view(stays: Sequence[Stay], timeline: TimelineView | None) -> CostView 
         spent[stay.kind] += (stay.end - stay.start) * len(stay.hosts)
     total = sum(spent.values())
     slots = len(timeline.lanes)
-    available = max(total, slots * timeline.seconds)
+    available = max(total, slots * timeline.driver_s)
     whole = available or 1.0
     found = [CostShare(kind, round(took, 2), round(took / whole, 4)) for kind, took in spent.items() if took]
     found.sort(key=lambda each: -each.slot_s)

@@ -49,6 +49,8 @@ class Headline(Struct, frozen=True, kw_only=True):
     ended: float | None
     seconds: float
     """How long drivers have run."""
+    wall_s: float
+    """From the start of the first driver to the end, or to now."""
     drivers: int
     """How many drivers the run has had."""
     restarts: int
@@ -85,6 +87,7 @@ def headline_of(inputs: RunInputs) -> Headline:
         started=view.started,
         ended=view.last_record if ended else None,
         seconds=round(view.seconds(inputs.now), 2),
+        wall_s=round(view.wall_seconds(inputs.now), 2),
         drivers=sum(isinstance(record, DriverStarted) for record in inputs.records),
         restarts=sum(len(trial.restarts) for trial in view.results),
         best=best,

@@ -1,37 +1,17 @@
 """Who ran where and when: a lane for each slot of a host, and a bar for each generation of a trial."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.runs.record_times import Stay, gang_stays
 from sparktrain.runs.view import RunState
-from sparktrain.state.records import (
-    AnyRecord,
-    DriverStarted,
-    GangFormed,
-    GangRestarted,
-    RunEnded,
-    TrialConcluded,
-    TrialPaused,
-)
+from sparktrain.state.records import DriverStarted
 
 KINDS = ("succeeded", "failed", "pruned", "stopped", "lost", "restarted", "paused", "running")
 """What became of the gang of a bar: the status of its trial, or why another gang followed."""
 MOST_BARS = 40_000
-
-
-@dataclass(frozen=True)
-class Stay:
-    """A gang from its start to its end."""
-
-    trial: int
-    generation: int
-    hosts: tuple[str, ...]
-    start: float
-    end: float
-    kind: str
 
 
 class Lane(Struct, frozen=True):
@@ -61,6 +41,8 @@ class TimelineView(Struct, frozen=True):
     """Seconds since 1970."""
     seconds: float
     """From the start of the first driver to the end, or to now."""
+    driver_s: float
+    """How long drivers have run in that time: slots without a driver are not idle."""
     lanes: tuple[Lane, ...]
     bars: tuple[Bar, ...]
     kinds: tuple[str, ...] = KINDS
@@ -71,45 +53,8 @@ class TimelineView(Struct, frozen=True):
 
 
 def stays_of(inputs: RunInputs) -> tuple[Stay, ...]:
-    """The gangs of a run, in the order in which they ended. Records without a time are left out."""
-    return tuple(_Stays(inputs).found(inputs.records))
-
-
-class _Stays:
-    def __init__(self, inputs: RunInputs) -> None:
-        self._open: dict[int, GangFormed] = {}
-        self._newest = 0.0
-        """The time of the newest record so far."""
-        self._inputs = inputs
-
-    def found(self, records: Sequence[AnyRecord]) -> Iterator[Stay]:
-        for record in records:
-            match record:
-                case GangFormed():
-                    yield from self._close(record.trial, record.at, "restarted")
-                    self._open[record.trial] = record
-                case GangRestarted():
-                    yield from self._close(record.trial, record.at, "restarted")
-                case TrialPaused():
-                    yield from self._close(record.trial, record.at, "paused")
-                case TrialConcluded():
-                    yield from self._close(record.trial, record.at, str(record.status))
-                case DriverStarted():  # the driver before it has died: no record has when its gangs ended
-                    yield from self._close_all(self._newest, "restarted")
-                case RunEnded():
-                    yield from self._close_all(record.at, "stopped")
-            self._newest = max(self._newest, record.at)
-        live = self._inputs.view.state is RunState.RUNNING
-        yield from self._close_all(self._inputs.end, "running" if live else "restarted")
-
-    def _close_all(self, at: float, kind: str) -> Iterator[Stay]:
-        for trial in list(self._open):
-            yield from self._close(trial, at, kind)
-
-    def _close(self, trial: int, at: float, kind: str) -> Iterator[Stay]:
-        formed = self._open.pop(trial, None)
-        if formed is not None and formed.at and at:
-            yield Stay(trial, formed.generation, formed.hosts, formed.at, max(formed.at, at), kind)
+    """The gangs of a run, in the order in which they ended."""
+    return gang_stays(inputs.records, inputs.end, live=inputs.view.state is RunState.RUNNING)
 
 
 def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | None:
@@ -131,6 +76,7 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
     return TimelineView(
         start,
         round(seconds, 2),
+        round(min(seconds, inputs.view.seconds(inputs.now)), 2),
         found,
         placed,
         left_out=len(bars) - len(placed),

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from sparktrain.report.views.parameter_axes import flat
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.runs.record_times import dated
 from sparktrain.runs.results_json import json_value
 from sparktrain.runs.view import TrialView
 from sparktrain.state.outcome import Restart
@@ -66,11 +67,11 @@ class Lifetimes:
     def __init__(self, records: tuple[AnyRecord, ...] | list[AnyRecord]) -> None:
         self.started: dict[int, float] = {}
         self.ended: dict[int, float] = {}
-        for record in records:
-            if isinstance(record, GangFormed) and record.at:
-                self.started.setdefault(record.trial, record.at)
-            elif isinstance(record, TrialConcluded) and record.at:
-                self.ended[record.trial] = record.at
+        for record, at in dated(records):
+            if isinstance(record, GangFormed) and at:
+                self.started.setdefault(record.trial, at)
+            elif isinstance(record, TrialConcluded) and at:
+                self.ended[record.trial] = at
 
 
 def trial_rows(inputs: RunInputs) -> tuple[TrialRow, ...]:

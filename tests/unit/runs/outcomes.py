@@ -30,6 +30,7 @@ RESULT = SweepOutcome(
     status=SweepStatus.SUCCEEDED,
     metric="accuracy",
     seconds=12.0,
+    wall_seconds=12.5,
     directory="/runs/mnist",
     trials=(GOOD, BAD),
 )

@@ -118,7 +118,7 @@ def test_every_field() -> None:
     }  # fmt: skip
     expected = {
         "version": 1, "name": "mnist", "status": "succeeded", "reason": None, "metric": "accuracy", "mode": "max",
-        "seconds": 12.0, "directory": "/runs/mnist", "best": good, "trials": [good, bad],
+        "seconds": 12.0, "wall_seconds": 12.5, "directory": "/runs/mnist", "best": good, "trials": [good, bad],
     }  # fmt: skip
     assert to_json(RESULT) == expected
     assert list(to_json(RESULT)) == list(expected)

@@ -11,10 +11,14 @@ import pandas as pd
 import pytest
 
 import sparktrain as st
+from sparktrain.ids import TrialId
 from sparktrain.rundir.layout import BlockName
 from sparktrain.rundir.report_parts import lines_of, step_row, table_of_lines
 from sparktrain.rundir.report_table import current, rows_of
 from sparktrain.runs.stored_reports import as_frame
+from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import BEGUN, ScriptedRun
 
 INDEX = ["trial", "generation", "rank", "step", "time"]
@@ -265,3 +269,18 @@ def test_a_result_can_be_pickled(run: ScriptedRun) -> None:
     again = pickle.loads(pickle.dumps(result))
     assert again == result
     assert len(again.trials[0].history) == 1
+
+
+def test_an_outcome_leaves_the_results_that_it_is_made_of_as_they_are(tmp_path: Path) -> None:
+    trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.SUCCEEDED)
+    outcome = SweepOutcome(name="one", status=SweepStatus.SUCCEEDED, directory=str(tmp_path), trials=(trial,))
+    run = GangOutcome(name="two", metrics={}, seconds=1.0, directory=str(tmp_path / "two"), trial=outcome.trials[0])
+    assert trial._files is None
+    assert outcome.trials == (trial,)
+    assert run.trial == trial
+    assert [each._files and each._files.directory for each in (outcome.trials[0], run.trial)] == [
+        str(tmp_path),
+        str(tmp_path / "two"),
+    ]
+    SweepOutcome(name="shown", status=SweepStatus.SUCCEEDED, trials=outcome.trials)
+    assert outcome.trials[0]._files is outcome._files, "an outcome without a directory takes none away"

@@ -37,7 +37,7 @@ def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert [result.status for result in view.results] == ["succeeded", "failed", "running", "queued"]
     assert (view.done, view.total, view.left) == (2, 4, 2)
-    assert view.best is view.results[0]
+    assert view.best == view.results[0]
     trial = view.trials[2]
     assert (trial.result.generations, trial.result.host) == (2, "host-3.example.org")
     assert (trial.since, trial.reported, trial.saved) == (BEGUN + 80, BEGUN + 80, BEGUN + 60)
