@@ -1,7 +1,8 @@
 """Writes a DataFrame as files of groups: one Spark task for each partition, each file published as a whole.
 
 The rows that the job returns are the manifest's entries of the attempts that Spark has committed, exactly one for each
-partition, under retries and speculation. Files of other attempts are in no manifest.
+partition, under retries and speculation. Files of other attempts are in no manifest. Values without a rule fail no
+task: see `refusal`.
 """
 
 import re
@@ -16,18 +17,19 @@ import pyarrow as pa
 from msgspec import Struct
 
 from sparktrain.config.store_address import StoreAddress
+from sparktrain.dataframes.refusal import RefusalNote
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.group_file import MOST_BYTES, GroupWriter, regrouped
 from sparktrain.datasets.manifest import DataFile
 from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.datasets.values import Lengths, check_values, joined, plain_batches
-from sparktrain.errors import DataError, RunDirectoryError, SparktrainError, StoreError, StoreRefusedError
+from sparktrain.errors import RunDirectoryError, SparktrainError, StoreError, StoreRefusedError
 from sparktrain.store.url import open_store
 
 FILE_BYTES = 256 * 2**20
 """A file ends with the group that reaches this size: few large files cost the store least."""
 _ENTRY = pa.schema([("entry", pa.binary())])
-_RAISED: dict[str, type[SparktrainError]] = {each.__name__: each for each in (DataError, RunDirectoryError, StoreError)}
+_RAISED: dict[str, type[SparktrainError]] = {each.__name__: each for each in (RunDirectoryError, StoreError)}
 """What tasks raise for the caller: Spark passes the text alone."""
 
 
@@ -39,6 +41,8 @@ class WrittenPart(Struct, frozen=True):
     lengths: Lengths = {}
     schema: bytes = b""
     """The Arrow schema of its groups; empty without rows."""
+    refused: str = ""
+    """Why the rows of this partition, or of another one, cannot be trained on."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,23 @@ class WriteTask:
     subject: str
     pad: Mapping[str, int] = field(default_factory=dict)
     file_bytes: int = FILE_BYTES
+    job: str = field(default_factory=lambda: uuid4().hex)
+    """Names this write: its tasks share a note."""
+
+    @property
+    def note(self) -> RefusalNote:
+        """The note of the first task that refuses its rows."""
+        return RefusalNote(self.store, f"{self.folder}/_refused-{self.job}")
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one partition; yields one row with the encoded `WrittenPart`."""
         partition, attempt = _this_task()
+        name = f"{partition:05d}-{attempt}-{uuid4().hex[:8]}"
         try:
-            part = write_part(self, batches, partition, f"{partition:05d}-{attempt}-{uuid4().hex[:8]}")
+            part, refused = self.note.heeded(lambda: write_part(self, batches, partition, name))
         except OSError as error:
             raise self._unwritten(error) from error
+        part = part or WrittenPart(partition, refused=refused)
         yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(part)], pa.binary())], schema=_ENTRY)
 
     def _unwritten(self, error: OSError) -> SparktrainError:
@@ -88,7 +101,9 @@ def write_frame(frame: Any, task: WriteTask) -> list[WrittenPart]:
         error.add_note(f"{task.subject}: the Spark job that writes the DataFrame failed; nothing was trained")
         raise
     parts = [msgspec.msgpack.decode(bytes(row.entry), type=WrittenPart) for row in rows]
-    return sorted(parts, key=lambda each: each.partition)
+    parts.sort(key=lambda part: part.partition)
+    task.note.raise_refusal(part.refused for part in parts)
+    return parts
 
 
 def write_part(task: WriteTask, batches: Iterator[pa.RecordBatch], partition: int, name: str) -> WrittenPart:
@@ -102,6 +117,8 @@ def write_part(task: WriteTask, batches: Iterator[pa.RecordBatch], partition: in
     groups = regrouped(plain)
     group = next(groups, None)
     while group is not None:
+        if files:
+            task.note.check()
         path = f"{task.folder}/{name}-{len(files)}.arrow"
         file = store.create(path)
         try:

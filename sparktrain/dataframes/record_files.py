@@ -5,15 +5,17 @@ A task publishes its file by put-if-absent: of several attempts for one partitio
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.dataframes.example_columns import ExampleColumn, columns_of_examples, columns_of_types
 from sparktrain.dataframes.frame_schema import arrow_schema
+from sparktrain.dataframes.refusal import RefusalNote
 from sparktrain.datasets.example_encoder import encoded_examples, kind_of
 from sparktrain.datasets.file_formats import CorruptFileError
 from sparktrain.datasets.file_paths import located, named_files
@@ -40,15 +42,29 @@ class SaveTask:
     store: StoreAddress
     folder: str
     subject: str
+    job: str = field(default_factory=lambda: uuid4().hex)
+    """Names this call: its tasks share a note."""
+
+    @property
+    def note(self) -> RefusalNote:
+        """The note of the first task that refuses its rows."""
+        return RefusalNote(self.store, f"{self.folder}/_refused-{self.job}")
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a partition into one file; yields one row with its path and number of records."""
+        """Write the rows of a partition into one file; yields one row with its path and number of records.
+
+        The row has why rows are refused, where they are.
+        """
         from pyspark import TaskContext
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        path, rows = save_partition(self, (each for each in batches if each.num_rows), partition)
-        yield pa.RecordBatch.from_pydict({"path": pa.array([path]), "records": pa.array([rows], pa.int64())})
+        filled = (each for each in batches if each.num_rows)
+        saved, refused = self.note.heeded(lambda: save_partition(self, filled, partition))
+        path, rows = saved or ("", 0)
+        yield pa.RecordBatch.from_pydict(
+            {"path": pa.array([path]), "records": pa.array([rows], pa.int64()), "refused": pa.array([refused])}
+        )
 
 
 def save_records(frame: Any, path: str) -> int:
@@ -68,7 +84,9 @@ def save_records(frame: Any, path: str) -> int:
     store, folder = open_store(StoreAddress(root)), "/".join(pattern.parts)
     if there := list(store.entries(folder)):
         raise DataError(f"{subject}: the folder has {there[0]!r}: choose a new one, or delete it first")
-    written = map_in_arrow(frame, SaveTask(store.address, folder, subject), "path string, records long").collect()
+    task = SaveTask(store.address, folder, subject)
+    written = map_in_arrow(frame, task, "path string, records long, refused string").collect()
+    task.note.raise_refusal(each.refused for each in written)
     for each in written:
         if each.path and not store.exists(each.path):
             raise DataError(

@@ -184,6 +184,30 @@ def test_values_without_a_rule_are_refused_with_the_next_step(
     assert not list(runs.glob("run/data/*/manifest.json"))
 
 
+def test_a_null_fails_no_task_and_prints_no_trace(
+    spark: SparkSession, runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tasks = runs / "tasks"
+    tasks.mkdir(parents=True)
+
+    def noted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        (tasks / f"{context.partitionId()}-{context.attemptNumber()}").touch()
+        yield from batches
+
+    frame = spark.sql("select if(id = 3, null, id) as x from range(0, 8, 1, 8)").mapInArrow(noted, "x long")
+    capfd.readouterr()
+    with pytest.raises(DataError, match=r"^data\['train'\], partition 3: column 'x' has 1 null: a tensor has no nulls"):
+        written(frame, runs)
+
+    assert {path.name for path in tasks.iterdir()} >= {"3-0"}
+    assert not list(tasks.glob("*-[1-9]")), "Spark has repeated a task"
+    assert "Traceback" not in (printed := capfd.readouterr().err)
+    assert "\tat " not in printed
+    assert not list(runs.rglob("_refused*"))
+
+
 def test_ragged_lists_are_padded_in_the_tasks(spark: SparkSession, runs: Path) -> None:
     frame = spark.sql("select id, sequence(1, id) as x from range(1, 5, 1, 3)")
     manifest = written(st.data.dataframe(frame, pad={"x": 5}), runs)

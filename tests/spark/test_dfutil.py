@@ -72,7 +72,7 @@ def test_what_cannot_be_saved_is_refused_before_a_job(spark: SparkSession, tmp_p
 
 def test_a_folder_with_files_and_nulls_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(1,), (None,)], "x int")
-    with pytest.raises(PySparkException, match="column 'x' has 1 nulls, and a feature has none"):
+    with pytest.raises(DataError, match="column 'x' has 1 nulls, and a feature has none"):
         dfutil.saveAsTFRecords(frame.coalesce(1), f"{tmp_path}/nulls")
     (tmp_path / "kept").write_text("")
     with pytest.raises(DataError, match="the folder has 'kept': choose a new one, or delete it first"):

@@ -14,7 +14,7 @@ import pytest
 from sparktrain import data
 from sparktrain.config.data_sources import sources_of
 from sparktrain.dataframes import frame_writer
-from sparktrain.dataframes.frame_writer import WriteTask, write_part
+from sparktrain.dataframes.frame_writer import WriteTask, WrittenPart, write_part
 from sparktrain.datasets import group_file
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.group_fetch import GroupFetcher
@@ -349,3 +349,44 @@ def test_files_that_only_another_host_has_are_named(tmp_path: Path, monkeypatch:
     store = LocalStore(tmp_path)
     with pytest.raises(RunDirectoryError, match=r"-elsewhere, and this driver does not see it: dir= must be storage"):
         write_data(planned(TABLE), planned(TABLE).documents, store, LAYOUT, print)
+
+
+def test_tasks_that_start_after_a_refusal_end_at_once_with_it(store: Store) -> None:
+    """Of a job whose DataFrame takes hours, the first bad partition is the end; a later job starts anew."""
+    bad, good = pa.table({"x": pa.array([1, None])}), pa.table({"x": pa.array([1, 2])})
+
+    def never() -> Any:
+        raise AssertionError("the rows of this partition were computed")
+        yield
+
+    def entry(job: WriteTask, batches: Any) -> WrittenPart:
+        [row] = list(job(batches))
+        return msgspec.msgpack.decode(row.column(0)[0].as_py(), type=WrittenPart)
+
+    job = task(store, bad)
+    assert entry(job, iter(good.to_batches())).refused == ""
+    refusal = entry(job, iter(bad.to_batches())).refused
+    assert refusal.startswith("data['train'], partition 0: column 'x' has 1 null")
+    assert entry(job, never()).refused == refusal
+    assert entry(task(store, bad), iter(good.to_batches())).refused == ""
+    with pytest.raises(DataError, match="has 1 null"):
+        job.note.raise_refusal(["", refusal])
+    assert not [path for path in store.list("run") if "refused" in path]
+
+
+def test_a_refusal_ends_a_partition_of_several_files_at_its_next_file(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_writer, "regrouped", lambda batches: group_file.regrouped(batches, 50))
+    table = pa.table({"x": np.arange(1000)})
+    job = task(store, table, file_bytes=500)
+
+    def batches() -> Any:
+        for number, batch in enumerate(table.to_batches(max_chunksize=50)):
+            if number == 6:
+                store.put_if_absent(job.note.path, b"data['train'], partition 7: refused")
+            yield batch
+
+    with pytest.raises(DataError, match="partition 7: refused"):
+        write_part(job, batches(), 0, "part")
+    assert 0 < len(store.list("run/data")) < 12
