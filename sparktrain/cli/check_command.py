@@ -153,7 +153,7 @@ def lines(report: "CheckReport") -> Iterator[str]:
     )
     yield from _listed("files in ctx.log_dir", report.files)
     if report.model_exported:
-        yield "model: exported as model.keras"
+        yield "model: exported"
     if report.shipped_bytes:
         yield f"ships: {formatting.size(report.shipped_bytes)} to each agent"
     yield from _listed("  with", [f"{name}, {formatting.size(size)}" for name, size in report.shipped_files.items()])

@@ -72,7 +72,7 @@ class RunResult(GangOutcome):
 
     @users_call
     def load_model(self, **options: Any) -> Any:
-        """The Keras model that the chief exported: as `TrialResult.load_model`."""
+        """The model that the chief exported: as `TrialResult.load_model`."""
         return _only(self.trial).load_model(**options)
 
     @property

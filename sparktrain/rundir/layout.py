@@ -1,7 +1,7 @@
 """All paths of a run, relative to the root of its store."""
 
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
@@ -14,6 +14,27 @@ _LONGEST_NAME_BYTES = 200
 
 _LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/log\.txt")
 _PART = re.compile(r"(?:part|(block))-([0-9a-f]{8})-(\d+)-(\d+)\.(?:parquet|jsonl\.gz)")
+
+
+MODEL = "model.keras"
+"""The Keras model that a member has exported, in its folder."""
+EXPORTED = "files/exported-model"
+"""The folder with a model of another kind: it travels with the other files of the member."""
+
+
+class ExportedModel(Struct, frozen=True):
+    """What is in the folder of an exported model: `NAME` there has it as JSON, and is there once the model is whole."""
+
+    NAME: ClassVar[str] = "sparktrain-model.json"
+
+    kind: str
+    """What loads it: `skops`, `joblib`, `xgboost`, `lightgbm`; `path` for a file or a folder of the user."""
+    file: str
+    """The name of its file or folder."""
+    of: str = ""
+    """The name of its class."""
+    version: str = ""
+    """Of its library."""
 
 
 class MemberLayout(Struct, frozen=True):
@@ -29,7 +50,12 @@ class MemberLayout(Struct, frozen=True):
     @property
     def model(self) -> str:
         """The trained model, if the training function exported one."""
-        return f"{self.path}/model.keras"
+        return f"{self.path}/{MODEL}"
+
+    @property
+    def exported(self) -> str:
+        """The folder with a model of another kind than Keras, if the training function exported one."""
+        return f"{self.path}/{EXPORTED}"
 
     @property
     def files(self) -> str:

@@ -10,9 +10,9 @@ from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.optional_packages import require_pandas
 from sparktrain.rundir.metric_log import block_paths, read_parts
+from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
 from sparktrain.store.base import PIECE_BYTES
-from sparktrain.store.held_folders import held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,25 +79,23 @@ class RunFiles:
     def model_path(self, trial: int, generation: int) -> str | None:
         """The path of the model that the chief exported; None when it exported none."""
         place = self._place()
-        path = place.layout.member(_member(place, trial, generation, CHIEF)).model
-        return place.store.where(path) if place.store.exists(path) else None
+        model = find_model(place.store, place.layout.member(_member(place, trial, generation, CHIEF)))
+        return None if model is None else place.store.where(model.path)
 
     def load_model(self, trial: int, generation: int, options: dict[str, Any]) -> Any:
-        """The Keras model that the chief exported. Raises MissingFileError where there is none, and errors of Keras."""
+        """The model that the chief exported. Raises MissingFileError where there is none, and errors of its library."""
         place = self._place()
-        path = place.layout.member(_member(place, trial, generation, CHIEF)).model
-        if not place.store.exists(path):
+        member = place.layout.member(_member(place, trial, generation, CHIEF))
+        if (model := find_model(place.store, member)) is None:
             raise MissingFileError(
-                f"trial {trial} of run {self.directory} has no model ({place.store.where(path)} does not exist): call "
-                "ctx.export(model) at the end of the training function; checkpoints hold weights alone"
+                f"trial {trial} of run {self.directory} has no model ({place.store.where(member.model)} does not "
+                "exist): call ctx.export(model) at the end of the training function; checkpoints hold weights alone"
             )
-        import keras
+        with local_copy(place.store, model) as copy:
+            if model.kind != KERAS:
+                return load_other(copy, model, options)
+            import keras
 
-        with held("model") as folder:
-            copy = folder / "model.keras"
-            with copy.open("wb") as file:
-                for piece in place.store.pieces(path):
-                    file.write(piece)
             return keras.saving.load_model(copy, **options)
 
     def _stored_reports(self) -> "StoredReports":

@@ -10,6 +10,7 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.exported_model import find_model
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.state.outcome import Failure, Restart
 from sparktrain.state.trial import NOT_FORMED, Exploit, Trial, TrialStatus
@@ -114,11 +115,16 @@ class TrialResult:
 
     @users_call
     def load_model(self, **options: Any) -> Any:
-        """The Keras model that the trial exported by `ctx.export`, from any store.
+        """The model that the trial exported by `ctx.export`, from any store, as its library loads it in this process.
 
-        Imports Keras, and what it needs, in this process. `options` are those of `keras.saving.load_model`, such as
-        `custom_objects`, `compile` and `safe_mode`. Blocks on the store and on the local disk. Raises MissingFileError
-        when the trial exported no model, OSError when the store fails, and what Keras raises.
+        A model of Keras, or of XGBoost, an estimator of scikit-learn, a `Booster` of LightGBM; of a file or folder the
+        path of a local copy, which is deleted when this process ends. `options` are those of the library:
+        `custom_objects`, `compile` and `safe_mode` of `keras.saving.load_model`, `trusted` of `skops.io.load`.
+
+        An estimator that was exported where skops is not installed is a pickle, and runs the code in it: load it only
+        from a directory that you trust. Blocks on the store and on the local disk. Raises MissingFileError when the
+        trial exported no model, SpecError when its library is not installed, OSError when the store fails, and what
+        the library raises.
         """
         return self._stored().load_model(self.id, self.generations, options)
 
@@ -216,5 +222,5 @@ def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str 
     if trial is None or trial.status is not TrialStatus.SUCCEEDED:
         return None
     chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
-    model = layout.member(chief).model
-    return store.where(model) if store.exists(model) else None
+    model = find_model(store, layout.member(chief))
+    return None if model is None else store.where(model.path)

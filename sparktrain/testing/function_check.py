@@ -23,6 +23,7 @@ from sparktrain.config.uses import STRATEGY, names
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.errors import UserError
 from sparktrain.protocol.code_origins import NAME as ORIGINS
+from sparktrain.rundir.layout import EXPORTED, MODEL
 from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.testing.in_process import LocalContext, local_context
@@ -213,7 +214,7 @@ class FunctionCheck:
         report.notices = list(ctx.notices)
         folder = Path(ctx.log_dir)
         report.files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        report.model_exported = (folder.parent / "model.keras").exists()
+        report.model_exported = any((folder.parent / name).exists() for name in (MODEL, EXPORTED))
         with suppress(OSError):
             report.checkpoints = {str(step): size for step, size in ctx.saved_bytes.items()}
         report.keras_unsupported = self._unsupported()

@@ -193,12 +193,16 @@ class TrainContext:
         return self._checkpoints
 
     def export(self, model: Any) -> None:
-        """Save the finished Keras model as `model.keras` in the run directory; on ranks other than 0 it does nothing.
+        """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.
 
-        `RunResult.model_path` is its path. Blocks on the local disk. Raises OSError, and what Keras raises for a model
-        that it cannot save.
+        `model` is a Keras model, which becomes `model.keras`, an estimator of scikit-learn (a file of skops where that
+        is installed, else of joblib), a model of XGBoost or LightGBM (in their own formats), or the path of a file or
+        folder that the function has written. `result.load_model()` loads it, and `model_path` is where it is.
+
+        Blocks on the local disk. Raises SpecError for any other object, OSError, and what the library of the model
+        raises.
         """
-        from sparktrain.training.checkpoint.saver import export
+        from sparktrain.training.export import export
 
         export(model, Path(self.log_dir).parent, self.rank)
 

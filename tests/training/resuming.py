@@ -13,6 +13,7 @@ from sparktrain.errors import UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored
 from sparktrain.training.checkpoint import model_state, saver, tensor_files
 from sparktrain.training.checkpoint.saver import CheckpointSaver
+from sparktrain.training.export import export
 
 STEPS, SAVED = 12, 5
 
@@ -228,10 +229,10 @@ def export_once(folder: str) -> None:
     import keras
 
     model, exported = small_model(), Path(folder) / "exported"
-    saver.export(model, exported, rank=1)
+    export(model, exported, rank=1)
     assert not exported.exists()
     for _ in range(2):
-        saver.export(model, exported, rank=0)
+        export(model, exported, rank=0)
     assert [path.name for path in exported.iterdir()] == ["model.keras"]
     x = np.ones((2, 8), "float32")
     assert np.array_equal(keras.saving.load_model(exported / "model.keras")(x), model(x))

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
-from uuid import uuid4
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
@@ -149,22 +148,6 @@ def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Rest
         if alike or not rank:  # last, because building an optimizer or a generator draws from them
             model_state.assign_generators(document["generators"])
         return _restored(files, document)
-
-
-def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
-    """Save `model.keras` in `folder`, whole or not at all, if `rank` is 0; any other rank returns at once.
-
-    Blocks on the disk. Raises OSError, and what Keras raises for a model that it cannot save.
-    """
-    if rank:
-        return
-    os.makedirs(folder, exist_ok=True)
-    unfinished = Path(folder) / f".{uuid4().hex}.keras"  # Keras requires the suffix
-    try:
-        model.save(unfinished)
-        os.replace(unfinished, Path(folder) / "model.keras")
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:

@@ -1,0 +1,132 @@
+"""The model that a member has exported: found in its run directory, and loaded by the library that it is of."""
+
+import atexit
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sparktrain.errors import RunDirectoryError, SpecError
+from sparktrain.rundir.layout import ExportedModel, MemberLayout
+from sparktrain.store.base import Store
+from sparktrain.store.held_folders import hold
+
+KERAS, PATH = "keras", "path"
+
+
+class StoredModel(NamedTuple):
+    """An exported model in its store."""
+
+    kind: str
+    """`keras`, or that of `ExportedModel`."""
+    path: str
+    """Of the file, or of the folder."""
+    of: str = ""
+    """The name of its class."""
+    version: str = ""
+    """Of its library, where it was exported."""
+
+
+Load = Callable[[str, StoredModel, Mapping[str, Any]], Any]
+
+
+def find_model(store: Store, member: MemberLayout) -> StoredModel | None:
+    """The model of the member; None when it exported none. Blocks. Raises OSError, RunDirectoryError."""
+    if store.exists(member.model):
+        return StoredModel(KERAS, member.model)
+    described = f"{member.exported}/{ExportedModel.NAME}"
+    if not store.exists(described):
+        return None
+    try:
+        found = msgspec.json.decode(store.read(described), type=ExportedModel)
+    except msgspec.MsgspecError as error:
+        raise RunDirectoryError(f"{store.where(described)} describes no exported model ({error})") from error
+    if "/" in found.file or found.file in ("", ".", ".."):
+        raise RunDirectoryError(f"{store.where(described)} names a file outside of its folder: {found.file!r}")
+    return StoredModel(found.kind, f"{member.exported}/{found.file}", found.of, found.version)
+
+
+@contextmanager
+def local_copy(store: Store, model: StoredModel) -> Iterator[Path]:
+    """A copy on the local disk, which is deleted at the end of the block; that of a path when this process ends.
+
+    Blocks on the store and the disk. Raises OSError.
+    """
+    folder, stays = hold("model"), False
+    try:
+        yield _fetched(store, model.path, folder.path)
+        stays = model.kind == PATH
+    finally:
+        if stays:
+            atexit.register(folder.close)
+        else:
+            folder.close()
+
+
+def load_other(path: Path, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    """The model in this file, which is none of Keras, in this process; of a path of the user the path itself.
+
+    Blocks on the disk. Raises SpecError for a library that is not installed here, RunDirectoryError for an unknown
+    kind, and what the library raises.
+    """
+    if model.kind == PATH:
+        return path
+    if (loader := _LOADERS.get(model.kind)) is None:
+        raise RunDirectoryError(
+            f"the model {model.path} is of kind {model.kind!r}, which this sparktrain does not know: use the one that "
+            "exported it"
+        )
+    return loader(str(path), model, options)
+
+
+def _fetched(store: Store, path: str, folder: Path) -> Path:
+    """A local copy of a file, or of all files of a folder."""
+    name = path.rpartition("/")[2]
+    files = [path] if store.exists(path) else []
+    for each in files or store.list(path):
+        target = folder / name / each[len(path) + 1 :] if not files else folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            for piece in store.pieces(each):
+                file.write(piece)
+    return folder / name
+
+
+def _skops(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    return _library("skops.io", model).load(path, **options)
+
+
+def _joblib(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    return _library("joblib", model).load(path, **options)
+
+
+def _xgboost(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    xgboost = _library("xgboost", model)
+    kind = getattr(xgboost, model.of, None)
+    found = (kind if isinstance(kind, type) and hasattr(kind, "load_model") else xgboost.Booster)(**options)
+    found.load_model(path)
+    return found
+
+
+def _lightgbm(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    return _library("lightgbm", model).Booster(model_file=path, **options)
+
+
+def _library(name: str, model: StoredModel) -> Any:
+    """The module. Raises SpecError where its package is not installed."""
+    package = name.partition(".")[0]
+    if find_spec(package) is None:
+        raise SpecError(
+            f"the model ({model.of}) needs the package {package}, which is not installed on host "
+            f"{os.uname().nodename}: install it there; the model was exported with version "
+            f"{model.version or 'unknown'} of its library"
+        )
+    return importlib.import_module(name)
+
+
+_LOADERS: dict[str, Load] = {"skops": _skops, "joblib": _joblib, "xgboost": _xgboost, "lightgbm": _lightgbm}

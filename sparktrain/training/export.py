@@ -1,0 +1,152 @@
+"""Keeps a finished model: Keras models as `model.keras`, others in their own format, beneath the files of the member.
+
+A library is imported only when the model is one of its objects. `runs.exported_model` finds and loads the files.
+"""
+
+import importlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from sparktrain.errors import SpecError
+from sparktrain.rundir.layout import EXPORTED, MODEL, ExportedModel
+
+_KERAS = ("keras", "tf_keras", "tensorflow")
+CAN = (
+    "a Keras model, an estimator of scikit-learn, a model of XGBoost or LightGBM, or the path of a file or folder that "
+    "the function has written"
+)
+"""What can be exported, for messages."""
+
+Save = Callable[[Any, Path], ExportedModel]
+
+
+def export(model: Any, home: str | os.PathLike[str], rank: int) -> None:
+    """Keep `model` beneath the folder `home` of a member, whole or not at all; the newest export counts.
+
+    If `rank` is not 0, it returns at once. Blocks on the disk. Raises SpecError for an object that cannot be exported,
+    OSError, and what the library of the model raises.
+    """
+    if rank:
+        return
+    folder = Path(home)
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, str | os.PathLike):
+        _keep_path(Path(os.path.abspath(model)), folder)
+    elif _is_of(model, _KERAS) and callable(getattr(model, "save", None)):
+        _keep_keras(folder, model.save)
+    else:
+        _keep(folder, lambda place: _saver_of(model)(model, place))
+
+
+def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:
+    unfinished = folder / f".{uuid4().hex}.keras"  # Keras requires the suffix
+    try:
+        save(unfinished)
+        os.replace(unfinished, folder / MODEL)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    shutil.rmtree(folder / EXPORTED, ignore_errors=True)
+
+
+def _keep(folder: Path, save: Callable[[Path], ExportedModel]) -> None:
+    """Have `save` write into a folder, which takes the place of an earlier export once it is whole."""
+    unfinished, target = folder / f".{uuid4().hex}", folder / EXPORTED
+    try:
+        unfinished.mkdir()
+        found = save(unfinished)
+        (unfinished / ExportedModel.NAME).write_bytes(msgspec.json.encode(found))
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(exist_ok=True)
+        os.replace(unfinished, target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    (folder / MODEL).unlink(missing_ok=True)
+
+
+def _keep_path(path: Path, folder: Path) -> None:
+    if not path.exists():
+        raise SpecError(f"ctx.export({str(path)!r}): there is no such file or folder; pass the path of one, or {CAN}")
+    if path.suffix == ".keras" and path.is_file():
+        _keep_keras(folder, lambda place: shutil.copyfile(path, place))
+        return
+    if path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
+        raise SpecError(
+            f"ctx.export({str(path)!r}): this folder contains the folder of the trial itself; export a folder that has "
+            "the model alone"
+        )
+    _keep(folder, lambda place: _copied(path, place))
+
+
+def _copied(path: Path, place: Path) -> ExportedModel:
+    name = "file" if path.name == ExportedModel.NAME else path.name
+    if path.is_dir():
+        shutil.copytree(path, place / name)
+    else:
+        shutil.copyfile(path, place / name)
+    return ExportedModel("path", name)
+
+
+def _saver_of(model: Any) -> Save:
+    """What saves the model. Raises SpecError."""
+    for packages, save in _SAVERS.items():
+        if _is_of(model, packages):
+            return save
+    kind = type(model)
+    hint = ""
+    if _is_of(model, ("torch",)):
+        hint = "; of PyTorch: torch.save(model.state_dict(), 'model.pt'), then ctx.export('model.pt')"
+    raise SpecError(f"ctx.export() is given an object of {kind.__module__}.{kind.__qualname__}; pass {CAN}{hint}")
+
+
+def _is_of(model: Any, packages: tuple[str, ...]) -> bool:
+    """Whether a class of the object, or one that it inherits from, belongs to one of the packages."""
+    return any(each.__module__.partition(".")[0] in packages for each in type(model).__mro__)
+
+
+def _version(package: str) -> str:
+    return str(getattr(sys.modules.get(package), "__version__", ""))
+
+
+def _class_in(model: Any, package: str) -> str:
+    """The name of the innermost class of the package that the object is of: a class of the user may inherit from it."""
+    return next(each.__name__ for each in type(model).__mro__ if each.__module__.partition(".")[0] == package)
+
+
+def _save_xgboost(model: Any, place: Path) -> ExportedModel:
+    model.save_model(str(place / "model.ubj"))
+    return ExportedModel("xgboost", "model.ubj", _class_in(model, "xgboost"), _version("xgboost"))
+
+
+def _save_lightgbm(model: Any, place: Path) -> ExportedModel:
+    booster = getattr(model, "booster_", model)  # of its estimators
+    booster.save_model(str(place / "model.txt"))
+    return ExportedModel("lightgbm", "model.txt", _class_in(model, "lightgbm"), _version("lightgbm"))
+
+
+def _save_estimator(model: Any, place: Path) -> ExportedModel:
+    """By skops where it is installed and knows the types: reading its files runs no code. Else by joblib."""
+    version = _version("sklearn")
+    if find_spec("skops") is not None:
+        try:
+            importlib.import_module("skops.io").dump(model, place / "model.skops")
+            return ExportedModel("skops", "model.skops", type(model).__name__, version)
+        except Exception:  # it has no common error for objects that it cannot write
+            (place / "model.skops").unlink(missing_ok=True)
+    importlib.import_module("joblib").dump(model, place / "model.joblib", compress=3)
+    return ExportedModel("joblib", "model.joblib", type(model).__name__, version)
+
+
+_SAVERS: dict[tuple[str, ...], Save] = {
+    ("xgboost",): _save_xgboost,
+    ("lightgbm",): _save_lightgbm,
+    ("sklearn", "imblearn"): _save_estimator,
+}
+"""In this order: estimators of XGBoost and LightGBM inherit from those of scikit-learn."""

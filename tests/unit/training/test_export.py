@@ -1,0 +1,210 @@
+"""A model of any library is kept in its own format, and comes back from the run directory as that library loads it."""
+
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparktrain.errors import SpecError
+from sparktrain.rundir.layout import EXPORTED, MemberLayout
+from sparktrain.runs import exported_model
+from sparktrain.runs.exported_model import StoredModel, find_model, load_other, local_copy
+from sparktrain.store.localfs import LocalStore
+from sparktrain.training import export as exporting
+from sparktrain.training.export import export
+
+X = np.random.default_rng(0).normal(size=(60, 3))
+LABELS = (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of a member, as it is in the run directory, too."""
+    return tmp_path / "runs" / "member"
+
+
+def stored(home: Path) -> StoredModel:
+    model = find_model(LocalStore(home.parent), MemberLayout(home.name))
+    assert model is not None
+    return model
+
+
+def loaded(home: Path) -> Any:
+    store, model = LocalStore(home.parent), stored(home)
+    with local_copy(store, model) as copy:
+        return load_other(copy, model, {})
+
+
+def without_skops(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = exporting.find_spec
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "skops" else found(name))
+
+
+def test_an_estimator_of_scikit_learn_by_joblib(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    without_skops(monkeypatch)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, LABELS)
+    export(model, home, 0)
+
+    assert stored(home).path.endswith(f"{EXPORTED}/model.joblib")
+    assert loaded(home).predict_proba(X).tolist() == model.predict_proba(X).tolist()
+
+
+def test_an_estimator_by_skops_where_it_is_installed_and_knows_the_types(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    class Skops(SimpleNamespace):
+        """Stands in for `skops.io`, which writes some types alone."""
+
+        def dump(self, model: Any, path: Path) -> None:
+            path.write_text("half")
+            if model.fit_intercept is False:
+                raise TypeError("an unsupported type")
+            path.write_text(repr(model))
+
+        def load(self, path: str) -> str:
+            return Path(path).read_text()
+
+    for module in (exporting, exported_model):
+        monkeypatch.setattr(module, "find_spec", lambda name: ModuleSpec(name, None))
+    monkeypatch.setitem(sys.modules, "skops", SimpleNamespace(io=Skops()))
+    monkeypatch.setitem(sys.modules, "skops.io", Skops())
+    export(LinearRegression().fit(X, LABELS), home, 0)
+    assert (stored(home).kind, loaded(home)) == ("skops", "LinearRegression()")
+
+    export(LinearRegression(fit_intercept=False).fit(X, LABELS), home, 0)
+    assert [path.name for path in (home / EXPORTED).iterdir() if path.suffix != ".json"] == ["model.joblib"]
+
+
+def test_xgboost(home: Path) -> None:
+    import xgboost
+
+    class Mine(xgboost.XGBClassifier):
+        pass
+
+    for model in (xgboost.XGBRegressor(n_estimators=3), Mine(n_estimators=3)):
+        model.fit(X, LABELS)
+        export(model, home, 0)
+        assert stored(home).path.endswith("/model.ubj")
+        found = loaded(home)
+        assert type(found) is type(model).__mro__[isinstance(model, Mine)]
+        assert found.predict(X).tolist() == model.predict(X).tolist()
+    matrix = xgboost.DMatrix(X, LABELS)
+    booster = xgboost.train({"max_depth": 2}, matrix, 3)
+    export(booster, home, 0)
+    assert loaded(home).predict(matrix).tolist() == booster.predict(matrix).tolist()
+
+
+def test_lightgbm(home: Path) -> None:
+    import lightgbm
+
+    quiet = {"verbose": -1, "min_data_in_leaf": 1}
+    estimator = lightgbm.LGBMRegressor(n_estimators=3, **quiet).fit(X, LABELS)
+    export(estimator, home, 0)
+    assert stored(home) == StoredModel(
+        "lightgbm", f"member/{EXPORTED}/model.txt", "LGBMRegressor", lightgbm.__version__
+    )
+    assert np.allclose(loaded(home).predict(X), estimator.predict(X))
+    booster = lightgbm.train(quiet, lightgbm.Dataset(X, LABELS), 3)
+    export(booster, home, 0)
+    assert np.allclose(loaded(home).predict(X), booster.predict(X))
+
+
+def test_a_file_and_a_folder_of_the_user(home: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.pt"
+    weights.write_bytes(b"weights")
+    export(weights, home, 0)
+    assert loaded(home).read_bytes() == b"weights"
+
+    folder = tmp_path / "saved model"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "variables" / "a").write_text("1")
+    (folder / "saved_model.pb").write_text("2")
+    export(str(folder), home, 0)
+    copy = loaded(home)
+    assert copy.name == "saved model"
+    assert (copy / "variables" / "a").read_text() + (copy / "saved_model.pb").read_text() == "12"
+    assert not (home / EXPORTED / "weights.pt").exists(), "the newest export counts"
+
+
+def test_a_keras_file_is_the_keras_model(home: Path, tmp_path: Path) -> None:
+    export(_file(tmp_path / "any.txt"), home, 0)
+    export(_file(tmp_path / "mine.keras"), home, 0)
+    assert stored(home) == StoredModel("keras", "member/model.keras")
+    assert not (home / EXPORTED).exists()
+    export(_file(tmp_path / "any.txt"), home, 0)
+    assert stored(home).kind == "path"
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (object(), r"given an object of builtins.object; pass a Keras model, an estimator of scikit-learn, a model of"),
+        (None, "given an object of builtins.NoneType"),
+        ({"weights": [1]}, "given an object of builtins.dict"),
+        ("missing.pt", "missing.pt'.: there is no such file or folder; pass the path of one, or a Keras model"),
+        (type("Net", (), {"__module__": "torch.nn"})(), "of PyTorch: torch.save.model.state_dict"),
+    ],
+)
+def test_any_other_object_is_refused_with_what_can_be_exported(home: Path, model: Any, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        export(model, home, 0)
+    export(model, home, 1)
+    assert find_model(LocalStore(home.parent), MemberLayout(home.name)) is None
+
+
+def test_a_folder_around_that_of_the_trial_is_refused(home: Path) -> None:
+    home.mkdir(parents=True)
+    with pytest.raises(SpecError, match="this folder contains the folder of the trial itself"):
+        export(home.parent, home, 0)
+
+
+def test_an_export_that_fails_leaves_the_one_before(home: Path, tmp_path: Path) -> None:
+    class Broken:
+        __module__ = "xgboost.core"
+
+        def save_model(self, path: str) -> None:
+            Path(path).write_text("half")
+            raise OSError("the disk is full")
+
+    export(_file(tmp_path / "any.txt"), home, 0)
+    with pytest.raises(OSError, match="the disk is full"):
+        export(Broken(), home, 0)
+    assert loaded(home).name == "any.txt"
+    assert [path.name for path in home.iterdir()] == ["files"]
+
+
+def test_a_library_that_is_not_installed_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    without_skops(monkeypatch)
+    export(LinearRegression().fit(X, LABELS), home, 0)
+    monkeypatch.setattr(exported_model, "find_spec", lambda name: None)
+    with pytest.raises(SpecError, match=r"\(LinearRegression\) needs the package joblib, .* install it there"):
+        loaded(home)
+
+
+def test_no_library_is_imported_for_another_ones_model(tmp_path: Path) -> None:
+    program = (
+        "import sys; from sparktrain.training.export import export; open('m.bin', 'w').close()\n"
+        "export('m.bin', 'home', 0)\n"
+        "libraries = ('keras', 'sklearn', 'joblib', 'skops', 'xgboost', 'lightgbm')\n"
+        "print([each for each in libraries if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def _file(path: Path) -> Path:
+    path.write_text("a model")
+    return path
