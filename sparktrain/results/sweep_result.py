@@ -11,6 +11,7 @@ from sparktrain.boundary import users_call
 from sparktrain.config.objectives import constraints as as_constraints
 from sparktrain.config.objectives import objectives as as_objectives
 from sparktrain.config.param_values import described
+from sparktrain.config.quantities import count
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
 from sparktrain.notebook import cards
@@ -20,7 +21,7 @@ from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
 from sparktrain.runs.pareto import pareto_front_of
 from sparktrain.runs.run_files import RunFiles
-from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
+from sparktrain.runs.sweep_outcome import SweepOutcome, in_order, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
 
 if TYPE_CHECKING:
@@ -48,6 +49,24 @@ class SweepResult(SweepOutcome):
         if found is None:
             raise NoBestTrialError(no_best(self))
         return found
+
+    @users_call
+    def top(self, k: int = 10) -> list[TrialResult]:
+        """The best `k` trials, the best first: `top(1)[0]` is `best`. Fewer where fewer have a result.
+
+        Succeeded trials with a finite metric, in the order of the metric by `mode`, the first of equals first. Those
+        that break a constraint come after all others. With repeats or folds the trials of the best case come first.
+
+        Does not block. Raises SpecError for `k` below 1, NoBestTrialError as `best`.
+        """
+        most = count(k, "k", 1)
+        keeping = self.ranked
+        others = in_order(self.trials, self.metric, self.mode, ())
+        known = {trial.id for trial in keeping}
+        found = [*keeping, *(trial for trial in others if trial.id not in known)]
+        if not found:
+            raise NoBestTrialError(no_best(self))
+        return found[:most]
 
     @property
     @users_call

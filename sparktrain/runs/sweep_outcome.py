@@ -91,7 +91,7 @@ class SweepOutcome:
     @property
     def ranked_cases(self) -> list[CaseResult]:
         """The succeeded cases with a finite mean of the metric, the best first; none without a metric."""
-        return _in_order(self.cases, self.metric, self.mode, self.constraints)
+        return in_order(self.cases, self.metric, self.mode, self.constraints)
 
     @property
     def ranked(self) -> list[TrialResult]:
@@ -99,7 +99,7 @@ class SweepOutcome:
 
         With repeats or folds: those of the best case, then those of the next one.
         """
-        trials = _in_order(self.trials, self.metric, self.mode, self.constraints)
+        trials = in_order(self.trials, self.metric, self.mode, self.constraints)
         if self.replication.size == 1:
             return trials
         place = {case.id: number for number, case in enumerate(self.ranked_cases)}
@@ -243,7 +243,8 @@ def _comparable(trials: Sequence[M], metric: str, bounds: Sequence[Constraint]) 
     return [trial for trial in finite if feasible(trial.metrics, bounds)]
 
 
-def _in_order(of: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint]) -> list[M]:
+def in_order(of: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint]) -> list[M]:
+    """Those that succeeded with a finite metric and keep all bounds, the best first; none without a metric."""
     found = [] if metric is None else _comparable(of, metric, bounds)
     return sorted(found, key=lambda each: _rank(each, metric or "", mode))
 

@@ -42,7 +42,7 @@ def test_a_finished_run_is_what_its_call_returned(run: ScriptedRun) -> None:
 def test_a_run_whose_driver_is_gone_shows_how_to_resume_it(run: ScriptedRun) -> None:
     result = sweep_of(run.directory)
     assert result.status == "stopped"
-    assert "does not answer: sparktrain resume" in str(result.reason)
+    assert "does not answer; to continue: sparktrain resume" in str(result.reason)
     assert [trial.status for trial in result.trials] == ["succeeded", "failed", "running", "queued"]
     assert result.best.id == 0
     assert "mnist: stopped" in str(result)

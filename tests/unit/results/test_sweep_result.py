@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.errors import NoBestTrialError
+from sparktrain.config.objectives import constraints
+from sparktrain.errors import NoBestTrialError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus, status_of
@@ -49,6 +50,22 @@ def test_only_succeeded_trials_with_a_finite_metric_are_ranked() -> None:
     other = TrialResult(id=TrialId(3), status=TrialStatus.SUCCEEDED, params={}, metrics={"loss": 0.0})
     trials = (succeeded(0, 0.1), ended(1, TrialStatus.FAILED), succeeded(2, math.nan), other, succeeded(4, math.inf))
     assert [trial.id for trial in sweep(*trials).ranked] == [0]
+
+
+def test_top_has_the_best_first_and_those_that_break_a_constraint_last() -> None:
+    trials = (succeeded(0, 0.1), succeeded(1, 0.9), ended(2, S.FAILED), succeeded(3, 0.5), succeeded(4, math.nan))
+    assert [trial.id for trial in sweep(*trials).top(2)] == [1, 3]
+    assert [trial.id for trial in sweep(*trials).top()] == [1, 3, 0]
+    assert [trial.id for trial in sweep(*trials, mode="min").top(9)] == [0, 3, 1]
+    bound = replace(sweep(*trials), constraints=constraints(["accuracy <= 0.6"]))
+    assert [trial.id for trial in bound.top(3)] == [3, 0, 1]
+    assert bound.top(1)[0] == bound.best
+
+    with pytest.raises(NoBestTrialError, match="no trial of run mnist succeeded"):
+        sweep(ended(0, S.FAILED)).top(3)
+    for wrong in (0, -1, 1.5, True, "3"):
+        with pytest.raises(SpecError, match=r"^k "):
+            sweep(*trials).top(wrong)  # type: ignore[arg-type]
 
 
 def test_there_is_no_best_without_a_metric_or_a_success() -> None:
