@@ -1,5 +1,7 @@
-"""Checks the environment variables that trials get."""
+"""Checks the environment variables that trials get, and reads the one that chooses the backend of Keras."""
 
+import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -9,6 +11,10 @@ from sparktrain.errors import SpecError
 MOST_BYTES = 2**17
 """Limit of all names and values together: a program with more could not start another one."""
 OWN_PREFIX = "SPARKTRAIN_"
+KERAS_BACKEND = "KERAS_BACKEND"
+TENSORFLOW = "tensorflow"
+"""The backend of Keras that gangs train on."""
+KERAS_BACKENDS = frozenset({TENSORFLOW, "jax", "torch", "numpy", "openvino"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
@@ -41,6 +47,34 @@ def patterns(value: object, subject: str = "forward_env") -> tuple[str, ...]:
 def may_be_set(name: str) -> bool:
     """Whether a trial may get a variable of that name."""
     return name not in _AT_START and not name.startswith(OWN_PREFIX)
+
+
+def keras_backend(env: Mapping[str, str]) -> tuple[str, str] | None:
+    """The backend that Keras takes in a process with the environment `env` of this host, and where that is set.
+
+    None where Keras's own default counts. Blocks on the local disk.
+    """
+    if env.get(KERAS_BACKEND):
+        return env[KERAS_BACKEND], f"the variable {KERAS_BACKEND}"
+    home = env.get("KERAS_HOME") or os.path.join(env.get("HOME") or "~", ".keras")
+    file = os.path.expanduser(os.path.join(home, "keras.json"))
+    try:
+        with open(file, encoding="utf-8") as opened:
+            backend = json.load(opened).get("backend")
+    except (OSError, ValueError, AttributeError):  # Keras has an error of its own for other files
+        return None
+    return (backend, file) if isinstance(backend, str) else None
+
+
+def refusal_in_gang(backend: str, place: str) -> str:
+    """The sentence for a gang in which `place`, such as a line or `env=`, asks for a backend of Keras; empty for one
+    that it can train with."""
+    if backend in ("", TENSORFLOW):
+        return ""
+    return (
+        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by TensorFlow: let Keras use "
+        f"{TENSORFLOW!r} there, or train with one worker, which may use any backend"
+    )
 
 
 def _name(name: object, subject: str) -> str:

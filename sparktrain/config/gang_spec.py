@@ -144,6 +144,11 @@ class GangSpec:
         return self.workers + self.ps + self.evaluator
 
     @property
+    def needs_tensorflow(self) -> bool:
+        """Whether the members train by TensorFlow: a gang that connects them by itself may use anything."""
+        return self.size > 1 and self.backend is not Backend.NONE
+
+    @property
     def in_step(self) -> bool:
         """Whether all members that train make each step together, as in a ring: none can have made fewer."""
         return self.backend is not Backend.NONE and not self.ps

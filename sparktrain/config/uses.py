@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CellType, CodeType, ModuleType
 
@@ -59,12 +59,21 @@ def runs_everywhere(function: object) -> bool:
     return any(_SERVES.search(text) for text in _texts(helpers))
 
 
+def codes(function: object) -> Iterator[tuple[CodeType, Mapping[str, object]]]:
+    """The code of `function`, and then of the functions that it refers to, each with the global names that it reads."""
+    yield from _known_codes(function, set())
+
+
 def _starts_server(names: set[str]) -> bool:
     return _TFOS_SERVER in names or (_SERVER in names and bool(_SERVER_HOMES & names))
 
 
 def _codes(function: object, helpers: set[Path]) -> Iterator[CodeType]:
-    """The code of `function`, and of what it refers to in modules that are loaded.
+    return (code for code, _ in _known_codes(function, helpers))
+
+
+def _known_codes(function: object, helpers: set[Path]) -> Iterator[tuple[CodeType, Mapping[str, object]]]:
+    """The code of `function`, and of what it refers to in modules that are loaded, with the global names of each.
 
     Adds to `helpers` the sources of the user's modules that it imports only when it runs.
     """
@@ -76,8 +85,8 @@ def _codes(function: object, helpers: set[Path]) -> Iterator[CodeType]:
         if not isinstance(code, CodeType) or id(code) in seen:
             continue
         seen.add(id(code))
-        yield code
         known = getattr(found, "__globals__", {})
+        yield code, known
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
         waiting += [
             each for each in map(_content, getattr(found, "__closure__", None) or ()) if inspect.isfunction(each)

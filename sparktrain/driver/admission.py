@@ -6,6 +6,8 @@ from dataclasses import replace
 from msgspec import Struct
 
 from sparktrain.config.data_sources import PushedSource, StreamSource
+from sparktrain.config.environment import KERAS_BACKEND
+from sparktrain.driver.backend_choice import check_inherited_keras
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.state.feeding_slots import FeedingSlots, feeding_slots
@@ -29,13 +31,20 @@ def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted
     Raises UserError; writes nothing but a probe of the store.
     """
     engine = engine.sharing(prepared.spec.gpu_mib)
-    engine.check_run(prepared.spec)
-    engine.check_data(prepared.data)
+    check_fit(prepared, engine)
     engine.check_cluster()
     count, without_gpus = engine.agents_for(prepared.spec, agents, prepared.trials, prepared.concurrent)
     slots_of_feeds(prepared, engine, count)
     ready = replace(prepared.authorized(engine.tokens).attached(), local=not engine.runs_jobs)
     return Admitted(engine, ready, count, without_gpus)
+
+
+def check_fit(prepared: PreparedRun, engine: Engine) -> None:
+    """Check that a run goes with its engine, also on agents that have started. Raises UserError."""
+    engine.check_run(prepared.spec)
+    engine.check_data(prepared.data)
+    if engine.inherits:
+        check_inherited_keras(prepared.spec.gang, prepared.keras or prepared.env.get(KERAS_BACKEND, ""))
 
 
 def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> FeedingSlots:

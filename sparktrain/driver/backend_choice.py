@@ -1,11 +1,15 @@
-"""The backend of a gang when the user names none, and why."""
+"""The backend of a gang when the user names none, and why; and that of Keras, which must go with it."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from sparktrain.cluster.preflight import is_installed
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.environment import KERAS_BACKEND, keras_backend, refusal_in_gang
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.errors import SpecError
+from sparktrain.usercode.keras_choice import KerasChoice
 
 HOROVOD = "horovod"
 
@@ -47,3 +51,31 @@ def choose(servers: bool, strategy: bool, installed: Callable[[str], bool] = is_
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
+
+
+def chosen_keras(choice: Callable[[], KerasChoice | None], gang: GangSpec, env: Mapping[str, str]) -> str:
+    """The backend of Keras that a function or its variables choose for a gang; empty where they choose none.
+
+    `choice` looks at the function. Raises SpecError for one that a gang cannot train with.
+    """
+    if not gang.needs_tensorflow:
+        return ""
+    if (made := choice()) is not None:
+        return _checked(made.backend, made.place)
+    return _checked(env.get(KERAS_BACKEND, ""), f"{KERAS_BACKEND} in env= or forward_env=")
+
+
+def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
+    """Raise SpecError where members inherit another backend from this process and its user, unless one is `chosen`.
+
+    Blocks on the local disk.
+    """
+    if gang.needs_tensorflow and not chosen:
+        asked = keras_backend(os.environ)
+        _checked(*asked or ("", ""))
+
+
+def _checked(asked: str, place: str) -> str:
+    if problem := refusal_in_gang(asked, place):
+        raise SpecError(problem)
+    return asked

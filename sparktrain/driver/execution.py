@@ -11,7 +11,7 @@ from sparktrain.cluster import preflight
 from sparktrain.config.gpu_slices import slice_in_pool
 from sparktrain.config.quantities import MIB
 from sparktrain.display.progress import Display
-from sparktrain.driver.admission import admit, slots_of_feeds
+from sparktrain.driver.admission import admit, check_fit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
 from sparktrain.driver.engines.engine import Engine
@@ -116,8 +116,7 @@ class PoolAgents:
         """See base class. Raises PoolError when the pool is closed, or on another run."""
         engine = self._pool.engine
         prepared = _sliced(prepared, engine.gpu_mib)
-        engine.check_run(prepared.spec)
-        engine.check_data(prepared.data)
+        check_fit(prepared, engine)
         preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
         slots_of_feeds(prepared, engine, self._pool.agents)
         self._pool.check_free()

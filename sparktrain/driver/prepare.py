@@ -24,7 +24,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.backend_choice import Choice
+from sparktrain.driver.backend_choice import Choice, chosen_keras
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.first_checkpoint import first_records
@@ -77,6 +77,8 @@ class PreparedRun:
     layout: RunLayout
     env: dict[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of trials, perhaps secrets: for agents only."""
+    keras: str = ""
+    """The backend of Keras that the function of a gang chooses."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
     unnamed: bool = False
@@ -352,10 +354,10 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     trial_space, asked, given = as_space(space), options.asked, cast(dict[str, Any], options.asked)
     gang, env = options.gang(), options.environment()
     choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
-    if choice is not None:
-        gang = replace(gang, backend=choice.backend)
+    gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
+    keras = chosen_keras(program.keras_choice, gang, env)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
     chosen = sampler_choice(given.get("sampler"), spec)
@@ -393,6 +395,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         store=store,
         layout=RunLayout(spec.name),
         env=env,
+        keras=keras,
         choice=choice,
         unnamed=asked["name"] is None,
         seeded=asked["seed"] is not None,

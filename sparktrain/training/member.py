@@ -19,7 +19,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol import sent_script
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
+from sparktrain.training import attempt, failure, gang_join, keras_guard, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
 from sparktrain.training.horovod_names import serving
@@ -77,6 +77,8 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
+        if assignment.size > 1 and assignment.backend is not Backend.NONE:
+            keras_guard.guard(homes)
         if assignment.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         function = _load(assignment)
@@ -84,7 +86,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         assignment = gang_join.with_sent_files(assignment, gang)
         serving.connect(gang, assignment.backend)
         process_setup.seed(assignment.seed)
-    except FormError as error:
+    except (FormError, keras_guard.KerasBackendError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))

@@ -24,6 +24,13 @@ def reached_imports(sources: Sources, modules: Iterable[str], files: Iterable[Pa
     return _Walk(sources).from_start(modules, files)
 
 
+def reached_files(sources: Sources, modules: Iterable[str], files: Iterable[Path] = ()) -> set[Path]:
+    """The sources of the same modules: those that run. Imports nothing."""
+    walk = _Walk(sources)
+    walk.from_start(modules, files)
+    return walk.files
+
+
 class _Walk:
     """One walk along imports."""
 
@@ -32,7 +39,8 @@ class _Walk:
         self._found = Imports()
         self._todo: list[tuple[Path, str]] = []
         """Files to read, with the dotted name of the package that relative imports in them start from."""
-        self._seen: set[Path] = set()
+        self.files: set[Path] = set()
+        """All that was seen."""
         self._names: set[str] = set()
         self._whole: set[str] = set()
 
@@ -67,8 +75,8 @@ class _Walk:
             self._add_file(path, package)
 
     def _add_file(self, path: Path, package: str) -> None:
-        if path not in self._seen:
-            self._seen.add(path)
+        if path not in self.files:
+            self.files.add(path)
             self._todo.append((path, package))
 
     def _files_of(self, parts: list[str]) -> Iterator[tuple[Path, str]]:

@@ -150,6 +150,7 @@ FENCES = [
             "sparktrain/cluster/jvm.py",
             "sparktrain/driver/callbacks/callback_choice.py",  # the address of MLflow, by its own variable
             "sparktrain/driver/forwarded_env.py",
+            "sparktrain/driver/backend_choice.py",  # what trials on this machine inherit
             "sparktrain/driver/engines/local_gpus.py",
             "sparktrain/driver/engines/nursery_process.py",
             "sparktrain/cluster/spark_master.py",

@@ -16,6 +16,7 @@ from sparktrain.search.space import Space
 from sparktrain.usercode.code_changes import text_of
 from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.imports import Sources
+from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
 from sparktrain.usercode.serialize import pack, preload_for
 from sparktrain.usercode.target import Target, check_call
 
@@ -44,6 +45,10 @@ class Program(Protocol):
         """Whether it makes a strategy of TensorFlow."""
         ...
 
+    def keras_choice(self) -> KerasChoice | None:
+        """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
+        ...
+
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
         ...
@@ -65,6 +70,10 @@ class FunctionProgram(Program):
     def makes_strategy(self) -> bool:
         """See base class."""
         return uses.makes_strategy(self._target.function)
+
+    def keras_choice(self) -> KerasChoice | None:
+        """See base class."""
+        return keras_choice(self._target)
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """See base class."""
@@ -93,6 +102,10 @@ class StoredProgram(Program):
     def makes_strategy(self) -> bool:
         """See base class. By its source."""
         return any(word in self._plan.text for word in (f".{uses.STRATEGY}(", *uses.OWN_STRATEGIES))
+
+    def keras_choice(self) -> KerasChoice | None:
+        """See base class. By its source."""
+        return keras_choice_in(self._plan.text)
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """See base class."""

@@ -88,6 +88,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def inherits(self) -> bool:
+        """Whether members have the environment of this process, and the home of its user."""
+        ...
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Lines that a run shows when it starts."""
         ...

@@ -135,6 +135,11 @@ class LocalEngine:
         """The GPUs of this machine."""
         return gpus_here() if self._given_gpus is None else self._given_gpus
 
+    @property
+    def inherits(self) -> bool:
+        """See base class."""
+        return True
+
     def sharing(self, gpu_mib: int) -> "LocalEngine":
         """See base class."""
         if not gpu_mib:

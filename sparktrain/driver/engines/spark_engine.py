@@ -63,6 +63,11 @@ class SparkEngine:
         preflight.check_gpu_memory(self._facts, gpu_mib)
         return SparkEngine(self._session, self._facts, gpu_mib)
 
+    @property
+    def inherits(self) -> bool:
+        """See base class. The JVM of a local master, which starts the executors, has them from this process."""
+        return self._facts.local
+
     def check_data(self, plan: DataPlan) -> None:
         """See base class."""
         check_sessions(plan, self.holder)

@@ -1,0 +1,75 @@
+"""Refuses every backend of Keras but TensorFlow in a member of a gang: its ring could not average."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from sparktrain.config.environment import KERAS_BACKEND, keras_backend, refusal_in_gang
+from sparktrain.deferred_wrappers import LoaderAround
+from sparktrain.errors import SpecError
+from sparktrain.training.source_homes import Homes
+from sparktrain.training.user_lines import user_line
+
+_CONFIG = "keras.src.backend.config"
+"""The module of Keras that chooses."""
+_SET = "os.putenv"
+"""The event of Python for a change of the environment."""
+
+
+class KerasBackendError(SpecError):
+    """Keras is asked for a backend that a gang cannot train with."""
+
+
+def guard(homes: Homes) -> None:
+    """Raise KerasBackendError where Keras has another backend, and later where it gets one or is asked for one.
+
+    Call it before any code of the user.
+    """
+    if _CONFIG in sys.modules:
+        _check_loaded(sys.modules[_CONFIG])
+    sys.meta_path.insert(0, _Finder())
+
+    def audit(event: str, given: tuple[Any, ...]) -> None:
+        if event == _SET and os.fsdecode(given[0]) == KERAS_BACKEND:
+            place = user_line(homes) or f"the variable {KERAS_BACKEND}"
+            _check((os.fsdecode(given[1]), place))
+
+    sys.addaudithook(audit)
+
+
+def _check(asked: tuple[str, str] | None) -> None:
+    if asked is not None and (problem := refusal_in_gang(*asked)):
+        raise KerasBackendError(problem)
+
+
+def _check_loaded(config: ModuleType) -> None:
+    backend = config.backend()
+    asked = keras_backend(os.environ)
+    _check((backend, asked[1] if asked is not None and asked[0] == backend else "the import of Keras"))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as Python does, and gives it a loader that checks what it has chosen."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See base class."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == _CONFIG else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CheckingLoader(spec.loader)
+        return spec
+
+
+class _CheckingLoader(LoaderAround):
+    """Checks what the module will choose, as that may be imported at once, and what it has chosen."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See base class."""
+        _check(keras_backend(os.environ))
+        self._loader.exec_module(module)
+        _check_loaded(module)

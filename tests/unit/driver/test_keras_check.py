@@ -1,0 +1,82 @@
+"""A gang that asks Keras for another backend than TensorFlow is refused before anything starts, in one sentence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.config.environment import keras_backend
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.driver.backend_choice import check_inherited_keras, chosen_keras
+from sparktrain.driver.continuation.program import FunctionProgram
+from sparktrain.driver.options import RunOptions, SweepOptions
+from sparktrain.driver.prepare import compose
+from sparktrain.errors import SpecError
+
+GANG = GangSpec(workers=2, backend=Backend.TENSORFLOW)
+REFUSED = r"asks Keras for the backend '(jax|torch)', and the members of a gang train by TensorFlow: let Keras .*one"
+
+
+def on_jax(ctx: Any) -> float:
+    import os
+
+    os.environ["KERAS_BACKEND"] = "jax"
+    return float(ctx.rank)
+
+
+def on_any(ctx: Any) -> float:
+    return float(ctx.rank)
+
+
+@pytest.mark.parametrize("backend", [Backend.HOROVOD, Backend.TENSORFLOW, Backend.PARAMETER_SERVER])
+def test_a_function_or_a_variable_that_asks_for_another_is_refused(backend: Backend) -> None:
+    gang = GangSpec(workers=2, ps=int(backend is Backend.PARAMETER_SERVER), backend=backend)
+    with pytest.raises(SpecError, match=rf"^test_keras_check\.py:\d+ {REFUSED}"):
+        chosen_keras(FunctionProgram(on_jax).keras_choice, gang, {})
+    with pytest.raises(SpecError, match=rf"^KERAS_BACKEND in env= or forward_env= {REFUSED}"):
+        chosen_keras(FunctionProgram(on_any).keras_choice, gang, {"KERAS_BACKEND": "torch"})
+
+
+def test_one_worker_and_members_that_connect_themselves_may_use_any() -> None:
+    for gang in (GangSpec(), GangSpec(workers=2, backend=Backend.NONE)):
+        assert chosen_keras(FunctionProgram(on_jax).keras_choice, gang, {"KERAS_BACKEND": "torch"}) == ""
+        check_inherited_keras(gang, "")
+
+
+def test_what_the_shell_or_the_file_of_keras_asks_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    check_inherited_keras(GANG, "")
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    with pytest.raises(SpecError, match=rf"keras\.json {REFUSED}"):
+        check_inherited_keras(GANG, "")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(SpecError, match=rf"^the variable KERAS_BACKEND {REFUSED}"):
+        check_inherited_keras(GANG, "")
+    check_inherited_keras(GANG, "tensorflow")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    check_inherited_keras(GANG, "")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"backend": 3}', "\xff"])
+def test_a_file_that_keras_cannot_read_asks_for_nothing(content: str, tmp_path: Path) -> None:
+    (tmp_path / "keras.json").write_text(content, "latin-1")
+    assert keras_backend({"KERAS_HOME": str(tmp_path)}) is None
+    assert keras_backend({"HOME": str(tmp_path / "absent")}) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda **given: RunOptions(workers=2, **given),
+        lambda **given: SweepOptions(metric="loss", workers_per_trial=2, **given),
+    ],
+)
+def test_a_call_is_refused_before_it_has_a_session(options: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=REFUSED):
+        compose(on_jax, [{}], options(dir=str(tmp_path)))
+    with pytest.raises(SpecError, match=REFUSED):
+        compose(on_any, [{}], options(dir=str(tmp_path), env={"KERAS_BACKEND": "jax"}))
+    chosen = compose(on_any, [{}], options(dir=str(tmp_path), env={"KERAS_BACKEND": "tensorflow"}))
+    assert chosen.keras == "tensorflow"
