@@ -1,8 +1,7 @@
 """When the facts of a journal happened, and how long gangs had their slots. Pure.
 
 A driver that resumes a run writes down, before its own start, what became of the gangs of the driver that died. These
-records have the time of the new driver, and the gangs were gone with the old one: they ended at the newest record of
-the old one.
+records have the time of the new driver. The gangs were gone with the old one, and ended at its newest record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,8 +42,8 @@ def dated(records: Sequence[AnyRecord]) -> Iterator[tuple[AnyRecord, float]]:
 
 
 def _deaths(records: Sequence[AnyRecord]) -> dict[int, float]:
-    """The places of the records that a driver wrote about its predecessor's gangs, with the time of that one's newest
-    record, where its own record has that."""
+    """The places of the records that a driver wrote about its predecessor's gangs, with the time of the predecessor's
+    newest record; 0 where an older sparktrain did not write that down."""
     found: dict[int, float] = {}
     follower: DriverStarted | None = None
     for index in range(len(records) - 1, -1, -1):
