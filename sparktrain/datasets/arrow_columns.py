@@ -12,10 +12,34 @@ _MATRIX = ("type", "numRows", "numCols", "colPtrs", "rowIndices", "values", "isT
 _DEEPEST = 2
 
 
-def columns_of(schema: pa.Schema, subject: str, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+class ForeignType(pa.ExtensionType):  # type: ignore[misc] # PyArrow has no types
+    """In the place of a type that Arrow lacks, so that a message names its column beside all others."""
+
+    def __init__(self, spelled: str) -> None:
+        """`spelled` is the type as its source has it."""
+        self.spelled = spelled
+        super().__init__(pa.null(), "sparktrain.foreign")
+
+    def __str__(self) -> str:
+        return self.spelled
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """See base class."""
+        return self.spelled.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> "ForeignType":
+        """See base class."""
+        return cls(serialized.decode())
+
+
+def columns_of(
+    schema: pa.Schema, subject: str, names: Sequence[str] | None = None, more_problems: Sequence[str] = ()
+) -> tuple[Column, ...]:
     """The columns that data of this schema gives: those of `names`, in that order, or all. `subject` is for messages.
 
-    Raises DataError, with every unknown name, or with every column that has no rule and how to convert it.
+    Raises DataError, with every unknown name, or with every column that has no rule and how to convert it;
+    `more_problems` of the caller come last.
     """
     leaves = list(_leaves(schema))
     if names is not None:
@@ -30,6 +54,7 @@ def columns_of(schema: pa.Schema, subject: str, names: Sequence[str] | None = No
     problems += [
         f"column {each!r} exists twice once structs are flattened: rename one" for each in dict.fromkeys(_twice(names))
     ]
+    problems += more_problems
     if problems:
         raise DataError(one_a_line(f"{subject} has columns that cannot become tensors", problems))
     if not found:
@@ -47,7 +72,9 @@ def _leaves(schema: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str,
     for field in schema:
         kind = plain_type(field.type)
         name = f"{prefix}{field.name}"
-        if pa.types.is_struct(kind) and not is_vector(kind) and not _refused_struct(kind, field):
+        if isinstance(field.type, ForeignType):
+            yield name, field.type
+        elif pa.types.is_struct(kind) and not is_vector(kind) and not _refused_struct(kind, field):
             yield from _leaves(kind, f"{name}.")
         else:
             yield name, kind if not _refused_struct(kind, field) else field.type
@@ -71,6 +98,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def _column(name: str, kind: pa.DataType) -> Column | str:
     """The column of an Arrow type, or why it has none and what to do."""
     source = _spelled(kind)
+    if isinstance(kind, ForeignType):
+        return f"column {name!r} is {_article(source)}: {_foreign_advice(source)}"
     if _is_number(kind):
         return Column(name, ColumnKind.NUMBER, _dtype(kind), source)
     if pa.types.is_string(kind):
@@ -109,6 +138,13 @@ def _advice(name: str, kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return "only lists of numbers, and lists of such lists, become tensors; index or explode it"
     return "it has no counterpart among tensors; cast it to a number, a string or an array of numbers"
+
+
+def _foreign_advice(source: str) -> str:
+    """How to convert a type that Arrow lacks."""
+    if "interval" in source:
+        return "a tensor has no intervals, and Arrow has none of this kind; select its length as a number"
+    return "neither Arrow nor a tensor has such values; cast it to a number or a string, or leave it out"
 
 
 def _refused_struct(kind: pa.DataType, field: pa.Field) -> bool:

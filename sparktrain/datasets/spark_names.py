@@ -23,9 +23,13 @@ class NamedBatches:
 
 
 def map_in_arrow(frame: Any, function: Callable[[Batches], Batches], schema: Any) -> Any:
-    """`frame.mapInArrow(function, schema)`, where names of columns may have dots and backticks. Starts no job."""
+    """`frame.mapInArrow(function, schema)`, where columns have any names: with dots, or equal but for case.
+
+    Starts no job.
+    """
     names = tuple(frame.columns)
-    if not any(mark in name for name in names for mark in _PARSED):
+    distinct = len({name.lower() for name in names}) == len(names)
+    if distinct and not any(mark in name for name in names for mark in _PARSED):
         return frame.mapInArrow(function, schema)
     plain = frame.toDF(*(f"_{place}" for place in range(len(names))))
     return plain.mapInArrow(NamedBatches(function, names), schema)

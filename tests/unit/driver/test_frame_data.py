@@ -115,17 +115,70 @@ def test_a_dataframe_of_a_stopped_session_is_refused(kind: Any, session: Any) ->
             "data['train'] is a DataFrame of a session that does not answer ([INVALID_HANDLE.SESSION_CLOSED] closed)",
         ),
         (ConnectionError(), SessionError, "of a session that does not answer (ConnectionError): read it again"),
-        (
-            t.StructType([t.StructField("a", t.CalendarIntervalType())]),
-            DataError,
-            "a column type that no tensor has: [UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION]",
-        ),
     ],
 )
 def test_a_schema_that_spark_does_not_give_is_explained_in_a_line(answer: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=re.escape(words)) as caught:
         frame_columns(Frame(MINE, answer), "data['train']")
     assert "stacktrace" not in str(caught.value)
+
+
+def fields(**types: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, kind) for name, kind in types.items()])
+
+
+def test_types_that_arrow_lacks_are_named_beside_all_other_problems() -> None:
+    """In the order of the columns, also within structs, and whatever type they are part of."""
+    years = t.YearMonthIntervalType(0, 0)
+    schema = fields(
+        ok=t.LongType(),
+        age=t.CalendarIntervalType(),
+        day=t.DateType(),
+        s=fields(ok=t.IntegerType(), years=years, cost=t.DecimalType(10, 2)),
+        many=t.ArrayType(years),
+        m=t.MapType(t.StringType(), years),
+        last=t.TimestampType(),
+    )
+    with pytest.raises(DataError) as caught:
+        frame_columns(Frame(MINE, schema), "data['train']")
+
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "data['train'] has columns that cannot become tensors:"
+    assert re.findall(r"column '(\S+)' is an? ([^:]+): ", str(caught.value)) == [
+        ("age", "interval"),
+        ("day", "date32[day]"),
+        ("s.years", "interval year"),
+        ("s.cost", "decimal128(10, 2)"),
+        ("many", "array<interval year>"),
+        ("m", "map<string,interval year>"),
+        ("last", "timestamp[us, tz=UTC]"),
+    ]
+    assert lines[-1] == f"its schema is {schema.simpleString()}"
+
+
+class Settings:
+    """The settings of a session."""
+
+    def __init__(self, **settings: str) -> None:
+        self.conf = self
+        self._settings = settings
+
+    def get(self, name: str, default: str) -> str:
+        return self._settings.get(name.rpartition(".")[2], default)
+
+
+def test_columns_that_differ_in_case_alone_are_named() -> None:
+    numbers = fields(Age=t.IntegerType(), age=t.IntegerType(), x=t.DateType(), AGE=t.IntegerType(), Y=t.LongType())
+    words = (
+        r"(?s)^data\['train'\] has columns that cannot .*column 'x' is a date32.*columns 'Age' and 'age' and 'AGE' "
+        r"differ in case alone, which Spark ignores: rename all but one"
+    )
+    with pytest.raises(DataError, match=words):
+        frame_columns(Frame(Settings(), numbers), "data['train']")
+    pair = fields(Age=t.IntegerType(), age=t.IntegerType())
+    assert [each.name for each in frame_columns(Frame(Settings(caseSensitive="true"), pair), "d")] == ["Age", "age"]
+    nested = fields(s=fields(Age=t.IntegerType(), age=t.IntegerType()))
+    assert [each.name for each in frame_columns(Frame(None, nested), "d")] == ["s.Age", "s.age"]
 
 
 # ---- what tasks raise

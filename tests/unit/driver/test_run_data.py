@@ -352,7 +352,7 @@ def test_files_that_only_another_host_has_are_named(tmp_path: Path, monkeypatch:
 
 
 def test_tasks_that_start_after_a_refusal_end_at_once_with_it(store: Store) -> None:
-    """Of a job whose DataFrame takes hours, the first bad partition is the end; a later job starts anew."""
+    """The first bad partition ends a job that would take hours; a later job does not see its note."""
     bad, good = pa.table({"x": pa.array([1, None])}), pa.table({"x": pa.array([1, 2])})
 
     def never() -> Any:
