@@ -5,6 +5,7 @@ partition, under retries and speculation. Files of other attempts are in no mani
 task: see `refusal`.
 """
 
+import errno
 import re
 import socket
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ from sparktrain.store.url import open_store
 
 FILE_BYTES = 256 * 2**20
 """A file ends with the group that reaches this size: few large files cost the store least."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ENTRY = pa.schema([("entry", pa.binary())])
 _RAISED: dict[str, type[SparktrainError]] = {each.__name__: each for each in (RunDirectoryError, StoreError)}
 """What tasks raise for the caller: Spark passes the text alone."""
@@ -69,19 +71,36 @@ class WriteTask:
         partition, attempt = _this_task()
         name = f"{partition:05d}-{attempt}-{uuid4().hex[:8]}"
         try:
-            part, refused = self.note.heeded(lambda: write_part(self, batches, partition, name))
+            part, refused = self.note.heeded(lambda: self._part(batches, partition, name))
         except OSError as error:
             raise self._unwritten(error) from error
         part = part or WrittenPart(partition, refused=refused)
         yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(part)], pa.binary())], schema=_ENTRY)
 
+    def _part(self, batches: Iterator[pa.RecordBatch], partition: int, name: str) -> WrittenPart:
+        """The part. Raises RunDirectoryError for a full disk: the store has waited for room as long as it may."""
+        try:
+            return write_part(self, batches, partition, name)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise RunDirectoryError(
+                f"{self._cannot_write(error)}: free space there, write fewer rows or columns, or choose another dir="
+            ) from error
+
     def _unwritten(self, error: OSError) -> SparktrainError:
         """The error of an executor that cannot write: this text is all that the driver sees of it."""
         passing = isinstance(error, StoreError) and not isinstance(error, StoreRefusedError)
-        reason = " ".join(str(error).split()) or type(error).__name__
         return (StoreError if passing else RunDirectoryError)(
+            f"{self._cannot_write(error)}: dir= must be storage that all hosts reach and may write, such as hdfs:/// "
+            "or an NFS path"
+        )
+
+    def _cannot_write(self, error: OSError) -> str:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return (
             f"{self.subject}: an executor on {socket.gethostname()} cannot write {self.folder} in {self.store.url} "
-            f"({reason}): dir= must be storage that all hosts reach and may write, such as hdfs:/// or an NFS path"
+            f"({reason})"
         )
 
 

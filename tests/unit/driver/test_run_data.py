@@ -1,5 +1,6 @@
 """The datasets of a run: checked before anything starts, written once, and found again."""
 
+import errno
 import re
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from sparktrain.datasets.manifest import DataRef, Manifest, decode
 from sparktrain.datasets.values import shaped
 from sparktrain.driver import data_writing
 from sparktrain.driver.run_data import DataPlan, missing, plan_data, write_data
-from sparktrain.errors import DataError, ResumeError, RunDirectoryError, SpecError
+from sparktrain.errors import DataError, ResumeError, RunDirectoryError, SpecError, StoreTimeoutError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
@@ -366,7 +367,7 @@ def test_tasks_that_start_after_a_refusal_end_at_once_with_it(store: Store) -> N
     job = task(store, bad)
     assert entry(job, iter(good.to_batches())).refused == ""
     refusal = entry(job, iter(bad.to_batches())).refused
-    assert refusal.startswith("data['train'], partition 0: column 'x' has 1 null")
+    assert refusal.startswith("DataError: data['train'], partition 0: column 'x' has 1 null")
     assert entry(job, never()).refused == refusal
     assert entry(task(store, bad), iter(good.to_batches())).refused == ""
     with pytest.raises(DataError, match="has 1 null"):
@@ -384,9 +385,31 @@ def test_a_refusal_ends_a_partition_of_several_files_at_its_next_file(
     def batches() -> Any:
         for number, batch in enumerate(table.to_batches(max_chunksize=50)):
             if number == 6:
-                store.put_if_absent(job.note.path, b"data['train'], partition 7: refused")
+                store.put_if_absent(job.note.path, b"DataError: data['train'], partition 7: refused")
             yield batch
 
     with pytest.raises(DataError, match="partition 7: refused"):
         write_part(job, batches(), 0, "part")
     assert 0 < len(store.list("run/data")) < 12
+
+
+def test_a_full_disk_is_the_end_of_the_job_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated task would wait for room once more: the store has done so for `store_timeout`."""
+    job = task(LocalStore(tmp_path), TABLE)
+
+    def full(*_: Any) -> Any:
+        raise StoreTimeoutError(errno.ENOSPC, "the disk is full, for 300 s; free some space", "part-0.arrow")
+
+    monkeypatch.setattr(frame_writer, "write_part", full)
+    [row] = list(job(iter(TABLE.to_batches())))
+    refusal = msgspec.msgpack.decode(row.column(0)[0].as_py(), type=WrittenPart).refused
+
+    words = (
+        r"data\['train'\]: an executor on \S+ cannot write run/data in .*the disk is full.*: free space there, write"
+    )
+    for _ in range(2):
+        with pytest.raises(RunDirectoryError, match=words):
+            job.note.check()
+    with pytest.raises(RunDirectoryError, match=words):
+        job.note.raise_refusal([refusal])
+    job.note.check()
