@@ -1,7 +1,7 @@
 """Formats values for people: on one line, and harmless to a terminal."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -9,6 +9,8 @@ from rich.cells import cell_len, set_cell_size
 ELLIPSIS = "…"
 _NAME_LIMITS = (24, 16, 10, 6)
 _VALUE_LIMIT = 24
+_WHOLE_LIMIT = 1e15
+"""Whole numbers from here on are not exact as floats, and are written with an exponent."""
 _DAY_S = 86400
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -36,7 +38,23 @@ def number(value: float) -> str:
         return str(value)
     if value and (size < 0.001 or size >= 1e6):
         return f"{value:.3e}"
+    if size >= 1000 and float(value).is_integer():
+        return _whole(value)
     return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1000 else f"{value:.1f}"
+
+
+def number_format(column: Iterable[float]) -> Callable[[float], str]:
+    """How the numbers of `column` are formatted: as integers where each is a whole number, else by `number`.
+
+    NaN and infinity are formatted by their names either way, and do not make a column of whole numbers another one.
+    """
+    finite = [number for number in column if math.isfinite(number)]
+    whole = bool(finite) and all(float(number).is_integer() and abs(number) < _WHOLE_LIMIT for number in finite)
+    return _whole if whole else number
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}" if math.isfinite(value) else str(value)
 
 
 def value(of: Any) -> str:

@@ -1,6 +1,6 @@
 """The best trials of a run, also while it runs: parameters, metric, and where model, checkpoint and log are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,9 +38,10 @@ class Best:
         if not self.trials:
             return [f"{formatting.plain(self.view.name)}: no trial has succeeded yet{self._ongoing()}"]
         found: list[str] = []
+        writes = parts.metric_formats(result.metrics for result in self.view.results)
         for number, (trial, model) in enumerate(zip(self.trials, self.models, strict=True), 1):
             found += [""] if found else []
-            found += _lines(trial, self.metric, number if len(self.trials) > 1 else None)
+            found += _lines(trial, self.metric, number if len(self.trials) > 1 else None, writes)
             found += self._case(trial)
             found += [f"  model       {formatting.plain(model)}"] if model is not None else []
         return [*found, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
@@ -100,13 +101,17 @@ def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
     return [trials[first[case.id].id] for case in result.ranked_cases]
 
 
-def _lines(trial: TrialView, by: str | None, number: int | None) -> list[str]:
+def _lines(
+    trial: TrialView, by: str | None, number: int | None, writes: Mapping[str, Callable[[float], str]]
+) -> list[str]:
     result = trial.result
     place = "" if number is None else f"{number}. "
-    lines = [f"{place}trial {result.id}: {parts.metrics(parts.objective_first(result.metrics, by)) or 'no metrics'}"]
+    metrics = parts.metrics(parts.objective_first(result.metrics, by), writes)
+    lines = [f"{place}trial {result.id}: {metrics or 'no metrics'}"]
     lines += [f"  parameters  {formatting.params(result.params)}"] if result.params else []
     if trial.checkpoint is not None:
-        lines.append(f"  checkpoint  step {trial.checkpoint.step}: {formatting.plain(trial.manifest or '')}")
+        after = formatting.count(trial.checkpoint.step, "step")
+        lines.append(f"  checkpoint  after {after}: {formatting.plain(trial.manifest or '')}")
     return [*lines, *([f"  log         {formatting.plain(result.log)}"] if result.log else [])]
 
 

@@ -3,7 +3,7 @@
 from html import escape
 
 from sparktrain import formatting
-from sparktrain.display.parts import html_row, metrics
+from sparktrain.display.parts import html_row, metrics, where_lines
 from sparktrain.runs.sweep_outcome import GangOutcome
 from sparktrain.state.outcome import Restart
 
@@ -39,8 +39,7 @@ def run_lines(result: GangOutcome) -> list[str]:
     lines += restart_lines(result.restarts)
     lines += [f"warning: {formatting.plain(each)}" for each in (result.unsaved, *result.notices) if each]
     lines += [f"model: {formatting.plain(result.model_path)}"] if result.model_path is not None else []
-    lines += [f"results and logs: {formatting.plain(result.directory)}"] if result.directory is not None else []
-    return lines
+    return [*lines, *where_lines(result.directory)]
 
 
 def run_html(result: GangOutcome) -> str:

@@ -1,6 +1,7 @@
 """The parts that all screens share: tables, single lines, metrics and rows of HTML."""
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Any, TypeVar
 
@@ -37,9 +38,27 @@ def and_more(hidden: int) -> Text:
     return Text(f"and {hidden} more", style="dim")
 
 
-def metrics(of: Mapping[str, float]) -> str:
-    """`accuracy 0.9143, loss 0.2871`."""
-    return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
+def metrics(of: Mapping[str, float], writes: Mapping[str, Callable[[float], str]] | None = None) -> str:
+    """`accuracy 0.9143, loss 0.2871`; `writes` has how some of them are written, by `formatting.number_format`."""
+    known = writes or {}
+    return ", ".join(f"{formatting.plain(name)} {known.get(name, formatting.number)(of[name])}" for name in of)
+
+
+def metric_formats(of: Iterable[Mapping[str, float]]) -> dict[str, Callable[[float], str]]:
+    """How each metric is written, by its values in all of `of`."""
+    values: dict[str, list[float]] = {}
+    for metrics_of in of:
+        for name, value in metrics_of.items():
+            values.setdefault(name, []).append(value)
+    return {name: formatting.number_format(column) for name, column in values.items()}
+
+
+def where_lines(directory: str | None) -> list[str]:
+    """Where the results of a run are, and the command that shows them as a page; nothing without a directory."""
+    if directory is None:
+        return []
+    place = formatting.plain(directory)
+    return [f"results and logs: {place}", f"as a page: sparktrain report {shlex.quote(place)}"]
 
 
 def objective_first(of: Mapping[str, V], objective: str | None) -> dict[str, V]:

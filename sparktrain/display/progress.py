@@ -65,11 +65,19 @@ class Standing(Struct, frozen=True, kw_only=True):
     stopped: int = 0
     pruned: int = 0
     """Stopped early by a rule: a result, unlike that of a stopped trial."""
+    paused: int = 0
+    """Trials that a rule has paused until they are promoted."""
     metric: str | None = None
     best: tuple[int, float] | None = None
     """The best trial so far, and its metric; with repeats or folds the best case, and its mean."""
     replicas: int = 1
     """Trials of each set of parameters."""
+
+    @property
+    def to_come(self) -> int:
+        """Trials that the sampler has not proposed yet; 0 where their number is not known."""
+        known = self.done + self.running + self.queued + self.paused
+        return 0 if self.total is None else max(0, self.total - known)
 
     @property
     def best_name(self) -> str:

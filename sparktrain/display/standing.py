@@ -20,7 +20,7 @@ def of_view(view: RunView) -> Standing:
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
         lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0),
-        pruned=count.get(TrialStatus.PRUNED, 0), metric=view.metric,
+        pruned=count.get(TrialStatus.PRUNED, 0), paused=count.get(TrialStatus.PAUSED, 0), metric=view.metric,
         best=None if best is None or view.metric is None else (best.id, best.metrics[view.metric]),
         replicas=view.replication.size,
     )  # fmt: skip
@@ -45,9 +45,8 @@ def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Tex
     noun = "" if short else " trial" if (of.total or done) == 1 else " trials"
     line.append(f"{done}{total}{noun} {word}", "not bold")
     if running is not None:
-        # Trials that a sampler will propose count as queued where their number is known.
-        queued = of.queued if of.total is None else max(0, of.total - of.done - of.running)
-        line.append(f"  {of.running} {running}" + ("" if short else f"  {queued} queued"), "not bold")
+        line.append(f"  {of.running} {running}", "not bold")
+        line.append("" if short else "".join(f"  {part}" for part in _waiting(of)), "not bold")
     for count, status in (
         (of.pruned, TrialStatus.PRUNED),
         (of.failed, TrialStatus.FAILED),
@@ -57,6 +56,14 @@ def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Tex
         if count:
             line.append("  ").append(f"{count} {status}", style=STYLES[status])
     return line
+
+
+def _waiting(of: Standing) -> list[str]:
+    """The trials that wait, in the words of the page: known ones are queued, those not proposed yet are to come."""
+    parts = [f"{of.queued} queued"]
+    parts += [f"{of.paused} paused"] if of.paused else []
+    parts += [f"{of.to_come} to come"] if of.to_come else []
+    return parts
 
 
 def best_line(of: Standing, params: Mapping[str, Any], label: str) -> Text:

@@ -74,4 +74,10 @@ def _trial(trial: TrialView) -> dict[str, Any]:
         None if report is None else {"step": report.step, "metrics": json_value(report.metrics), "at": trial.reported}
     )
     saved = None if newest is None else {"step": newest.step, "path": trial.manifest, "at": trial.saved}
-    return {**trial_json(trial.result), "since": trial.since, "report": reported, "checkpoint": saved}
+    return {
+        **trial_json(trial.result),
+        "since": trial.since,
+        "step": trial.step,
+        "report": reported,
+        "checkpoint": saved,
+    }

@@ -1,6 +1,6 @@
 """A run, or several, as `sparktrain status` shows them. Pure: no terminal, no thread, no store."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -132,9 +132,11 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     if not trials:
         return
     yield Text()
-    columns = [("trial", "right"), ("step", "right"), ("reported", "left"), ("", "right"), ("checkpoint", "left")]
-    columns += [("time", "right"), ("generation", "right"), ("host", "left")]
-    cells = [_cells(trial, view, now) for trial in trials[:rows]]
+    # A report has the number that the function gives it, mostly of an epoch, and a checkpoint counts optimizer steps.
+    columns = [("trial", "right"), ("report", "right"), ("metrics", "left"), ("", "right")]
+    columns += [("checkpoint", "left"), ("time", "right"), ("generation", "right"), ("host", "left")]
+    writes = parts.metric_formats(trial.report.metrics for trial in trials if trial.report is not None)
+    cells = [_cells(trial, view, now, writes) for trial in trials[:rows]]
     sizes = [max(len(name), *(len(row[i]) for row in cells)) + GAP for i, (name, _) in enumerate(columns)]
     kept = list(range(len(columns)))
     for number in _GO_FIRST:
@@ -155,18 +157,18 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
         yield and_more(len(trials) - rows)
 
 
-def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
+def _cells(trial: TrialView, view: RunView, now: float, writes: Mapping[str, Callable[[float], str]]) -> list[str]:
     report, result = trial.report, trial.result
     metrics = {} if report is None else parts.objective_first(report.metrics, view.metric)
     hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
     until = now if view.state is RunState.RUNNING else (view.last_record or now)
-    saved = "" if trial.checkpoint is None else f"step {trial.checkpoint.step}"
+    saved = "" if trial.checkpoint is None else f"after {formatting.count(trial.checkpoint.step, 'step')}"
     if trial.saved:
         saved += f", {formatting.ago(now - trial.saved)}"
     return [
         str(result.id),
         "" if report is None else str(report.step),
-        formatting.shorten(parts.metrics(dict(list(metrics.items())[:2])), 36),
+        formatting.shorten(parts.metrics(dict(list(metrics.items())[:2]), writes), 36),
         "" if not trial.reported else formatting.ago(now - trial.reported),
         saved,
         "" if trial.since is None else formatting.clock(until - trial.since),
@@ -176,8 +178,9 @@ def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
 
 
 def _newest(trial: TrialView) -> str:
-    found = [f"step {trial.report.step}"] if trial.report is not None else []
-    found += [f"checkpoint {trial.checkpoint.step}"] if trial.checkpoint is not None else []
+    found = [f"report {trial.report.step}"] if trial.report is not None else []
+    if trial.checkpoint is not None:
+        found.append(f"checkpoint after {formatting.count(trial.checkpoint.step, 'step')}")
     found += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
     return f"trial {trial.result.id}: {', '.join(found)}" if found else ""
 

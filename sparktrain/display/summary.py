@@ -8,6 +8,7 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.display.failure_causes import explained
+from sparktrain.display.parts import where_lines
 from sparktrain.display.trial_table import TrialTable, headline
 from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
@@ -37,8 +38,8 @@ class Summary:
         if self._result.other_metrics and (front := front_of(self._result)):
             yield Text(f"\nPareto front: trials {', '.join(str(each.id) for each in front)}", no_wrap=True)
         yield from _warnings(self._result)
-        if self._result.directory is not None:
-            yield Text(f"\nresults and logs: {formatting.plain(self._result.directory)}", style="dim")
+        if places := where_lines(self._result.directory):
+            yield Text("\n".join(["", *places]), style="dim")
 
 
 class Lines:

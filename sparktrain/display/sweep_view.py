@@ -1,6 +1,6 @@
 """A run as it is shown while it runs. Pure: no terminal, no thread."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -59,13 +59,23 @@ class Columns:
         self._params: dict[str, int] = {}
         self._values: dict[str, str] = {}
         self._varying: set[str] = set()
+        self._writes: dict[str, Callable[[float], str]] = {}
+        """How the numbers of each metric are written."""
+
+    def written(self, trial: RunningTrial, name: str) -> str:
+        """The cell of a metric, which `see` has seen; empty where the trial has not reported it."""
+        return self._writes[name](trial.metrics[name]) if name in trial.metrics else ""
 
     def see(self, trial: RunningTrial, objective: str | None) -> None:
         """Have room for `trial` from now on."""
         self.host = max(self.host, min(_HOST_WIDTH, len(formatting.short_host(trial.host or ""))))
         for name in sorted(trial.metrics, key=lambda name: name != objective):
             heading = min(_NAME_LIMITS[0], cell_len(formatting.plain(name)))
-            self._metrics[name] = max(self._metrics.get(name, heading), len(formatting.number(trial.metrics[name])))
+            number = trial.metrics[name]
+            # One number that is not whole makes its column one of fractions for the rest of the run.
+            if self._writes.get(name) is not formatting.number:
+                self._writes[name] = formatting.number_format([number])
+            self._metrics[name] = max(self._metrics.get(name, heading), len(self._writes[name](number)))
         for name, value in trial.params.items():
             shown = formatting.value(value)
             self._params[name] = max(self._params.get(name, 1), min(_VALUE_LIMIT, cell_len(shown)))
@@ -187,13 +197,13 @@ class Screen:
                 no_wrap=True,
             )
         for trial in self._placed[:rows]:
-            grid.add_row(*(_cells(trial, progress.gang, metrics, params) if trial is not None else []))
+            reported = [] if trial is None else [self._columns.written(trial, name) for name, _ in metrics]
+            grid.add_row(*(_cells(trial, progress.gang, reported, params) if trial is not None else []))
         return grid
 
 
-def _cells(trial: RunningTrial, gang: int, metrics: list[tuple[str, int]], params: list[tuple[str, int]]) -> list[Text]:
+def _cells(trial: RunningTrial, gang: int, reported: list[str], params: list[tuple[str, int]]) -> list[Text]:
     before = [str(trial.id), "" if trial.step is None else str(trial.step)]
-    reported = [formatting.number(trial.metrics[name]) if name in trial.metrics else "" for name, _ in metrics]
     members = [str(len(trial.members) or gang)] if gang > 1 else []
     after = [
         formatting.clock(trial.seconds),

@@ -127,6 +127,8 @@ class TopScreen:
 
     def _arrange(self, chosen: int | None) -> None:
         rows = [each for each in self._view.trials if self._filter in (None, each.result.status)]
+        values = (_value(each, self._view.metric) for each in self._view.trials)
+        self._write = formatting.number_format(value for value in values if value is not None)
         order = _ORDERS[self._sort][1]
         self._rows = sorted(rows, key=lambda each: (order(each, self._view), each.result.id))
         ids = [int(each.result.id) for each in self._rows]
@@ -171,12 +173,12 @@ class TopScreen:
         return Text(f"{line[:room]:<{room}}  {shown}", style="bold", no_wrap=True, overflow="crop")
 
     def _row(self, each: TrialView, width: int) -> str:
-        result, report = each.result, each.report
+        result = each.result
         value = _value(each, self._view.metric)
         seconds = _seconds(each, self._now, self._view)
         return _cells(
             str(result.id), str(result.status), str(result.generations or ""),
-            "" if report is None else str(report.step), "" if value is None else formatting.number(value),
+            "" if each.step is None else str(each.step), "" if value is None else self._write(value),
             formatting.duration(seconds) if seconds else "",
             formatting.shorten(formatting.short_host(result.host or ""), 12),
             formatting.params(result.params, max(8, width)), width,
@@ -227,7 +229,7 @@ _ORDERS: Sequence[tuple[str, Callable[[TrialView, RunView], Any]]] = (
     ("trial", lambda each, view: 0),
     ("status", lambda each, view: _STATUSES[each.result.status]),
     ("metric", _by_metric),
-    ("step", lambda each, view: -(each.report.step if each.report is not None else -1)),
+    ("step", lambda each, view: -(-1 if each.step is None else each.step)),
     ("time", lambda each, view: -each.result.seconds if each.result.status.final else -math.inf),
 )
 """What `s` sorts by, in its order."""

@@ -3,7 +3,7 @@
 A sweep with repeats or folds has a row for each case, with means and their standard errors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from io import StringIO
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.display.failure_causes import explained
-from sparktrain.display.parts import GAP, STYLES, html_row, table
+from sparktrain.display.parts import GAP, STYLES, html_row, table, where_lines
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
@@ -84,11 +84,12 @@ def headline(result: SweepOutcome) -> str:
     best = leader(result)
     if best is None or result.metric is None:
         return line
-    return f"{line} Best {formatting.plain(result.metric)} {measured(best, result.metric)}: {_word(result)} {best.id}."
+    value = measured(best, result.metric, written_metric(_rows(result), result.metric))
+    return f"{line} Best {formatting.plain(result.metric)} {value}: {_word(result)} {best.id}."
 
 
 def as_text(result: SweepOutcome) -> str:
-    """Headline, table, and why trials failed, without colours: for `print` and logs."""
+    """Headline, table, why trials failed, and where the results are, without colours: for `print` and logs."""
     out = StringIO()
     # In a notebook rich would display the table in addition to the text.
     console = Console(file=out, width=_TEXT_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
@@ -96,6 +97,8 @@ def as_text(result: SweepOutcome) -> str:
     console.print(TrialTable(result))
     for line in explained(result, _CAUSE_WIDTH):
         console.print(line, soft_wrap=True)
+    for line in where_lines(result.directory):
+        console.print(Text(line), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
@@ -136,9 +139,9 @@ def _ranked(result: SweepOutcome) -> Sequence[Row]:
     return result.ranked if result.replication.size == 1 else result.ranked_cases
 
 
-def measured(row: Row, metric: str) -> str:
-    """The metric; of a case its mean, with the standard error."""
-    value = formatting.number(row.metrics[metric])
+def measured(row: Row, metric: str, write: Callable[[float], str] = formatting.number) -> str:
+    """The metric, as `write` formats it; of a case its mean, with the standard error."""
+    value = write(row.metrics[metric])
     if isinstance(row, TrialResult):
         return value
     error = row.standard_errors.get(metric)
@@ -203,14 +206,22 @@ def _leading(result: SweepOutcome, rows: list[Row], limit: int = _CELL_LIMITS[0]
 
 
 def _metrics(result: SweepOutcome, rows: list[Row]) -> list[TableColumn]:
-    return [
-        TableColumn(
-            formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
-            [measured(trial, name) if name in trial.metrics else "" for trial in rows],
-            right=True,
+    columns = []
+    for name in metric_names(result):
+        write = written_metric(_rows(result), name)
+        columns.append(
+            TableColumn(
+                formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
+                [measured(row, name, write) if name in row.metrics else "" for row in rows],
+                right=True,
+            )
         )
-        for name in metric_names(result)
-    ]
+    return columns
+
+
+def written_metric(rows: Iterable[Row], name: str) -> Callable[[float], str]:
+    """How all views of a run write this metric: by the values of all its trials or cases."""
+    return formatting.number_format(row.metrics[name] for row in rows if name in row.metrics)
 
 
 def _trailing(rows: list[Row], best: Row | None) -> list[TableColumn]:

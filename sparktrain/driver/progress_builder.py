@@ -64,6 +64,7 @@ def progress_of(
         stopped=ended.counts[TrialStatus.STOPPED],
         pruned=ended.counts[TrialStatus.PRUNED],
         seconds=sweep.ran_until(at),
+        paused=len(sweep.paused),
         eta_s=None if to_come is None else time_left(ended.times, elapsed, to_come, slots),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,

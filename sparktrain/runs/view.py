@@ -26,6 +26,7 @@ from sparktrain.state.records import (
     DriverStarted,
     GangFormed,
     RunEnded,
+    TrialConcluded,
     TrialReported,
 )
 from sparktrain.state.recovery import fold
@@ -90,6 +91,15 @@ class TrialView:
     """When that checkpoint was acknowledged."""
     kept: tuple[Checkpoint, ...]
     """All checkpoints that count, the oldest first."""
+    last_step: int | None = None
+    """The step of its last report, where it has ended and the driver has recorded that."""
+
+    @property
+    def step(self) -> int | None:
+        """The step of the newest report that is known: of a trial that has ended, the last one."""
+        if self.last_step is not None:
+            return self.last_step
+        return None if self.report is None else self.report.step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +268,7 @@ class _Times:
         self.formed: dict[TrialId, float] = {}
         self.reported: dict[TrialId, float] = {}
         self.saved: dict[str, float] = {}
+        self.last_steps: dict[TrialId, int | None] = {}
         for record in records:
             self._see(record)
 
@@ -271,8 +282,11 @@ class _Times:
             case GangFormed(trial=trial, at=at):
                 self.formed[trial] = at
                 self.reported.pop(trial, None)
+                self.last_steps.pop(trial, None)
             case TrialReported(trial=trial, at=at):
                 self.reported[trial] = at
+            case TrialConcluded(trial=trial, step=step):
+                self.last_steps[trial] = step
             case CheckpointAcknowledged(checkpoint=checkpoint, at=at):
                 self.saved[checkpoint.manifest] = at
 
@@ -288,4 +302,5 @@ def _trial(trial: Trial, home: Home, times: _Times) -> TrialView:
         manifest=home.store.where(newest.manifest) if newest is not None else None,
         saved=times.saved.get(newest.manifest) if newest is not None else None,
         kept=tuple(trial.checkpoints.kept),
+        last_step=times.last_steps.get(trial.id),
     )

@@ -225,6 +225,9 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     seconds: float = 0.0
     notices: tuple[str, ...] = ()
     extra: dict[str, Any] = {}
+    step: int | None = None
+    """The last step that the chief of its newest gang reported; None without a report, and where an older sparktrain
+    wrote the record. `TrialReported` has a step each ten seconds alone."""
 
 
 class DriverStarted(Record, frozen=True, tag=True, kw_only=True):

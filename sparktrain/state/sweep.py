@@ -385,6 +385,7 @@ class Sweep:
                 seconds=trial.seconds,
                 notices=trial.notices,
                 extra=trial.extra,
+                step=None if trial.last_report is None else trial.last_report.step,
             )
         )
         self._facts += self.pruned.on_end(trial)

@@ -21,6 +21,28 @@ def test_number(value: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ([98.0, 170.0, 5000.0, 28800.0], ["98", "170", "5000", "28800"]),
+        ([0.0, -3.0, 12345678.0], ["0", "-3", "12345678"]),
+        ([98.0, 170.5], ["98.00", "170.50"]),
+        ([98.0, math.nan, math.inf], ["98", "nan", "inf"]),
+        ([1.0, 1e15], ["1.0000", "1.000e+15"]),
+        ([math.nan], ["nan"]),
+        ([7], ["7"]),
+        ([], []),
+    ],
+)
+def test_a_column_of_whole_numbers_has_no_fractions(column: list[float], shown: list[str]) -> None:
+    write = formatting.number_format(column)
+    assert [write(value) for value in column] == shown
+
+
+def test_a_large_whole_number_has_no_fraction_by_itself() -> None:
+    assert [formatting.number(value) for value in (28800.0, 28800.5, 998.0)] == ["28800", "28800.5", "998.00"]
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0:00"), (59.9, "0:59"), (751, "12:31"), (97200, "27:00:00"), (-1, "0:00")]
 )
 def test_clock(seconds: float, shown: str) -> None:

@@ -40,7 +40,7 @@ def test_status_of_a_run_whose_driver_is_gone(run: ScriptedRun, capfd: Capture) 
     assert lines[2] == "2 of 4 trials done  1 was running  1 queued  1 failed"
     assert lines[3] == "best so far  accuracy 0.9000  trial 0  lr=1 dropout=0.5"
     [row] = [line for line in lines if line.startswith("    2  ")]
-    for cell in ("150", "accuracy 0.5000, loss 1.2000", "step 100, ", "host-3 ", "lr=0.01 dropout=0.5"):
+    for cell in ("150", "accuracy 0.5000, loss 1.2000", "after 100 steps, ", "host-3 ", "lr=0.01 dropout=0.5"):
         assert cell in row
     assert any(line.startswith("trial 2, restart 1: rank 0 on host-2: agent on host-2 was lost") for line in lines)
     assert any(line.startswith("trial 1 failed after 2.0 s: ValueError: units") for line in lines)
@@ -124,8 +124,8 @@ def test_a_watched_run_is_a_line_for_each_change(
     later += [lambda: run.report(2, 160, accuracy=0.6), lambda: None, lambda: ended(run)]
     lines = output_of(capfd, "status", run.directory, "--watch").splitlines()
     begins = "mnist: running; 2 of 4 trials done, 1 running, 1 queued, 1 failed; best accuracy 0.9000 in trial 0"
-    assert lines[0] == f"{begins}; trial 2: step 150, checkpoint 100, generation 2"
-    assert lines[1] == f"{begins}; trial 2: step 160, checkpoint 100, generation 2"
+    assert lines[0] == f"{begins}; trial 2: report 150, checkpoint after 100 steps, generation 2"
+    assert lines[1] == f"{begins}; trial 2: report 160, checkpoint after 100 steps, generation 2"
     assert lines[2] == "mnist: succeeded; 4 of 4 trials done, 2 failed; best accuracy 0.9500 in trial 2"
     assert lines[3].startswith("mnist: succeeded. 4 trials, 2 failed")
 
@@ -321,7 +321,7 @@ def test_status_on_80_columns_shows_the_parameter_that_differs(run: ScriptedRun,
     with page.open("wb") as file:
         assert inspect_commands.show_status(Output(file.fileno(), False, pipe_width=80), run.directory, None) == 0
     lines = page.read_text("utf-8").splitlines()
-    [heading] = [line for line in lines if line.startswith("trial  step")]
+    [heading] = [line for line in lines if line.startswith("trial  report")]
     [row] = [line for line in lines if line.startswith("    2  ")]
     assert heading.endswith("parameters")
     assert "lr=0.01" in row

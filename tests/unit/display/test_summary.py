@@ -36,7 +36,8 @@ def test_the_final_table() -> None:
         "\n"
         "warning: trial 0: all members had the same batch\n"
         "\n"
-        "results and logs: /runs/mnist"
+        "results and logs: /runs/mnist\n"
+        "as a page: sparktrain report /runs/mnist"
     )
 
 

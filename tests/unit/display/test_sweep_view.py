@@ -57,7 +57,7 @@ def test_the_picture() -> None:
     screen.update(progress(running(12, lr=0.1, accuracy=0.8831), running(13, lr=0.01), failed=2, lost=1, restarts=1))
     assert drawn(screen) == [
         "",
-        "mnist  12 of 40 trials done  2 running  26 queued  2 failed  1 lost",
+        "mnist  12 of 40 trials done  2 running  24 queued  2 to come  2 failed  1 lost",
         "━━━━━━━━━━━━━━━╸                                           1:23, about 3:10 left",
         "best so far  accuracy 0.9143  trial 7  lr=0.01",
         "agents 4 of 4  1 restart",
@@ -71,7 +71,7 @@ def test_the_picture() -> None:
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (80, "mnist  8990 of 10000 trials done  64 running  946 queued  231 failed  12 lost"),
+        (90, "mnist  8990 of 10000 trials done  64 running  24 queued  922 to come  231 failed  12 lost"),
         (60, "mnist  8990/10000 done  64 running  231 failed  12 lost"),
     ],
 )
@@ -183,7 +183,7 @@ def test_the_lines_that_stay_after_the_run() -> None:
 
 def test_status_line() -> None:
     assert status_line(progress(running(1), failed=2, restarts=2, note="stopping")) == (
-        "mnist: 12 of 40 trials done, 1 running, 27 queued, 2 failed; best accuracy 0.9143 in trial 7; "
+        "mnist: 12 of 40 trials done, 1 running, 24 queued, 3 to come, 2 failed; best accuracy 0.9143 in trial 7; "
         "agents 4 of 4, 2 restarts, stopping"
     )
 

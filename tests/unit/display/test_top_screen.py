@@ -7,9 +7,13 @@ import pytest
 from rich.console import Console
 
 from sparktrain.cli.top_command import keys_in
+from sparktrain.display.status_json import run_json
 from sparktrain.display.top_screen import TopAction, TopKey, TopScreen
+from sparktrain.ids import TrialId
 from sparktrain.runs import watcher
 from sparktrain.runs.view import RunView
+from sparktrain.state.records import TrialConcluded
+from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import BEGUN, ScriptedRun, looked_at, typical
 
 NOW = BEGUN + 100.0
@@ -50,6 +54,19 @@ def many(tmp_path: Path, count: int) -> RunView:
 
 def ids(lines: list[str]) -> list[str]:
     return [line.split()[0] for line in lines if line[:6].strip().isdecimal()]
+
+
+def test_a_trial_that_has_ended_shows_its_last_step(run: ScriptedRun) -> None:
+    """The journal has a report each ten seconds: a trial of 26 steps showed its nineteenth."""
+    ended, queued = TrialStatus.SUCCEEDED, TrialId(3)
+    run.form(queued)
+    run.report(queued, 19, accuracy=0.5)
+    run.write(TrialConcluded(trial=queued, status=ended, metrics={"accuracy": 0.6}, step=26, at=run.at))
+    view = looked_at(run)
+    assert "    26  " in next(line for line in drawn(TopScreen(view, NOW)) if line.startswith("     3"))
+    assert [trial["step"] for trial in run_json(view)["trials"]] == [None, None, 150, 26]
+    run.form(queued, generation=2)
+    assert [trial.step for trial in looked_at(run).trials][3] is None, "another driver retries it"
 
 
 def test_a_wide_and_a_narrow_picture(screen: TopScreen) -> None:

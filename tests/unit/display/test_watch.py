@@ -37,9 +37,9 @@ def test_a_narrow_status_of_a_large_sweep_cuts_text_and_no_number(tmp_path: Path
     lines = [line.rstrip() for line in shown.getvalue().splitlines()]
     assert lines[2] == "1/10000 done  64 were running  1 failed"
     [heading] = [line for line in lines if line.startswith("trial  ")]
-    assert heading.split() == ["trial", "step", "reported", "time", "parameters"]
+    assert heading.split() == ["trial", "report", "metrics", "time", "parameters"]
     first = lines[lines.index(heading) + 1]
-    assert first.startswith(" 9000  12345  accuracy 0.5000, ")
+    assert first.startswith(" 9000   12345  accuracy 0.5000, ")
     assert first.endswith("…  0:00  lr=1.11099e-05…")
     assert len(first) <= 60
     assert "and 32 more" in lines

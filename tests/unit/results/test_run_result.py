@@ -77,6 +77,7 @@ def test_a_run_that_succeeded() -> None:
         "restart 3: rank 3 on gpu-4: agent was lost; 2.0 s",
         "model: /runs/big/model.keras",
         "results and logs: /runs/big",
+        "as a page: sparktrain report /runs/big",
     ]
 
 

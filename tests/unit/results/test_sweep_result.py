@@ -111,6 +111,21 @@ def test_failures_are_a_table_of_those_alone_that_failed() -> None:
     assert list(sweep(succeeded(0, 0.5)).failures().columns) == list(found.columns)
 
 
+def test_text_ends_with_where_the_results_are() -> None:
+    result = replace(sweep(succeeded(0, 0.5, lr=0.1)), directory="/runs/my run")
+    assert str(result).splitlines()[-2:] == [
+        "results and logs: /runs/my run",
+        "as a page: sparktrain report '/runs/my run'",
+    ]
+
+
+def test_a_metric_of_whole_numbers_is_a_column_of_integers() -> None:
+    sizes = enumerate((98.0, 170.0, 5000.0, 28800.0))
+    trials = [replace(succeeded(n, 0.5, x=n), metrics={"accuracy": 0.5, "size": size}) for n, size in sizes]
+    result = sweep(*trials)
+    assert [line.split()[3] for line in str(result).splitlines()[1:6]] == ["size", "98", "170", "5000", "28800"]
+
+
 def test_an_error_is_printed_as_text() -> None:
     trace = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: no <units>\n'
     failure = Failure(FailureKind.EXCEPTION, "ValueError: no <units>", trace, ("epoch 1",), 0, "gpu-2")
@@ -185,10 +200,10 @@ def test_text_is_compact_and_names_the_best() -> None:
     )
     assert text.splitlines() == [
         "mnist: succeeded. 3 trials, 1 failed, in 1:05. Best accuracy 0.9000: trial 1.",
-        "trial  lr   accuracy    loss  status      time",
-        "    0  0.1    0.5000  1.0000  succeeded  2.0 s",
-        "    1  0.2    0.9000  1.0000  succeeded  2.0 s  best",
-        "    2  0.3                    failed     0.0 s",
+        "trial  lr   accuracy  loss  status      time",
+        "    0  0.1    0.5000     1  succeeded  2.0 s",
+        "    1  0.2    0.9000     1  succeeded  2.0 s  best",
+        "    2  0.3                  failed     0.0 s",
         "every trial: units=8",
         "",
         "trial 2 failed: ValueError: no <units>",
