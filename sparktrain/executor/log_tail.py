@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sparktrain.clock import Clock
 from sparktrain.executor.left_files import open_regular
+from sparktrain.executor.log_noise import NoiseFilter, without_noise
 
 CHUNK_BYTES = 256 * 1024
 TAIL_BYTES = 64 * 1024
@@ -35,7 +36,10 @@ class LogFollower:
         *,
         tail_bytes: int = TAIL_BYTES,
         slack_bytes: int = SLACK_BYTES,
+        whole: bool = True,
     ) -> None:
+        """Without `whole` it leaves out what TensorFlow's libraries write about the machine: see `log_noise`."""
+        self._filter = None if whole else NoiseFilter()
         self._tail_bytes = tail_bytes
         self._most = limit_bytes + slack_bytes
         self._path = path
@@ -62,6 +66,13 @@ class LogFollower:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks of at most 256 KiB as soon as they exist. Blocks on local disk for each. Raises OSError."""
+        async for chunk in self._chunks():
+            if kept := chunk if self._filter is None else self._filter(chunk):
+                yield kept
+        if self._filter is not None and (kept := self._filter.rest()):
+            yield kept
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         sent, last = 0, b""
         while sent < self._limit:
             finished = self._finished  # before the read, so that the end is the end
@@ -113,10 +124,23 @@ class LogFollower:
         return f"[sparktrain] {capped}\n".encode()
 
 
+def drop_noise(path: Path) -> None:
+    """Take what TensorFlow's libraries wrote about the machine out of a short log that nobody writes any more.
+
+    Blocks on local disk. Raises OSError if a training function has replaced the file by something else.
+    """
+    with open_regular(path, os.O_RDWR) as file:
+        content = file.read()
+        if (kept := without_noise(content)) != content:
+            file.seek(0)
+            file.write(kept)
+            file.truncate(len(kept))
+
+
 def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
     """The last `n` lines of a file that may not exist, safe to print: decoded, capped, control characters escaped.
 
-    Blocks on local disk.
+    Lines of TensorFlow's libraries about the machine do not count. Blocks on local disk.
     """
     try:
         with open_regular(path) as file:
@@ -125,6 +149,7 @@ def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
             data = file.read(CHUNK_BYTES)
     except OSError:
         return ()
+    data = without_noise(data)
     return tuple(_shown(line) for line in data.removesuffix(b"\n").split(b"\n")[-n:]) if data else ()
 
 

@@ -17,7 +17,8 @@ from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.live_events import LiveEvents
-from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
+from sparktrain.executor.log_noise import is_chosen
+from sparktrain.executor.log_tail import POLL_S, LogFollower, drop_noise, lines_before, tail_lines
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
@@ -99,7 +100,8 @@ class MemberSession:
         self._reported = 0
         """How many reports and metrics these are."""
         self._pace = _Pace(start.member, clock)
-        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock)
+        self._whole_log = is_chosen(start.env)
+        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock, whole=self._whole_log)
         self._over = asyncio.Event()
 
     # ---- training
@@ -351,6 +353,9 @@ class MemberSession:
         while not self._over.is_set() and not storing.has_content("log.txt"):
             await self._over_within(POLL_S)
         if self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes):
+            if not self._whole_log:
+                with suppress(OSError):  # it is stored as it is
+                    drop_noise(self._home / "log.txt")
             return True
         await storing.bring("log.txt", aiter(self._log))
         while not self._over.is_set():  # the upload failed: the log must not fill the disk

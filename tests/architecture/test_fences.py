@@ -156,6 +156,7 @@ FENCES = [
             "sparktrain/cluster/spark_master.py",
             "sparktrain/cluster/spark_session.py",
             "sparktrain/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
+            "sparktrain/executor/log_noise.py",  # TF_CPP_MIN_LOG_LEVEL, by which users choose what is logged
             "sparktrain/executor/nursery.py",
             "sparktrain/executor/zygote_process.py",
             "sparktrain/nesting.py",
