@@ -97,8 +97,8 @@ def as_text(result: SweepOutcome) -> str:
     console.print(TrialTable(result))
     for line in explained(result, _CAUSE_WIDTH):
         console.print(line, soft_wrap=True)
-    for line in where_lines(result.directory):
-        console.print(Text(line), soft_wrap=True)
+    for place in where_lines(result.directory):
+        console.print(Text(place), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
