@@ -154,7 +154,7 @@ def run(
 @users_call
 @documented_by(ResumeKeywords)
 def resume(
-    directory: str, *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeKeywords]
+    directory: str | PathLike[str], *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeKeywords]
 ) -> SweepResult | RunResult:
     """Resume the run in `directory` with its own function, space and options, without the program that started it.
 
@@ -178,7 +178,10 @@ def resume(
     _check_place("resume", spark)
     asked = settled(ResumeKeywords, options, "resume")
     prepared = compose_again(
-        directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]), asked["tensorboard"]
+        directory_of(directory, "directory"),
+        asked["retry_failed"],
+        environment(asked["env"], asked["forward_env"]),
+        asked["tensorboard"],
     )
     prepared = prepared.observed(asked).limited(asked["max_concurrent_trials"], asked["agents"])
     made = _alone(prepared, asked["progress"], spark, asked["agents"])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.boundary import lost_folder
 from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, FileNotFoundError) and (lost := lost_folder()) is not None:
+            return fail(str(lost), 2)
         hint = "" if debug else "; --debug shows where"
         return fail(f"unexpected {type(error).__name__}: {error}{hint}", 1)
 

@@ -1,11 +1,12 @@
 """Loads the result of a run from its directory, whether the run has ended or not."""
 
 from dataclasses import replace
+from os import PathLike
 
 from sparktrain.boundary import users_call
 from sparktrain.clock import SystemClock
 from sparktrain.results.run_result import RunEnd, RunResult
-from sparktrain.results.sweep_result import SweepResult, sweep_result
+from sparktrain.results.sweep_result import SweepResult, directory_of, sweep_result
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import model_of
@@ -14,7 +15,7 @@ from sparktrain.runs.watcher import Observer
 
 
 @users_call
-def load(directory: str) -> SweepResult | RunResult:
+def load(directory: str | PathLike[str]) -> SweepResult | RunResult:
     """Open the run in `directory`: a finished one, one without its driver, or one that still runs.
 
     Needs neither Spark nor TensorFlow, writes nothing, and may run on any host that reaches the directory: a path,
@@ -31,7 +32,7 @@ def load(directory: str) -> SweepResult | RunResult:
         RunDirectoryError: there is no run in the directory, or its files are corrupt: see `sparktrain fsck`.
         StoreError: the store failed; the same call may succeed later.
     """
-    place = run_in(directory, LOOK_TIMEOUT_S)
+    place = run_in(directory_of(directory, "directory"), LOOK_TIMEOUT_S)
     clock = SystemClock()
     view = Observer(place, clock).look()
     sweep = _as_it_stands(view, clock.wall())

@@ -4,10 +4,12 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import optuna
 import pytest
 
 import sparktrain as st
 from sparktrain.boundary import users_call
+from sparktrain.cli import main
 from sparktrain.errors import BugError, InfraError, SpecError, UserError
 
 
@@ -72,3 +74,49 @@ def test_ctrl_c_points_to_the_users_line() -> None:
         raising(KeyboardInterrupt("run r was interrupted"), TimeoutError())()
     assert len(traceback.extract_tb(caught.value.__traceback__)) == 1
     assert caught.value.__cause__ is None
+
+
+@pytest.fixture
+def lost_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+
+@pytest.mark.usefixtures("lost_folder")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: st.sweep(train, {"lr": [1]}, metric="y", mode="max", spark=st.local()),
+        lambda: st.launch(st.local(), train, {"lr": [1]}),
+        lambda: st.run(train, {"lr": 1}, workers=1, spark=st.local()),
+        lambda: st.optuna.optimize(optuna.create_study(), lambda trial: 1.0, 1, spark=st.local()),
+        lambda: st.resume("runs/r"),
+        lambda: st.extend("runs/r", trials=2),
+        lambda: st.refit("runs/r", workers=1),
+        lambda: st.load(Path("runs", "r")),
+    ],
+    ids=["sweep", "launch", "run", "optimize", "resume", "extend", "refit", "load"],
+)
+def test_a_working_directory_that_was_deleted_is_named(call: Callable[[], object]) -> None:
+    with pytest.raises(SpecError, match=r"working directory of this process no longer exists.*change to one") as caught:
+        call()
+    assert {Path(each.filename).name for each in traceback.extract_tb(caught.value.__traceback__)} == {
+        "test_boundary.py"
+    }
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.usefixtures("lost_folder")
+@pytest.mark.parametrize("line", ["ls", "status runs/r", "best runs/r"])
+def test_so_it_is_on_the_command_line(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    assert "error: the working directory of this process no longer exists" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("lost_folder")
+def test_a_file_that_lacks_is_an_error_of_its_own_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        raising(FileNotFoundError("no such file"), None)()
