@@ -7,6 +7,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_NOT_OF_A_TASK = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration)
+"""What would end the event loop, or the task, that waits for the work; a future cannot have the last one."""
+
 
 def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading.Thread:
     """Start a daemon thread that runs `work`; returns the thread at once."""
@@ -16,7 +19,10 @@ def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading
 
 
 async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
-    """Run `work` in a thread. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it."""
+    """Run `work` in a thread. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it.
+
+    Raises what `work` raises, and RuntimeError for what no task may raise, such as SystemExit.
+    """
     import asyncio  # `spawn` serves commands that have no event loop, and start sooner without it
 
     loop = asyncio.get_running_loop()
@@ -31,9 +37,13 @@ async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
             done.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
 
     def run() -> None:
-        result, failed = None, None
+        result: T | None = None
+        failed: Exception | None = None
         try:
             result = work()
+        except _NOT_OF_A_TASK as error:
+            failed = RuntimeError(f"{type(error).__name__} was raised in thread {name}: {error}")
+            failed.__cause__ = error
         except Exception as error:
             failed = error
         with suppress(RuntimeError):  # the loop has ended

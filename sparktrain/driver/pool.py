@@ -21,7 +21,7 @@ from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.job_failures import final_error
-from sparktrain.driver.event_loop import call, submit
+from sparktrain.driver.event_loop import call, submit, tell, wait
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
@@ -240,7 +240,7 @@ class AgentPool:
         with _keyboard_interrupts():
             running = submit(coordinator.run(work))
             try:
-                ran, interrupted = running.result(), False
+                ran, interrupted = wait(running), False
             except KeyboardInterrupt:
                 ran, interrupted = self._interrupted(running, work), True
         if self._idle_timeout_s is not None and not interrupted:
@@ -251,7 +251,7 @@ class AgentPool:
         """Ctrl-C: the outcome of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
         self.stop("interrupted by Ctrl-C", 0.0)
         try:
-            return running.result(INTERRUPT_TIMEOUT_S)
+            return wait(running, INTERRUPT_TIMEOUT_S)
         except TimeoutError as error:
             where = work.store.where(work.layout.path)
             raise KeyboardInterrupt(
@@ -277,11 +277,11 @@ class AgentPool:
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
-        submit(self._stop(reason, grace_s))
+        tell(self._stop(reason, grace_s), f"the stop of the run ({reason})")
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
         """Stop one trial of the run, if any. Any thread; does not block."""
-        submit(self._stop_trial(trial, reason))
+        tell(self._stop_trial(trial, reason), f"the stop of trial {trial} ({reason})")
 
     async def _stop_trial(self, trial: TrialId, reason: str) -> None:
         if self._coordinator is not None:
@@ -372,7 +372,7 @@ class AgentPool:
             return
         self._unavailable = error
         if coordinator is not None:
-            submit(_report(coordinator, str(error)))
+            tell(_report(coordinator, str(error)), "the end of the run, for no agents are left")
 
     def _end_batch(self, number: int, end: JobEnd) -> None:
         """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
@@ -392,7 +392,8 @@ class AgentPool:
             missing = job.lacking()
             if missing is not None:
                 self._unavailable = AgentsLostError(advice(missing))
-                submit(_report(coordinator, str(self._unavailable)))
+                why = str(self._unavailable)
+                tell(_report(coordinator, why), "the end of the run, for executors lack a module")
         return self._outlook()
 
     # ---- idle
