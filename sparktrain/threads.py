@@ -7,8 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_NOT_OF_A_TASK = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration)
-"""What would end the event loop, or the task, that waits for the work; a future cannot have the last one."""
+_NOT_OF_A_TASK = (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration)
+"""With the cancellation of a task: what would end the event loop, or the task, that waits for the work."""
 
 
 def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading.Thread:
@@ -41,7 +41,7 @@ async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
         failed: Exception | None = None
         try:
             result = work()
-        except _NOT_OF_A_TASK as error:
+        except (*_NOT_OF_A_TASK, asyncio.CancelledError) as error:
             failed = RuntimeError(f"{type(error).__name__} was raised in thread {name}: {error}")
             failed.__cause__ = error
         except Exception as error:

@@ -11,6 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from sparktrain.boundary import message_of
 from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
@@ -21,9 +22,16 @@ from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import ProgressPace, progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
-from sparktrain.driver.sampler_thread import SamplerThread
+from sparktrain.driver.sampler_thread import SETTLE_TIMEOUT_S, SamplerThread
 from sparktrain.driver.uploads import Uploads
-from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError, SamplerError
+from sparktrain.errors import (
+    BugError,
+    EnvironmentMismatchError,
+    PoolError,
+    ProtocolError,
+    SamplerError,
+    SparktrainError,
+)
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
@@ -56,6 +64,9 @@ WORDS_S = 1.0
 WORD_TIMEOUT_S = 20.0
 """How long Spark may take to report the reason before a trial is given up."""
 
+STOPPED_SETTLE_S, INTERRUPTED_SETTLE_S = 3.0, 1.0
+"""How long a run that was stopped waits for a sampler that is in one call; after Ctrl-C the user waits, too."""
+
 logger = logging.getLogger("sparktrain")
 
 
@@ -78,6 +89,9 @@ class ActiveRun:
         """The cluster's last report about agents that have not joined."""
         self.error: BaseException | None = None
         """What went wrong in the driver itself, such as in the sampler."""
+        self.sampling = SamplerThread(clock)
+        self.hurried = False
+        """It was stopped at once, as by Ctrl-C."""
 
 
 class Coordinator:
@@ -105,7 +119,6 @@ class Coordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
         """Why there are no more ticks or decisions, without which no run ends."""
-        self._sampling = SamplerThread()
 
     # ---- life
 
@@ -125,7 +138,6 @@ class Coordinator:
         await self._server.close()
         for task in list(self._tasks):
             task.cancel()
-        self._sampling.close()
 
     async def dismiss(self, reason: str) -> None:
         """Have all agents leave, and keep listening for others; waits a few seconds for them."""
@@ -187,7 +199,7 @@ class Coordinator:
             self._background(self._look_out(run))
             end = await run.end
             await run.uploads.settle()
-            await self._sampling.settle()
+            await self._settle_sampler(run, end)
             self._show_progress(run)
             if run.error is not None:
                 raise run.error
@@ -196,11 +208,26 @@ class Coordinator:
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
             return RunOutcome(trials, end, self._sweep().ran_s, run.outlook, self._sweep().times.wall_s)
         finally:
+            run.sampling.close()
             self._run = None
+
+    async def _settle_sampler(self, run: ActiveRun, end: do.EndRun) -> None:
+        """Wait until the sampler has all results; not for one that hangs once the run is stopped, or out of time."""
+        until = None if run.work.spec.timeout_s is None else run.started_at + run.work.spec.timeout_s
+
+        def patience_s() -> float:
+            if run.hurried:
+                return INTERRUPTED_SETTLE_S
+            late = until is not None and self._clock.now() > until
+            return STOPPED_SETTLE_S if late or end.ending != Ending.COMPLETE else SETTLE_TIMEOUT_S
+
+        if left := await run.sampling.settle(patience_s):
+            logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, left)
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
         if self._run is not None:
+            self._run.hurried |= grace_s <= 0.0
             self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
@@ -287,7 +314,7 @@ class Coordinator:
             case do.Suggest():
                 self._background(self._suggest(command))
             case do.AskSampler():
-                self._background(self._ask(self._active().work, command))
+                self._background(self._ask(self._active(), command))
             case do.ConcludeTrial(trial=trial, partial=partial_end):
                 self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
@@ -347,20 +374,22 @@ class Coordinator:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
     async def _suggest(self, asked: do.Suggest) -> None:
-        found = await self._sampling.suggest(self._active().work.sampler, asked.count)
+        run = self._active()
+        found = await run.sampling.suggest(run.work.sampler, asked.count)
         self.feed(on.Suggested(self._clock.now(), asked.run, found.cases, found.exhausted, dict(found.memo)))
 
-    async def _ask(self, work: RunRequest, asked: do.AskSampler) -> None:
-        reply = await self._sampling.answer(work.sampler, asked.member.trial, asked.question)
+    async def _ask(self, run: ActiveRun, asked: do.AskSampler) -> None:
+        reply = await run.sampling.answer(run.work.sampler, asked.member.trial, asked.question)
         given = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
         self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *given))
 
     def _conclude(self, trial: Trial, partial_end: bool) -> None:
-        work = self._active().work
+        run = self._active()
+        work = run.work
         if trial.status.observed and not partial_end:
             end = observation(self._sweep().cases.end(trial), work.spec.metric)
-            self._background(self._sampling.observe(work.sampler, end))
-        self._active().tally.add(trial)
+            self._background(run.sampling.observe(work.sampler, end))
+        run.tally.add(trial)
         work.trial_ended(result_of(trial, work))
 
     # ---- beside the loop
@@ -382,15 +411,15 @@ class Coordinator:
         failed(error)
 
     def _log(self, error: BaseException) -> None:
-        if not isinstance(error, SamplerError):  # which has its traceback in its message, for the caller
-            logger.error("an error in the driver: %s: %s", type(error).__name__, error, exc_info=error)
+        if isinstance(error, BugError) or not isinstance(error, SparktrainError):  # others are for the caller alone
+            logger.error("an error in the driver: %s: %s", type(error).__name__, message_of(error), exc_info=error)
 
     def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
         """End `run`, unless it is over; its caller gets the first error."""
         if run is None or run is not self._run:
             return
-        run.error = run.error or error
-        line = str(error).partition("\n")[0]
+        run.error = run.error or (error if isinstance(error, Exception) else _broken(error))
+        line = message_of(error).partition("\n")[0]
         self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0)
 
     def _break(self, error: BaseException) -> None:
@@ -439,7 +468,8 @@ class Coordinator:
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
-        progress = progress_of(self._machine, run.work, now, run.writer.behind_s, run.outlook, run.tally)
+        behind_s, slow = run.writer.behind_s, run.sampling.note
+        progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow)
         run.pace.made(now, self._clock.now() - now)
         run.work.watcher.update(progress)
 
@@ -460,8 +490,8 @@ class Coordinator:
 
 def _broken(error: BaseException) -> PoolError:
     error_of_pool = PoolError(
-        f"the pool is broken by an error in the driver ({type(error).__name__}: {error}): close it, open another one, "
-        "and resume the run; please report the error; its traceback is in the log of the driver"
+        f"the pool is broken by an error in the driver ({type(error).__name__}: {message_of(error)}): close it, open "
+        "another one, and resume the run; please report the error; its traceback is in the log of the driver"
     )
     error_of_pool.__cause__ = error
     return error_of_pool

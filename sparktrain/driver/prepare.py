@@ -33,7 +33,7 @@ from sparktrain.driver.continuation.warm_start import WarmStart, checked, kept, 
 from sparktrain.driver.options import Options
 from sparktrain.driver.run_data import DataPlan, changes_of, missing, plan_data, write_data
 from sparktrain.driver.run_request import RunRequest, Watcher
-from sparktrain.driver.sampler_thread import guarded
+from sparktrain.driver.sampler_thread import guarded_aside
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SpecError
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.journal.reader import JournalContents
@@ -270,7 +270,8 @@ class PreparedRun:
         if isinstance(own, AnsweringSampler):
             own.open(self.where, past_answers(opened.records))
         sampler = with_warm_start(own, warm)
-        guarded("given what earlier drivers had", partial(sampler.restore, past(opened.records, self.spec.metric)))
+        restore = partial(sampler.restore, past(opened.records, self.spec.metric))
+        guarded_aside("given what earlier drivers had", restore, self.spec.timeout_s)
         return RunRequest(
             spec=self.spec,
             code=self.code,

@@ -37,11 +37,17 @@ class ProgressPace:
 
 
 def progress_of(
-    machine: Machine, work: RunRequest, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
+    machine: Machine,
+    work: RunRequest,
+    at: float,
+    behind_s: float = 0.0,
+    outlook: str = "",
+    tally: Tally | None = None,
+    slow: str = "",
 ) -> Progress:
     """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
-    is the cluster's report about agents that have not joined. With a `tally` of the ended trials, it looks at the
-    others only."""
+    is the cluster's report about agents that have not joined, `slow` names a sampler that takes long. With a `tally` of
+    the ended trials, it looks at the others only."""
     sweep = machine.last
     assert sweep is not None
     trials = sweep.trials
@@ -76,7 +82,7 @@ def progress_of(
         gang=work.spec.gang.size,
         in_step=work.spec.gang.in_step,
         causes=_causes(trials[TrialId(0)]) if work.total == 1 and trials else (),
-        note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(active),
+        note=_store_note(work, behind_s) or slow or _note(machine, work, at, outlook) or _unsaved(active),
     )
 
 

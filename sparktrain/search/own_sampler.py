@@ -1,23 +1,30 @@
 """Samplers of users, behind checks of what they return."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, cast
 
-from sparktrain.config.param_values import check_name, described, plain
+from sparktrain.boundary import is_interrupt, message_of
+from sparktrain.config.param_values import check_name, described, plain, type_name
+from sparktrain.config.quantities import count as whole
 from sparktrain.errors import SpecError
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 
 
 class OwnSampler(Sampler):
-    """Proposes what a sampler of the user does, at most `limit` cases. Raises SpecError for what is no suggestion."""
+    """Proposes what a sampler of the user does, at most `limit` cases. Raises SpecError for what is no suggestion.
+
+    The sampler gets copies: what it changes in a result changes nothing in the run.
+    """
 
     def __init__(self, sampler: Any, limit: int | None) -> None:
         self._sampler = sampler
         self._limit = limit
         self._count = 0
-        self.learns = bool(getattr(sampler, "learns", True))
-        totals = [each for each in (limit, getattr(sampler, "total", None)) if each is not None]
-        self.total = min(totals, default=None)
+        self.learns = bool(_attribute(sampler, "learns", True))
+        total = _attribute(sampler, "total", None)
+        known = None if total is None else whole(total, f"total of the sampler {type_name(sampler)}", least=0)
+        self.total = min((each for each in (limit, known) if each is not None), default=None)
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
@@ -28,17 +35,32 @@ class OwnSampler(Sampler):
         cases = _cases(found, left)
         self._count += len(cases)
         over = self._limit is not None and self._count >= self._limit
+        if not isinstance(found.memo, Mapping):
+            raise SpecError(f"the memo of the sampler's suggestion is {described(found.memo)}; return a dict")
         memo = cast(dict[str, Any], plain(dict(found.memo), "the memo of the sampler's suggestion"))
         return Suggestion(cases, bool(found.exhausted) or over, memo)
 
     def observe(self, observation: Observation) -> None:
         """See base class."""
-        self._sampler.observe(observation)
+        self._sampler.observe(deepcopy(observation))
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class."""
         self._count = sum(len(each.cases) for each in history if isinstance(each, PastSuggestion))
-        self._sampler.restore(history)
+        self._sampler.restore(deepcopy(list(history)))
+
+
+def _attribute(sampler: Any, name: str, default: Any) -> Any:
+    """An attribute of the user's sampler. Raises SpecError where a property of it raises."""
+    try:
+        return getattr(sampler, name, default)
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise SpecError(
+            f"{name} of the sampler {type_name(sampler)} raised {type(error).__name__}: {message_of(error)}; correct "
+            "it, or leave it out"
+        ) from error
 
 
 def _cases(found: object, most: int) -> tuple[dict[str, Any], ...]:
@@ -46,6 +68,8 @@ def _cases(found: object, most: int) -> tuple[dict[str, Any], ...]:
         raise SpecError(
             f"suggest() of the sampler returned {described(found)}; return sparktrain.Suggestion(cases, exhausted)"
         )
+    if isinstance(found.cases, str | Mapping) or not isinstance(found.cases, Sequence):
+        raise SpecError(f"the cases of the sampler's suggestion are {described(found.cases)}; return a list of dicts")
     if len(found.cases) > most:
         raise SpecError(f"suggest({most}) of the sampler returned {len(found.cases)} cases; return {most} at most")
     return tuple(_case(case, f"case {index} of the sampler") for index, case in enumerate(found.cases))
