@@ -13,6 +13,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from sparktrain import formatting
+from sparktrain.boundary import message_of
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
@@ -87,8 +88,8 @@ class DrawingDisplay(Display):
                 self._closing.wait(self.interval_s)
             self._show()
             self._end(self._latest)
-        except Exception as error:  # whatever a broken terminal raises, the run continues without it
-            logger.warning("progress is no longer shown: %s: %s", type(error).__name__, error)
+        except BaseException as error:  # whatever a terminal or a stream of the user raises, the run continues
+            logger.warning("progress is no longer shown: %s: %s", type(error).__name__, message_of(error))
 
     def _show(self) -> None:
         while self._lines:

@@ -80,8 +80,10 @@ class BackgroundRun:
         except BaseException as error:  # the caller's thread raises it
             self._error = error
         self._ended.set()
-        self._on_end(self._error)
-        self._members.end()
+        try:
+            self._on_end(self._error)
+        finally:
+            self._members.end()
 
 
 class _Members(Display):

@@ -90,7 +90,7 @@ class Callback:
     One thread of the driver calls all methods of one object, in the order of events; reports of several trials that
     came between two other events arrive trial by trial. A method may block: training never waits for it. While it
     does, up to 100,000 reports wait; beyond that the oldest are dropped, with a warning. Other events are never
-    dropped. An error of a method is logged once, with its traceback, and the run continues.
+    dropped. An error of a method, SystemExit too, is logged once, with its traceback, and the run continues.
 
     Each report comes once under one driver; `(trial.number, report.generation, report.step)` is a key for those that
     need one under several.

@@ -1,18 +1,24 @@
 """Passes events to one callback, in a thread of its own."""
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from sparktrain import formatting
+from sparktrain.boundary import users_error
 from sparktrain.clock import SystemClock
 from sparktrain.threads import spawn
 from sparktrain.tracking.callback import TrackedReport, TrackedTrial
 
 MOST_REPORTS = 100_000
 """How many reports wait for a callback that is slow."""
+
+LOOK_S = 0.2
+"""Interval at which the end of a run looks whether a callback is stuck."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -37,6 +43,9 @@ class Delivery:
         self._errors = 0
         self._deadline: float | None = None
         """When `close` stops waiting, by the clock; None before."""
+        self._current: tuple[str, float] | None = None
+        """The method that it is in, and since when."""
+        self._process = os.getpid()
         self._flushed = threading.Event()
         spawn(self._work, f"sparktrain-callback-{self.name}")
 
@@ -67,17 +76,31 @@ class Delivery:
                 self._deadline = SystemClock().now() + timeout_s
             self._wake.notify()
 
-    def close(self, timeout_s: float) -> bool:
-        """Let the callback handle what waits, and flush; returns whether it did so in time. Blocks for that time."""
+    def close(self, timeout_s: float, stuck_s: float | None = None) -> bool:
+        """Let the callback handle what waits, and flush; returns whether it did so in time. Blocks for that time, and
+        not for a callback that is in one method for more than `stuck_s` seconds."""
         self.expect_end(timeout_s)
-        done = self._flushed.wait(timeout_s)
-        if not done:
-            logger.warning(
-                "callback %s has not handled its last events within %.3g s: %d events and %d reports are left out",
-                self.name, timeout_s, len(self._events), len(self._reports),
-            )  # fmt: skip
+        clock = SystemClock()
+        deadline = clock.now() + timeout_s
+        while not self._flushed.wait(min(LOOK_S, max(0.0, deadline - clock.now()))):
+            current = self._current
+            stuck = stuck_s is not None and current is not None and clock.now() > current[1] + stuck_s
+            if stuck or clock.now() >= deadline:
+                self._name_left(clock.now())
+                return False
         self._name_dropped()
-        return done
+        return True
+
+    def _name_left(self, now: float) -> None:
+        """Name what the callback did not handle, and where it is."""
+        current = self._current
+        where = f": it is in {current[0]} for {formatting.duration(now - current[1])}" if current is not None else ""
+        logger.warning(
+            "callback %s has not handled its last events in time%s; %d later events and %d reports are left out, and "
+            "no other callback misses any",
+            self.name, where, len(self._events), len(self._reports),
+        )  # fmt: skip
+        self._name_dropped()
 
     def _work(self) -> None:
         while calls := self._next():
@@ -106,18 +129,26 @@ class Delivery:
             return [("reported", (trial, tuple(reports))) for trial, reports in together.values()]
 
     def _call(self, method: str, *arguments: Any) -> None:
-        called: Callable[..., object] | None = getattr(self._callback, method, None)
-        if called is None:
-            return
+        """Call a method of the user. Whatever it raises is its own: sys.exit() would end the thread of its events."""
+        self._current = method, SystemClock().now()
         try:
-            called(*arguments)
-        except Exception as error:
-            self._errors += 1
-            if self._errors == 1:
-                logger.warning(
-                    "callback %s has raised %s in %s; the run continues, and further errors of it are only counted",
-                    self.name, type(error).__name__, method, exc_info=error,
-                )  # fmt: skip
+            called: Callable[..., object] | None = getattr(self._callback, method, None)
+            if called is not None:
+                called(*arguments)
+        except BaseException as error:
+            self._raised(method, error)
+        finally:
+            self._current = None
+            if os.getpid() != self._process:  # a fork of the driver must not continue as one
+                os._exit(0)
+
+    def _raised(self, method: str, error: BaseException) -> None:
+        self._errors += 1
+        if self._errors == 1 and os.getpid() == self._process:
+            logger.warning(
+                "callback %s has raised %s in %s; the run continues, and further errors of it are only counted",
+                self.name, type(error).__name__, method, exc_info=users_error(error),
+            )  # fmt: skip
 
     def _name_dropped(self) -> None:
         with self._wake:

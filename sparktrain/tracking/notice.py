@@ -9,11 +9,13 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sparktrain import formatting
 from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.boundary import message_of, users_error
 from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.tracking_options import masked
 from sparktrain.threads import spawn
@@ -21,6 +23,8 @@ from sparktrain.tracking.callback import Callback, TrackedEnd, TrackedReport, Tr
 
 COMMAND_S = 30.0
 """How long a command may run."""
+KILLED_S = 2.0
+"""How long one that was killed may hold its output."""
 REQUEST_S = 10.0
 """How long one request to an address may take."""
 BUDGET_S = 20.0
@@ -58,6 +62,7 @@ class NoticeSender(Callback):
         self._clock = clock or SystemClock()
         self._run: TrackedRun | None = None
         self._failed = False
+        self._process = os.getpid()
         self._moved = threading.Event()
         self._over = threading.Event()
         self._sending = threading.Lock()
@@ -114,13 +119,13 @@ class NoticeSender(Callback):
         with self._sending:
             try:
                 self._deliver(made)
-            except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
-                logger.warning("the notice %r was not delivered: %s", made.text, problem, exc_info=self._own(error))
-
-    def _own(self, error: Exception) -> Exception | None:
-        """The error with its traceback, where that shows the user's function."""
-        return error if callable(self._target) else None
+            except BaseException as error:  # the user's function may call sys.exit(), which would end this thread
+                problem = f"{type(error).__name__}: {message_of(error)}"
+                trace = users_error(error) if callable(self._target) else None  # it shows the user's function
+                logger.warning("the notice %r was not delivered: %s", made.text, problem, exc_info=trace)
+            finally:
+                if os.getpid() != self._process:  # the user's function has forked the driver
+                    os._exit(0)
 
     def _deliver(self, made: Notice) -> None:
         if callable(self._target):
@@ -151,8 +156,10 @@ def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> Non
     try:
         _, said = process.communicate(json.dumps(asdict(made)), timeout_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        with suppress(ProcessLookupError):  # it may have ended just now
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):  # what it started in a session of its own may hold its output
+            process.communicate(timeout=KILLED_S)
         raise OSError(f"the command has not ended within {timeout_s:.3g} s, and was killed") from None
     if process.returncode:
         lines = "; ".join(said.strip().splitlines()[-_ERROR_LINES:])

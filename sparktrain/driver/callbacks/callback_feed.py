@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from sparktrain.boundary import message_of
 from sparktrain.clock import SystemClock
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.ids import CHIEF, Member
@@ -18,6 +19,8 @@ from sparktrain.tracking.delivery import Delivery
 
 FLUSH_S = 30.0
 """How long the end of a run waits for all its callbacks together."""
+STUCK_S = 1.0
+"""How long one method may take once the user has pressed Ctrl-C."""
 
 
 class CallbackFeed:
@@ -75,17 +78,18 @@ class CallbackFeed:
 
     def broken(self, error: BaseException) -> None:
         """The call raises `error`; only the first end counts. Any thread; does not block."""
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = (message_of(error).strip() or type(error).__name__).splitlines()[0]
         self._finish(status="error", reason=reason, seconds=0.0, best=None)
 
-    def close(self) -> None:
-        """Let all callbacks handle what waits. Blocks for the limit of `FLUSH_S` at most."""
+    def close(self, stuck_s: float | None = None) -> None:
+        """Let all callbacks handle what waits. Blocks for the limit of `FLUSH_S` at most, and not for a callback that
+        is in one method for more than `stuck_s` seconds."""
         clock = SystemClock()
         deadline = clock.now() + self._flush_s
         for each in self._deliveries:
             each.expect_end(self._flush_s)
         for each in self._deliveries:
-            each.close(max(0.0, deadline - clock.now()))
+            each.close(max(0.0, deadline - clock.now()), stuck_s)
 
     def _finish(self, **result: Any) -> None:
         if not self._over:
@@ -134,16 +138,17 @@ def tracked(prepared: PreparedRun) -> TrackedRun:
 def listening(prepared: PreparedRun) -> Iterator[CallbackFeed | None]:
     """What reports to the callbacks of the run, until it is over and they have handled that; None without callbacks.
 
-    Blocks on the store at first, and for `FLUSH_S` at the end.
+    Blocks on the store at first, and for `FLUSH_S` at the end; after Ctrl-C not for a callback that is stuck.
     """
     if not prepared.callbacks:
         yield None
         return
-    feed = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S)
+    feed, stuck_s = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S), None
     try:
         yield feed
     except BaseException as error:
+        stuck_s = STUCK_S if isinstance(error, KeyboardInterrupt) else None
         feed.broken(error)
         raise
     finally:
-        feed.close()
+        feed.close(stuck_s)

@@ -1,6 +1,8 @@
 """Events on their way to one callback."""
 
+import asyncio
 import logging
+import os
 import threading
 from typing import Any
 
@@ -107,6 +109,81 @@ def test_a_callback_that_raises_is_logged_once_with_its_traceback(caplog: pytest
     assert last.message == "callback Wrong has raised 3 errors in all"
 
 
+class MuteError(Exception):
+    """Its message raises."""
+
+    def __str__(self) -> str:
+        raise SystemExit(2)
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(5), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), MuteError()], ids=repr
+)
+def test_whatever_a_callback_raises_it_gets_its_later_events(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Callback):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def trial_ended(self, trial: Any) -> None:
+            self.seen.append(trial)
+            raise error
+
+        @property
+        def reported(self) -> Any:
+            raise error
+
+        def flush(self, timeout_s: float) -> None:
+            self.seen.append("flush")
+
+    wrong = Wrong()
+    delivery = Delivery(wrong)
+    delivery.add("trial_ended", 0)
+    delivery.add("reported", "a report")
+    delivery.add("trial_ended", 1)
+    assert delivery.close(LIMIT_S)
+    assert wrong.seen == [0, 1, "flush"]
+    first, last = caplog.records
+    assert first.message.startswith(f"callback Wrong has raised {type(error).__name__} in trial_ended; the run")
+    assert last.message == "callback Wrong has raised 3 errors in all"
+    shown = logging.Formatter().format(first)
+    assert "tracking/delivery.py" not in shown, "no frame of ours is before the user's"
+    assert "test_delivery.py" in shown
+
+
+def test_a_fork_in_a_callback_does_not_go_on_as_a_driver() -> None:
+    read, write = os.pipe()
+
+    class Forks(Callback):
+        def trial_ended(self, trial: Any) -> None:
+            if (child := os.fork()) != 0:
+                os.write(write, f"{os.waitpid(child, 0)[1]}\n".encode())
+
+        def run_ended(self, result: Any) -> None:
+            os.write(write, f"ended in {os.getpid()}\n".encode())
+
+    delivery = Delivery(Forks())
+    delivery.add("trial_ended", 0)
+    delivery.add("run_ended", "result")
+    assert delivery.close(LIMIT_S)
+    os.close(write)
+    with open(read) as said:
+        assert said.read() == f"0\nended in {os.getpid()}\n"
+
+
+def test_after_an_interrupt_nobody_waits_for_a_callback_that_is_stuck(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(held=True)
+    delivery = Delivery(recorder)
+    delivery.add("run_started", "start")
+    delivery.add("trial_ended", "end")
+    assert recorder.entered.wait(LIMIT_S)
+    assert not delivery.close(LIMIT_S, stuck_s=0.01)
+    assert "it is in run_started for 0." in caplog.text
+    assert "1 later events and 0 reports are left out, and no other callback misses any" in caplog.text
+    recorder.let.set()
+
+
 def test_a_callback_that_blocks_forever_delays_the_end_by_its_limit_alone(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     recorder = Recorder(held=True)
@@ -115,7 +192,7 @@ def test_a_callback_that_blocks_forever_delays_the_end_by_its_limit_alone(caplog
     delivery.add("trial_ended", "end")
     assert recorder.entered.wait(LIMIT_S)
     assert not delivery.close(0.05)
-    assert "Recorder has not handled its last events within 0.05 s: 1 events and 0 reports are left" in caplog.text
+    assert "Recorder has not handled its last events in time: it is in run_started for 0." in caplog.text
     recorder.let.set()
 
 
