@@ -32,7 +32,10 @@ from sparktrain.tracking.mlflow_limits import (
 )
 
 CONNECT_S = 3.0
-"""How long a server may take to accept a connection: MLflow's own client tries for minutes."""
+"""How long a server may take to accept a connection."""
+ANSWER_S = 10
+"""How long it may take for an answer, in whole seconds, unless the user has set MLflow's own limit: its client
+tries for a quarter of an hour by default, while the end of the run waits for half a minute."""
 LAST_S = 10.0
 """How long the end of a run retries what the server has not taken."""
 
@@ -163,11 +166,8 @@ class MLflowTracker(Callback):
         assert self._run is not None
         if self._client is None:
             from mlflow import MlflowClient
-            from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT as QUIET
 
-            setting: Any = QUIET
-            if not setting.is_set():  # it prints two lines for each trial, into the progress and into JSON
-                setting.set(True)
+            _set_limits()
             self._client = MlflowClient(self._uri)
         client, name = self._client, self._options.experiment
         found = client.get_experiment_by_name(name)
@@ -318,6 +318,20 @@ class MLflowTracker(Callback):
                     file.write(piece)
             self._client.log_artifact(self._parent, str(copy), "model")
         self._client.set_tag(self._parent, MODEL, key)
+
+
+def _set_limits() -> None:
+    """What MLflow's client reads from variables of this process; those of the user count."""
+    from mlflow import environment_variables as known
+
+    settings: list[tuple[Any, object]] = [
+        (known.MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT, True),  # two lines for each trial, in the progress and in JSON
+        (known.MLFLOW_HTTP_REQUEST_TIMEOUT, ANSWER_S),
+        (known.MLFLOW_HTTP_REQUEST_MAX_RETRIES, 0),  # the tracker has its own retries
+    ]
+    for setting, value in settings:
+        if not setting.is_set():
+            setting.set(value)
 
 
 def _backoff() -> Backoff:

@@ -1,6 +1,7 @@
 """Runs in MLflow, read back from a database in a file: no server takes part but one that is dead."""
 
 import math
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import lines_of, step_row
 from sparktrain.store.localfs import LocalStore
+from sparktrain.tracking import mlflow_tracker
 from sparktrain.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
 from sparktrain.tracking.mlflow_limits import chunks, key_of, params_of
 from sparktrain.tracking.mlflow_tracker import MLflowTracker
@@ -228,3 +230,34 @@ def test_a_name_becomes_one_that_mlflow_takes(name: str, key: str) -> None:
 
 def test_nested_parameters_have_paths() -> None:
     assert params_of({"o": {"n": 1, "m": {}}, "l": [1]}) == {"o.n": "1", "o.m": "{}", "l": "[1]"}
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_server_that_never_answers_is_given_up_while_the_run_waits(
+    bench: Bench, mute: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(mlflow_tracker, "ANSWER_S", 1)
+    tracker = bench.tracker(mute)
+    tracker.run_started(bench.run())
+    tracker.run_ended(bench.result(bench.end(0)))
+    assert "lacks parts of run r (1 trials); to send them later: sparktrain resume" in caplog.text
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
+
+
+def test_limits_that_the_user_has_set_for_mlflow_count(
+    bench: Bench, mute: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setattr(mlflow_tracker, "ANSWER_S", 100)
+    bench.tracker(mute).run_started(bench.run())
+    assert "has not taken what the run sends" in caplog.text
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"
