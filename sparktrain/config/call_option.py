@@ -12,7 +12,7 @@ from typing import Any, Literal, Required, TypeVar, Union, get_args, get_origin,
 from msgspec import Struct
 
 from sparktrain.config.option_rules import ValueRule
-from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.config.param_values import described, did_you_mean, native
 from sparktrain.errors import SpecError
 
 _PLACEHOLDER = re.compile(r"^( *)\*\*options: .*(?:\n\1 +.*)*", re.MULTILINE)
@@ -72,7 +72,7 @@ class Declared(Struct, frozen=True):
         with self._documented():
             if value is None and self.required:
                 raise SpecError(f"{subject or self.name} is {described(None)}: pass a value")
-            return self.option.rule.check(value, subject or self.name)
+            return self.option.rule.check(native(value), subject or self.name)
 
     def read(self, words: Any, subject: str) -> Any:
         """Parse and check the text of a command-line flag. Raises SpecError, as `checked`."""

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from sparktrain.config.param_values import described, shown
+from sparktrain.config.param_values import described, native, shown
 from sparktrain.errors import SpecError
 
 MOST_BYTES = 2**17
@@ -93,6 +93,7 @@ def _name(name: object, subject: str) -> str:
 
 
 def _text(name: str, value: object, subject: str) -> str:
+    value = native(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or "\0" in value:

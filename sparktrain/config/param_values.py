@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from sparktrain.boundary import is_interrupt
 from sparktrain.errors import SpecError
 
 CONTEXT_NAME = "ctx"
@@ -31,7 +32,9 @@ def shown(value: object, limit: int = 80) -> str:
     """`repr(value)` for a message: on one line, without addresses, cut at `limit` characters."""
     try:
         text = repr(value)
-    except Exception:  # the value is the user's, and so is its __repr__
+    except BaseException as error:  # the value is the user's, and so is its __repr__
+        if is_interrupt(error):
+            raise
         text = f"<{type_name(value)}>"
     text = re.sub(r"\s*\n\s*| at 0x[0-9a-f]+", lambda found: " " if "\n" in found[0] else "", text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
@@ -183,6 +186,15 @@ class _Converter:
                 f"{self.subject} holds {shown(value)}, which is not Unicode text; remove lone surrogates"
             ) from None
         return str.__str__(value)
+
+
+def native(value: object) -> Any:
+    """A scalar of NumPy as Python's, and a one-dimensional array as a list; every other value as it is."""
+    # From sys.modules: a program with an array has imported NumPy already.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim <= 1:
+        return value.tolist()
+    return _python_scalar(value)
 
 
 def _python_scalar(value: object) -> object:

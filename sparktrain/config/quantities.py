@@ -7,7 +7,7 @@ from datetime import timedelta
 from numbers import Real
 from typing import SupportsIndex, cast
 
-from sparktrain.config.param_values import described, shown
+from sparktrain.config.param_values import described, native, shown
 from sparktrain.errors import SpecError
 
 Duration = float | timedelta | str
@@ -31,7 +31,7 @@ def seconds(value: Duration | None, name: str) -> float | None:
         result = value.total_seconds()
     elif isinstance(value, str):
         result = _seconds_of_text(value, name)
-    elif isinstance(value, Real) and not isinstance(value, bool):
+    elif isinstance(value := native(value), Real) and not isinstance(value, bool):
         result = _as_float(value)
     else:
         raise SpecError(f"{name} is {described(value)}; pass seconds, a timedelta, or text such as '90s', '5m' or '2h'")
@@ -59,6 +59,7 @@ def _seconds_of_text(text: str, name: str) -> float:
 
 def count(value: object, subject: str, least: int) -> int:
     """`value` when it is an integer of at least `least`. Raises SpecError."""
+    value = native(value)
     try:
         result = operator.index(cast(SupportsIndex, value))
     except TypeError:
@@ -79,7 +80,7 @@ def memory(value: object, name: str) -> int:
         if found is None or unit is None:
             raise SpecError(f"{name} ({shown(value)}) is not an amount of memory: {example}")
         result = int(float(found[1]) * unit)
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif isinstance(value := native(value), int) and not isinstance(value, bool):
         result = value
     else:
         raise SpecError(f"{name} is {described(value)}, an amount of memory is expected: {example}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 from msgspec import Struct, convert, json, structs
 from msgspec import ValidationError as Invalid
 
-from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.config.param_values import described, did_you_mean, native, shown
 from sparktrain.errors import SpecError
 
 
@@ -26,7 +26,9 @@ class StopRule(Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True, 
     """The number of the first step that the function reports, 0 or 1."""
 
     def __post_init__(self) -> None:
-        """Raises SpecError."""
+        """Raises SpecError. Scalars of NumPy become Python's, which the plan of a run can hold."""
+        for field in structs.fields(self):
+            structs.force_setattr(self, field.name, native(getattr(self, field.name)))
         _check(self, "steps_from", self.steps_from in (0, 1), "must be 0 or 1: the number of the first reported step")
 
     def __str__(self) -> str:

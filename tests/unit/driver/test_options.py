@@ -1,13 +1,18 @@
 """From the options of a call to what they mean."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.server_settings import ServerMode, ServerSettings
+from sparktrain.config.stoppers import ASHA
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import SpecError
+from sparktrain.runs.plan import spec_fields
 
 
 def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
@@ -55,3 +60,20 @@ def test_local_steps_beside_a_strategy_are_refused(backend: Any) -> None:
     options = RunOptions(workers=2, backend=backend, local_steps=8)
     with pytest.raises(SpecError, match="local_steps=8 with a function that makes a strategy of TensorFlow"):
         options.choice(options.gang(), strategy=True)
+
+
+def test_scalars_and_arrays_of_numpy_are_python_values_in_every_option(tmp_path: Path) -> None:
+    given = {
+        "target": np.float32(2), "trials": np.int64(4), "timeout": np.float32(20), "max_retries": np.int8(1),
+        "seed": np.uint32(3), "log_limit": np.int64(2**20), "tensorboard": np.bool_(False), "progress": np.bool_(True),
+        "preload": np.array(["json"]), "env": {"LEVEL": np.int64(3)}, "gpu_memory": np.int64(2**30), "dir": tmp_path,
+        "stopper": ASHA(eta=np.int64(4), most=np.int32(9), promote=np.bool_(False)), "name": np.str_("n"),  # type: ignore[arg-type]
+        "max_concurrent_trials": np.array(2), "repeats": np.int16(2), "plateau": np.int64(5),
+    }  # fmt: skip
+    options = SweepOptions(metric="y", mode="max", **given)
+    kinds = {name: type(options.asked[name]) for name in given}  # type: ignore[literal-required]
+    assert {name: kind for name, kind in kinds.items() if kind.__module__ == "numpy"} == {}
+    msgspec.json.encode(spec_fields(options.spec(options.gang(), "f")))
+    assert options.environment() == {"LEVEL": "3"}
+    assert str(options.asked["stopper"][0]) == "asha(most=9, eta=4)"  # type: ignore[index]
+    assert (options.asked["target"], options.asked["preload"]) == (2.0, ("json",))
