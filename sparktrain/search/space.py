@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, cast
 
-from sparktrain.boundary import users_call
+from sparktrain.boundary import is_interrupt, message_of, users_call
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.param_values import check_equal_lengths, check_name, described, plain, shown, value_list
 from sparktrain.errors import SpecError
@@ -260,7 +260,7 @@ class Cases(ListedSpace):
 
     def __str__(self) -> str:
         """See base class."""
-        return f"list of {len(self.rows)} cases"
+        return "list of 1 case" if len(self.rows) == 1 else f"list of {len(self.rows)} cases"
 
     def __iter__(self) -> Iterator[Params]:
         """See base class. As listed."""
@@ -324,8 +324,10 @@ def holds(predicate: Predicate, params: Params, subject: str) -> bool:
     """Whether a condition of the user holds. Raises SpecError when it raises."""
     try:
         return bool(predicate(dict(params)))
-    except Exception as error:
-        reason = shown(" ".join(str(error).split()))[1:-1]
+    except BaseException as error:  # a condition may call sys.exit(), which would end the driver's thread
+        if is_interrupt(error):
+            raise
+        reason = shown(" ".join(message_of(error).split()))[1:-1]
         seen = ", ".join(map(repr, params)) or "none yet"
         step = f"it sees the names before it: {seen}; use p.get(...)" if isinstance(error, KeyError) else "correct it"
         raise SpecError(

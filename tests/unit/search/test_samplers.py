@@ -274,7 +274,7 @@ def test_the_memo_of_another_sampler_is_no_obstacle() -> None:
         ("grid", MIXED, None, "'lr' is .*loguniform.*, which has no list of values: use sampler='random'"),
         ("tpe", MIXED, None, r"'tpe' has no end, .*pass trials=N"),
         ("tpe", zipped(a=[1, 2]), 2, "chooses each parameter by itself.* is a zip of a: use sampler='grid'"),
-        ("random", cases([{"a": 1}]), 2, "the space is a list of 1 cases"),
+        ("random", cases([{"a": 1}]), 2, "the space is a list of 1 case"),
     ],
 )  # fmt: skip
 def test_a_sampler_that_cannot_do_the_space_is_refused_with_one_that_can(

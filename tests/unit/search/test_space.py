@@ -188,7 +188,7 @@ def test_from_file_of_cases(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("space", [grid(a=[1, 2], b=[3]), zipped(a=[1, 2]), cases([{"a": 1}])], ids=str)
 def test_spaces_are_shown_in_words(space: ListedSpace) -> None:
-    assert str(space) in ("grid of 2 a x 1 b", "zip of a", "list of 1 cases")
+    assert str(space) in ("grid of 2 a x 1 b", "zip of a", "list of 1 case")
 
 
 def test_the_examples_of_the_docstrings() -> None:
