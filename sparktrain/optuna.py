@@ -1,17 +1,17 @@
 """Runs the trials of an Optuna study on executors: `st.optuna.optimize(study, objective, n_trials=...)`."""
 
-import threading
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.api import Pool, sweep_as
-from sparktrain.boundary import users_call
+from sparktrain.boundary import message_of, trace_of, users_call
 from sparktrain.config.option_catalog import StudyKeywords
-from sparktrain.config.param_values import described
+from sparktrain.config.param_values import described, native
 from sparktrain.driver.engines.local_engine import LocalMachine
-from sparktrain.errors import FunctionError, SpecError
+from sparktrain.errors import FunctionError, SamplerError, SparktrainError, SpecError
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.search.exhaustive_samplers import ends_by_itself
 from sparktrain.search.space import single
 from sparktrain.search.study_sampler import VALUE, StudySampler
 from sparktrain.usercode.closure import captures_of
@@ -58,10 +58,12 @@ def optimize(
         study: the study, with any storage, sampler, pruner and number of objectives.
         objective: takes a `trial`, and a `TrainContext` if it has a parameter `ctx`; returns the value, or a tuple of
             values. It may raise `optuna.TrialPruned`.
-        n_trials: the number of trials of the run.
+        n_trials: the number of trials of the run, at most; needed unless there is a timeout, or the sampler of the
+            study ends by itself.
         n_jobs: trials at a time; by default, and for -1, one for each slot.
-        callbacks: called as `callback(study, frozen_trial)` in this process after each trial, in a thread of its own;
-            `study.stop()` in one ends the run once the trials that run have ended.
+        callbacks: called as `callback(study, frozen_trial)` in this process after each trial, in a thread of its own.
+            `study.stop()` in one, in the study's sampler, or as `trial.study.stop()` in the objective, ends the run
+            once the trials that run have ended.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
         pool: the pool to run on, in place of a session.
         **options: those of `sparktrain.launch`, such as dir and name, except what the study has: metric, mode, sampler,
@@ -71,7 +73,7 @@ def optimize(
         The trials with their parameters, the metric `value`, or `values_0`, `values_1` and so on, and their logs.
 
     Raises:
-        UserError: the call is wrong, and nothing was started.
+        UserError: the call is wrong, which is found before anything starts; or executors cannot load the objective.
         SamplerError: the study, its storage or a callback raised; the run keeps its results, and the same call resumes
             it.
         InfraError: the cluster failed.
@@ -80,7 +82,8 @@ def optimize(
     _check(study, objective, options)
     single_objective = len(study.directions) == 1
     asked: dict[str, Any] = dict(options)
-    if n_trials is None and options.get("timeout") is None:
+    n_trials = native(n_trials)
+    if n_trials is None and options.get("timeout") is None and not ends_by_itself(study):
         raise SpecError("optuna.optimize() has no end, and slots of a cluster cost money: pass n_trials=N or timeout=")
     if n_jobs is not None and n_jobs != -1:
         asked["max_concurrent_trials"] = n_jobs
@@ -125,9 +128,7 @@ def _check(study: object, objective: object, options: Any) -> None:
 
 
 class StudyCallbacks:
-    """The callbacks of one call, in which `study.stop()` works. One thread at a time calls those of a process."""
-
-    _calling = threading.Lock()
+    """The callbacks of one call."""
 
     def __init__(self, callbacks: object) -> None:
         """Raises SpecError for what is no list of functions."""
@@ -135,21 +136,21 @@ class StudyCallbacks:
         if isinstance(given, str) or not isinstance(given, Iterable) or not all(map(callable, given := tuple(given))):
             raise SpecError(f"callbacks is {described(callbacks)}, a list of functions is expected: pass callbacks=[f]")
         self._callbacks = tuple(given)
-        self._stopped = False
 
-    def __call__(self, study: "Study", ended: "FrozenTrial") -> bool:
-        """Call all of them; returns whether one has stopped the study. Raises what they raise."""
-        with self._calling:  # another run may have the same study
-            vars(study)["stop"] = self._stop  # the study's own works in `study.optimize` alone
+    def __call__(self, study: "Study", ended: "FrozenTrial") -> None:
+        """Call all of them. Raises SamplerError for one that raises whatever it may be."""
+        for callback in self._callbacks:
             try:
-                for callback in self._callbacks:
-                    callback(study, ended)
-            finally:
-                del vars(study)["stop"]
-        return self._stopped
-
-    def _stop(self) -> None:
-        self._stopped = True
+                callback(study, ended)
+            except SparktrainError:
+                raise
+            except BaseException as error:  # it is called in a thread of ours: there is no Ctrl-C in it
+                name = getattr(callback, "__name__", type(callback).__name__)
+                raise SamplerError(
+                    f"the callback {name} of {_CALL}() raised {type(error).__name__} for trial {ended.number} of the "
+                    f"study: {message_of(error)}; the run is stopped and keeps its results: correct the callback, and "
+                    f"make the same call to resume\n{trace_of(error)}"
+                ) from error
 
 
 def _for_run(objective: Callable[..., Any]) -> Callable[..., Any]:

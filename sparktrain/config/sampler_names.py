@@ -5,6 +5,9 @@ from typing import Any
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError
 
+OBJECT = "object "
+"""The start of the stored name of a sampler that the user has made, before its class: it is not stored with the run."""
+_STUDY = "sparktrain.search.study_sampler.StudySampler"
 SAMPLERS = ("random", "tpe", "gp", "cmaes", "qmc", "nsgaii", "grid")
 
 
@@ -27,6 +30,23 @@ def sampler(value: object, subject: str = "sampler") -> Any:
     return value
 
 
+def shown_name(name: str) -> str:
+    """The stored name of a sampler for people: `the sampler models.Mine` for an object.
+
+    >>> shown_name("tpe"), shown_name("object models.Mine")
+    ('tpe', 'the sampler models.Mine')
+    """
+    if not is_object(name):
+        return name
+    kind = name.removeprefix(OBJECT)
+    return "the study of optuna.optimize()" if kind == _STUDY else f"the sampler {kind}"
+
+
+def is_object(name: str) -> bool:
+    """Whether a stored name is that of a sampler that the user has made."""
+    return name.startswith(OBJECT)
+
+
 def is_ours(value: object) -> bool:
     """Whether it has the methods of `sparktrain.Sampler`."""
     return all(callable(getattr(value, name, None)) for name in ("suggest", "observe", "restore"))
@@ -35,12 +55,3 @@ def is_ours(value: object) -> bool:
 def is_of_optuna(value: object) -> bool:
     """Whether it has the methods of `optuna.samplers.BaseSampler`; Optuna is not imported for that."""
     return all(callable(getattr(value, name, None)) for name in ("sample_relative", "sample_independent"))
-
-
-OBJECT = "object "
-"""How the stored name of a sampler starts that the user has made: it is not stored with the run."""
-
-
-def is_object(name: str) -> bool:
-    """Whether a stored name is that of a sampler that the user has made."""
-    return name.startswith(OBJECT)

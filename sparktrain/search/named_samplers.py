@@ -91,6 +91,11 @@ class SamplerChoice:
                 f"{called} learns from results, and the sweep has no metric: pass metric='accuracy' or what the "
                 "training function returns, or use sampler='random'"
             )
+        if type(self.asked).__name__ == "GridSampler" and space.axes:
+            raise SpecError(
+                f"{called} takes all values from its own grid, and the space has the list {next(iter(space.axes))!r}, "
+                "with values that are all tried: use sampler='grid', which tries every combination of the space"
+            )
         if name == "gp" and (self.trials is None or self.trials > MOST_GP_TRIALS):
             raise SpecError(
                 f"sampler='gp' with trials={self.trials}: one suggestion of a Gaussian process takes 7 s after 300 "

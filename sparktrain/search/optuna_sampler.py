@@ -20,6 +20,7 @@ from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.search.cma_source import CmaSource
+from sparktrain.search.exhaustive_samplers import cases_left
 from sparktrain.search.optuna_space import distributions_of, params_of, suggested, value_of
 from sparktrain.search.sampled_space import MAX_REFUSED, Leaf, SampledSpace
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
@@ -113,11 +114,12 @@ class OptunaSampler(Sampler):
         notes, cases = [], []
         left = count if self.total is None else min(count, self.total - self._count)
         for _ in range(min(left, self._batch)):
-            case, note = self._case()
-            self._enlist(case)
-            cases.append(case)
-            notes.append(note)
-        exhausted = self.total is not None and self._count >= self.total
+            if (found := self._new_case()) is None:
+                break
+            self._enlist(found[0])
+            cases.append(found[0])
+            notes.append(found[1])
+        exhausted = self._stopped or (self.total is not None and self._count >= self.total)
         return Suggestion(tuple(cases), exhausted, self._memo(notes))
 
     def observe(self, observation: Observation) -> None:
@@ -160,8 +162,21 @@ class OptunaSampler(Sampler):
 
     # ---- cases
 
-    def _case(self) -> tuple[Params, dict[str, Any]]:
-        """The next case, and what a restart needs beside it."""
+    def _new_case(self) -> tuple[Params, dict[str, Any]] | None:
+        """As `_case`; None once the sampler has stopped its study, and while all that it has left is running."""
+        if not self._hooked:
+            return self._case()
+        if self._stopped or (self._running and cases_left(self._study[0], 0) == 0):
+            return None
+        return self._case()
+
+    @property
+    def _stopped(self) -> bool:
+        """The sampler has called `Study.stop`: it has tried all that it can."""
+        return self._hooked and self._study[0]._stop_flag
+
+    def _case(self) -> tuple[Params, dict[str, Any]] | None:
+        """The next case, and what a restart needs beside it; None where the sampler stops while it looks for one."""
         from optuna.trial import TrialState
 
         fixed, repeats = self._combination(), 0
@@ -175,6 +190,8 @@ class OptunaSampler(Sampler):
                 return case, _note(refused, self._attrs(trial.number), self._raw(trial))
             repeats += repeated
             self._tell(trial.number, TrialState.FAIL)
+            if self._stopped:
+                return None
             refused.append(self._attrs(trial.number))
         return self._drawn(fixed, refused)
 
@@ -307,6 +324,8 @@ class OptunaSampler(Sampler):
     def _study(self) -> "tuple[Study, InMemoryStorage]":
         if self._made is None:
             self._made = self._created()
+        if self._hooked:
+            self._made[0]._thread_local.in_optimize_loop = True  # without it `Study.stop` raises
         return self._made
 
     def _created(self) -> "tuple[Study, InMemoryStorage]":

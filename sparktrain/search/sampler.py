@@ -124,6 +124,9 @@ class Sampler(Protocol):
 class AnsweringSampler(Sampler, Protocol):
     """A sampler that running trials ask, too: its cases need not have all parameters."""
 
+    line: str
+    """What proposes the parameters, in the first lines of a run."""
+
     def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
         """Take the address of the run and the answers of earlier drivers, before `restore` and any other call."""
         ...

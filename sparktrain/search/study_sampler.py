@@ -7,11 +7,12 @@ attribute by which another driver finds it again.
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.ids import TrialId
+from sparktrain.search.exhaustive_samplers import cases_left
 from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion, Reply, Suggestion
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ VALUE = "value"
 """The metric of a study with one objective; with several they are `values_0`, `values_1` and so on."""
 LABEL = "sparktrain:trial"
 """The user attribute with the run and the number of the trial."""
-OnEnd = Callable[["Study", "FrozenTrial"], bool]
-"""Called after each trial; returns whether no more are to start."""
+OnEnd = Callable[["Study", "FrozenTrial"], None]
+"""Called after each trial."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -32,18 +33,20 @@ logger = logging.getLogger("sparktrain")
 class StudySampler:
     """Answers the questions of `training.study_trial` from a study, and records the ends of trials there.
 
-    At most `total` trials; none starts after one for which `on_end` returned True.
+    At most `total` trials; none starts once the sampler, a callback or an objective has called `Study.stop`.
     """
 
     learns = True
 
-    def __init__(self, study: "Study", total: int | None, on_end: OnEnd = lambda study, trial: False) -> None:
+    def __init__(self, study: "Study", total: int | None, on_end: OnEnd = lambda study, trial: None) -> None:
         self.total = total
         self._study = study
         self._on_end = on_end
         self._run = ""
         self._count = 0
-        self._stopped = False
+        self._begun: set[TrialId] = set()
+        """Trials that have asked, or ended before they could."""
+        self._busy = False
         self._running: dict[TrialId, Trial] = {}
         self._known: dict[TrialId, FrozenTrial] = {}
         """Trials of the run that the study had when this driver started."""
@@ -57,6 +60,7 @@ class StudySampler:
     def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
         """See `AnsweringSampler`. Blocks on the storage of the study."""
         self._run = run
+        self._study._stop_flag = False  # as `Study.optimize` does at its start
         for frozen in self._study.get_trials(deepcopy=False):
             of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
             if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
@@ -68,33 +72,71 @@ class StudySampler:
 
     def suggest(self, count: int) -> Suggestion:
         """See `Sampler`. Cases are empty: trials ask for their parameters."""
-        left = 0 if self._stopped else count if self.total is None else min(count, self.total - self._count)
-        self._count += left
-        over = self._stopped or (self.total is not None and self._count >= self.total)
-        return Suggestion(tuple({} for _ in range(left)), over)
+        with self._called():
+            left = count if self.total is None else min(count, self.total - self._count)
+            left = 0 if self._study._stop_flag else min(left, self._new(left))
+            self._count += left
+            over = self._study._stop_flag or (self.total is not None and self._count >= self.total)
+            return Suggestion(tuple({} for _ in range(left)), over)
+
+    def _new(self, count: int) -> int:
+        """How many of `count` trials the study's sampler has something new for. When none runs, it decides itself."""
+        unasked = self._count - len(self._begun)
+        new = cases_left(self._study, unasked)
+        if new is None or (new == 0 and not unasked and not self._running):
+            return count
+        return new
 
     def observe(self, observation: Observation) -> None:
         """See `Sampler`. Blocks on the storage of the study, and on the callbacks."""
-        ended = self._end(observation)
-        if ended is not None and self._on_end(self._study, ended):
-            self._stopped = True
+        with self._called():
+            self._begun.add(observation.trial)
+            ended = self._end(observation)
+            if ended is not None:
+                self._on_end(self._study, ended)
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See `Sampler`. Ends that the study lacks, for its storage failed, are recorded there."""
-        for each in history:
-            if isinstance(each, PastSuggestion):
-                self._count += len(each.cases)
-            elif (known := self._known.get(each.trial)) is None or not known.state.is_finished():
-                self._end(each)
+        with self._called():
+            for each in history:
+                if isinstance(each, PastSuggestion):
+                    self._count += len(each.cases)
+                    continue
+                self._begun.add(each.trial)
+                if (known := self._known.get(each.trial)) is None or not known.state.is_finished():
+                    self._end(each)
 
     def close(self) -> None:
-        """Record trials without an end as failed: the run is over. Blocks on the storage; raises nothing."""
+        """Record trials without an end as failed: the run is over. Blocks on the storage; raises nothing.
+
+        Not where a call of the study has not returned: its storage hangs, and a resume records what is missing.
+        """
         from optuna.trial import TrialState
 
+        if self._busy:
+            return
         for number, trial in self._running.items():
             with suppress(Exception):  # a storage that has failed ended the run, which can be resumed
                 logger.debug("trial %d ends without a result", number)
                 self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """A call of the study, in whatever thread: `Study.stop` works in it, as it does in `Study.optimize`."""
+        self._busy = True
+        self._study._thread_local.in_optimize_loop = True
+        try:
+            yield
+        finally:
+            self._study._thread_local.in_optimize_loop = False
+            self._busy = False
+
+    @property
+    def line(self) -> str:
+        """What proposes the parameters, in the first lines of a run."""
+        study = self._study
+        parts = [type(study.sampler).__name__, type(study.pruner).__name__]
+        return f"study {study.study_name!r} ({', '.join(parts)}) proposes the parameters that each trial asks for"
 
     # ---- questions
 
@@ -102,7 +144,8 @@ class StudySampler:
         """See `AnsweringSampler`. Blocks on the storage of the study."""
         asked = json.loads(question)
         try:
-            return self._reply(trial, asked)
+            with self._called():
+                return self._reply(trial, asked)
         except (ValueError, TypeError, NotImplementedError) as error:  # what Optuna raises for wrong arguments
             return Reply(problem=f"{type(error).__name__}: {error}")
 
@@ -120,6 +163,8 @@ class StudySampler:
             case "attr":
                 trial.set_user_attr(asked["name"], asked["value"])
                 return Reply(b"null", memo=self._note(number, {asked["name"]: asked["value"]}))
+            case "stop":
+                self._study.stop()
             case "constraint":
                 trial.set_constraint(asked["name"], float(asked["value"]))
         return Reply(b"null")
@@ -165,6 +210,7 @@ class StudySampler:
     def _trial(self, number: TrialId) -> "Trial":
         if number not in self._running:
             self._running[number] = self._found(number)
+            self._begun.add(number)
         return self._running[number]
 
     def _found(self, number: TrialId) -> "Trial":

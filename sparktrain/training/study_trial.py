@@ -1,13 +1,15 @@
 """The `trial` of an Optuna objective in a training process: each question goes to the study in the driver.
 
-It has the interface of `optuna.trial.Trial` that objectives use. One thread of an objective uses it.
+It has the interface of `optuna.trial.Trial` that objectives use. Threads of an objective use it one at a time.
 """
 
 import inspect
 import json
 import math
+import os
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +23,7 @@ from optuna.distributions import (
     distribution_to_json,
 )
 
+from sparktrain.config.param_values import described, native
 from sparktrain.state.outcome import EndedEarly
 from sparktrain.training.context import TrainContext
 
@@ -30,6 +33,21 @@ _UNANSWERED = 64
 """The most reports on their way: an objective that never asks waits for the driver then."""
 
 
+class RemoteStudy:
+    """`trial.study` in a training process, where a study can only be stopped."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self.stop = stop
+        """As `optuna.Study.stop`: no trial starts any more, and those that run come to their end. Blocks for the answer
+        of the driver."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"trial.study.{name} is in the driver alone: use it there, in callbacks=, or pass to the objective what it "
+            "needs of it"
+        )
+
+
 class StudyTrial(optuna.trial.BaseTrial):
     """One trial of a study that the driver holds."""
 
@@ -37,6 +55,9 @@ class StudyTrial(optuna.trial.BaseTrial):
         """Blocks until the driver has asked the study for the trial."""
         self._ctx = ctx
         self._timeout_s = timeout_s
+        self._process = os.getpid()
+        self._turn = threading.RLock()
+        """One question at a time: answers come in the order of the questions."""
         self._unanswered = 0
         self._reported: dict[int, float] = {}
         self._constraints: dict[str, float] = {}
@@ -48,6 +69,8 @@ class StudyTrial(optuna.trial.BaseTrial):
         self.objectives: int = started["objectives"]
         self._params: dict[str, Any] = {}
         self._distributions: dict[str, BaseDistribution] = {}
+        self._places: dict[str, int] = {}
+        """Which of its choices a categorical parameter has."""
 
     # ---- parameters
 
@@ -55,15 +78,24 @@ class StudyTrial(optuna.trial.BaseTrial):
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
         """See base class. Blocks for the answer of the driver."""
-        return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
+        exact = None if step is None else float(step)
+        return float(self._suggest(name, FloatDistribution(float(low), float(high), log=bool(log), step=exact)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
         """See base class. Blocks for the answer of the driver."""
-        return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
+        numbers = (native(each) for each in (low, high, step))
+        low, high, step = numbers
+        return int(self._suggest(name, IntDistribution(low, high, log=bool(log), step=step)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """See base class. Blocks for the answer of the driver."""
-        return self._suggest(name, CategoricalDistribution(choices))
+        """See base class. Blocks for the answer of the driver.
+
+        Raises TypeError for a choice that the study cannot store: it has plain values, such as 1 for `numpy.int64(1)`.
+        """
+        given = tuple(choices)
+        stored = tuple(_stored(each, f"trial.suggest_categorical({name!r}): choice {each!r}") for each in given)
+        self._suggest(name, CategoricalDistribution(stored))
+        return given[self._places[name]]
 
     # Deprecated: they warn as Optuna does, and call the methods above.
     suggest_uniform = optuna.trial.Trial.suggest_uniform
@@ -71,6 +103,10 @@ class StudyTrial(optuna.trial.BaseTrial):
     suggest_discrete_uniform = optuna.trial.Trial.suggest_discrete_uniform
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+        with self._turn:
+            return self._suggested(name, distribution)
+
+    def _suggested(self, name: str, distribution: BaseDistribution) -> Any:
         before = self._distributions.get(name)
         if before is not None:
             check_distribution_compatibility(before, distribution)
@@ -85,6 +121,7 @@ class StudyTrial(optuna.trial.BaseTrial):
         text = distribution_to_json(distribution)
         stored = self._ask(f"trial.suggest_*({name!r})", kind="suggest", name=name, distribution=text)
         self._distributions[name] = distribution
+        self._places[name] = int(stored)
         self._params[name] = distribution.to_external_repr(stored)
         return self._params[name]
 
@@ -105,9 +142,13 @@ class StudyTrial(optuna.trial.BaseTrial):
             raise TypeError(message) from None
         if count < 0:
             raise ValueError(f"`step={count}` must be non-negative.")
+        with self._turn:
+            self._report(number, count)
+
+    def _report(self, number: float, count: int) -> None:
         if count in self._reported:
             warnings.warn(
-                f"The reported value is ignored because this `step={count}` is already reported.", stacklevel=2
+                f"The reported value is ignored because this `step={count}` is already reported.", stacklevel=3
             )
             return
         self._reported[count] = number
@@ -119,8 +160,9 @@ class StudyTrial(optuna.trial.BaseTrial):
     def should_prune(self) -> bool:
         """See base class. The study's pruner decides in the driver; blocks for its answer."""
         self._check_one_objective("should_prune")
-        prune, self._pruner = self._ask("trial.should_prune()", kind="prune")
-        return bool(prune)
+        with self._turn:
+            prune, self._pruner = self._ask("trial.should_prune()", kind="prune")
+            return bool(prune)
 
     _pruner = "the objective"
 
@@ -135,16 +177,20 @@ class StudyTrial(optuna.trial.BaseTrial):
     # ---- attributes
 
     def set_user_attr(self, key: str, value: Any) -> None:
-        """See base class. `value` must be JSON; raises TypeError for any other."""
-        self._send(f"trial.set_user_attr({key!r})", kind="attr", name=key, value=value)
-        self._user_attrs[key] = value
+        """See base class. `value` becomes JSON, scalars and arrays of NumPy too; raises TypeError for any other."""
+        doing = f"trial.set_user_attr({key!r})"
+        stored = _stored(value, doing)
+        with self._turn:
+            self._send(doing, kind="attr", name=key, value=stored)
+            self._user_attrs[key] = stored
 
     def set_constraint(self, key: str, value: float) -> None:
         """See base class: feasible where `value` is 0 or less. Blocks for the answer of the driver."""
         if math.isnan(float(value)):
             raise ValueError(f"Attempted to set a constraint for {key!r}, but NaN is not allowed.")
-        self._ask(f"trial.set_constraint({key!r})", kind="constraint", name=key, value=repr(float(value)))
-        self._constraints.setdefault(key, float(value))
+        with self._turn:
+            self._ask(f"trial.set_constraint({key!r})", kind="constraint", name=key, value=repr(float(value)))
+            self._constraints.setdefault(key, float(value))
 
     @property
     def constraints(self) -> dict[str, float]:
@@ -177,12 +223,13 @@ class StudyTrial(optuna.trial.BaseTrial):
         return self._number
 
     @property
-    def study(self) -> Any:
-        """Not here: raises AttributeError."""
-        raise AttributeError(
-            "trial.study is in the driver alone: use its attributes there, in callbacks=, or pass to the objective "
-            "what it needs of them"
-        )
+    def study(self) -> RemoteStudy:
+        """Only its `stop()`; everything else raises AttributeError."""
+        return RemoteStudy(self._stop)
+
+    def _stop(self) -> None:
+        with self._turn:
+            self._ask("trial.study.stop()", kind="stop")
 
     def _check_one_objective(self, called: str) -> None:
         if self.objectives > 1:
@@ -192,6 +239,7 @@ class StudyTrial(optuna.trial.BaseTrial):
 
     def _send(self, doing: str, **question: Any) -> None:
         """Ask without waiting; from time to time, wait."""
+        self._check_process(doing)
         self._unanswered += 1
         if self._unanswered >= _UNANSWERED:
             self._ask(doing, **question)
@@ -200,6 +248,7 @@ class StudyTrial(optuna.trial.BaseTrial):
 
     def _ask(self, doing: str, **question: Any) -> Any:
         """The driver's answer. Raises ValueError with the words of Optuna, TimeoutError without an answer."""
+        self._check_process(doing)
         self._unanswered = 0
         found = self._ctx.ask_sampler(json.dumps(question).encode(), self._timeout_s)
         if found is None:
@@ -211,6 +260,31 @@ class StudyTrial(optuna.trial.BaseTrial):
         if problem:
             raise _raised(problem, doing)
         return json.loads(answer)
+
+    def _check_process(self, doing: str) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"{doing} is called in process {os.getpid()}, which the objective has started, and only its own can "
+                "ask the study: ask for all values first, and pass them to that process"
+            )
+
+
+def _stored(value: Any, subject: str) -> Any:
+    """A value as JSON returns it, with scalars and arrays of NumPy as Python's. Raises TypeError for any other."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return native(value)
+    if isinstance(value, Mapping):
+        return {str(native(name)): _stored(each, subject) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_stored(each, subject) for each in value]
+    if (found := native(value)) is not value:
+        return _stored(found, subject)
+    if hasattr(value, "tolist"):  # an array of NumPy or of a framework, a Series
+        return _stored(value.tolist(), subject)
+    raise TypeError(
+        f"{subject} is {described(value)}, and a study keeps None, bools, numbers, text, and lists and dicts of these: "
+        "pass a name, and look it up in the objective"
+    )
 
 
 def run_objective(objective: Callable[..., Any], ctx: TrainContext) -> dict[str, float] | EndedEarly:

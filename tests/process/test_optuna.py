@@ -76,6 +76,22 @@ def test_an_ordinary_objective_runs_on_executors_and_its_study_opens_meanwhile(p
     assert exported == [[by_number[n].params, by_number[n].value, by_number[n].intermediate_values] for n in range(16)]
 
 
+def test_a_grid_ends_when_it_is_done_also_on_several_slots(pool: st.Pool, tmp_path: Path) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        if trial.number == 4:
+            trial.study.stop()
+        return float(trial.suggest_int("x", 0, 3))
+
+    def run(sampler: optuna.samplers.BaseSampler, name: str) -> list[int]:
+        study = optuna.create_study(sampler=sampler)
+        result = st.optuna.optimize(study, objective, 9, pool=pool, dir=str(tmp_path), name=name, progress=False)
+        assert (result.status, result.reason) == ("succeeded", None)
+        return [each.params["x"] for each in study.trials]
+
+    assert sorted(run(optuna.samplers.GridSampler({"x": [0, 1, 2, 3]}), "grid")) == [0, 1, 2, 3]
+    assert 5 <= len(run(optuna.samplers.RandomSampler(), "stopped")) < 9
+
+
 def test_a_trial_that_loses_its_process_gets_the_same_values_again(pool: st.Pool, tmp_path: Path) -> None:
     def objective(trial: optuna.Trial, ctx: Any) -> float:
         x = trial.suggest_float("x", 0, 1)
@@ -107,7 +123,9 @@ def test_a_study_that_fails_ends_the_run_which_the_same_call_resumes(pool: st.Po
         raise OSError("the database is gone")
 
     place: dict[str, Any] = {"pool": pool, "dir": str(tmp_path), "name": "run", "progress": False}
-    with pytest.raises(SamplerError, match=r"raised OSError when it was given the result of trial .*database is gone"):
+    with pytest.raises(
+        SamplerError, match=r"the callback broken of optuna.optimize\(\) raised OSError .*database is gone"
+    ):
         st.optuna.optimize(optuna.create_study(), parabola, 6, callbacks=[broken], **place)
     before = st.load(str(tmp_path / "run"))
     assert isinstance(before, st.SweepResult)

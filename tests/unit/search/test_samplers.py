@@ -376,3 +376,37 @@ def test_ten_thousand_trials_are_restored_in_ten_seconds() -> None:
     sampler.restore(history)
     assert len(sampler.suggest(4).cases) == 4
     assert time.process_time() - begun < 10.0
+
+
+class Ending(optuna.samplers.RandomSampler):
+    """Stops its study when it has had three results."""
+
+    def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
+        if trial.number == 2:
+            study.stop()
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")  # of the brute force
+@pytest.mark.parametrize(
+    ("make", "trials"),
+    [
+        (lambda: Ending(seed=1), 3),
+        (lambda: optuna.samplers.BruteForceSampler(seed=1), 4),
+        (lambda: optuna.samplers.GridSampler({"x": [1, 2]}), 2),
+    ],
+    ids=["of a user", "brute force", "grid"],
+)
+def test_a_sampler_of_optuna_that_stops_its_study_ends_the_sweep(make: Any, trials: int) -> None:
+    sampler = SamplerChoice(asked=make(), trials=20, goal=Goal("y", True)).sampler(space(x=randint(1, 4)))
+    cases: list[dict[str, Any]] = []
+    while not (asked := sampler.suggest(1)).exhausted:
+        (case,) = asked.cases
+        cases.append(case)
+        sampler.observe(Observation(TrialId(len(cases) - 1), case, ObservedStatus.SUCCEEDED, {"y": 1.0}))
+    assert len(cases) == trials
+
+
+def test_a_grid_of_optuna_in_a_space_with_lists_is_refused_with_its_replacement() -> None:
+    choice = SamplerChoice(asked=optuna.samplers.GridSampler({"x": [1], "y": [1]}), trials=2, goal=Goal("y", True))
+    with pytest.raises(SpecError, match=r"space has the list 'y', with values that are all tried: use sampler='grid'"):
+        choice.sampler(space(x=randint(1, 4), y=[1, 2]))

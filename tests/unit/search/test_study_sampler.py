@@ -6,9 +6,10 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, distribution_to_json
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution, distribution_to_json
 from optuna.trial import TrialState
 
+from sparktrain.errors import SamplerError
 from sparktrain.ids import TrialId
 from sparktrain.optuna import StudyCallbacks
 from sparktrain.search.sampler import AnsweringSampler, Observation, ObservedStatus, PastAnswer, PastSuggestion, Reply
@@ -128,6 +129,109 @@ def test_a_callback_ends_the_run_by_stop() -> None:
     assert driver.sampler.suggest(1) == type(driver.sampler.suggest(1))((), exhausted=True)
     with pytest.raises(RuntimeError, match="supposed to be invoked inside"):
         of.stop()  # the study is as before
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no room"), SystemExit(2)], ids=repr)
+def test_a_callback_that_raises_is_named_not_the_sampler(error: BaseException) -> None:
+    def mine(of_study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        raise error
+
+    driver = Driver(study(), on_end=StudyCallbacks([mine]))
+    driver.ask(FIRST, kind="start")
+    with pytest.raises(
+        SamplerError, match=rf"the callback mine of optuna.optimize\(\) raised {type(error).__name__} for"
+    ):
+        driver.end(FIRST)
+
+
+class Ending(optuna.samplers.RandomSampler):
+    """A sampler of a user that has enough after some trials."""
+
+    def after_trial(self, study: optuna.Study, trial: Any, state: Any, values: Any) -> None:
+        if trial.number == 3:
+            study.stop()
+
+
+GRID = {"x": [0, 1, 2], "y": [0, 1]}
+ENDING = {
+    "grid": (lambda: optuna.samplers.GridSampler(GRID, seed=1), 6),
+    "brute force": (lambda: optuna.samplers.BruteForceSampler(seed=1), 6),
+    "strict brute force": (lambda: optuna.samplers.BruteForceSampler(seed=1, avoid_premature_stop=True), 6),
+    "of a user": (lambda: Ending(seed=1), 4),
+}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")  # of the brute force
+@pytest.mark.parametrize("total", [20, None])
+@pytest.mark.parametrize(("make", "trials"), ENDING.values(), ids=ENDING)
+def test_a_sampler_that_stops_its_study_ends_the_run(make: Any, trials: int, total: int | None) -> None:
+    of = optuna.create_study(sampler=make())
+    driver = Driver(of, total=total)
+    for number in map(TrialId, range(20)):
+        if (asked := driver.sampler.suggest(1)).exhausted:
+            break
+        assert len(asked.cases) == 1
+        driver.suggest(number, "x", IntDistribution(0, 2))
+        driver.suggest(number, "y", IntDistribution(0, 1))
+        driver.end(number)
+    optimized = optuna.create_study(sampler=make())
+    optimized.optimize(lambda trial: trial.suggest_int("x", 0, 2) + trial.suggest_int("y", 0, 1), n_trials=20)
+    assert (len(of.trials), len(optimized.trials)) == (trials, trials)
+    if trials == 6:
+        assert {tuple(each.params.values()) for each in of.trials} == {(x, y) for x in range(3) for y in range(2)}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")  # of the brute force
+@pytest.mark.parametrize("make", [ENDING["grid"][0], ENDING["brute force"][0]], ids=["grid", "brute force"])
+def test_a_slot_waits_rather_than_repeat_a_case_that_runs(make: Any) -> None:
+    of = optuna.create_study(sampler=make())
+    driver = Driver(of, total=20)
+
+    def begin(number: int) -> None:
+        driver.suggest(TrialId(number), "x", IntDistribution(0, 2))
+
+    assert len(driver.sampler.suggest(2).cases) == 2
+    begin(0)
+    begin(1)
+    driver.end(FIRST)
+    assert len(driver.sampler.suggest(1).cases) == 1
+    if isinstance(of.sampler, optuna.samplers.BruteForceSampler):
+        driver.end(SECOND)
+        assert driver.sampler.suggest(1).cases == (), "the third has not asked, and takes what is left"
+        begin(2)
+        driver.end(TrialId(2))
+        assert driver.sampler.suggest(1).exhausted
+
+
+def test_an_objective_may_stop_its_study() -> None:
+    driver = Driver(study())
+    driver.sampler.suggest(1)
+    driver.ask(FIRST, kind="start")
+    assert driver.ask(FIRST, kind="stop") is None
+    driver.end(FIRST)
+    assert driver.sampler.suggest(1).exhausted
+
+
+def test_a_study_that_another_run_has_stopped_starts_afresh() -> None:
+    of = study()
+    of._stop_flag = True
+    assert len(Driver(of).sampler.suggest(2).cases) == 2
+
+
+def test_the_first_line_names_the_study() -> None:
+    made = StudySampler(study(study_name="mnist"), 1)
+    assert made.line == "study 'mnist' (TPESampler, MedianPruner) proposes the parameters that each trial asks for"
+
+
+def test_a_storage_that_hangs_is_left_alone_at_the_end() -> None:
+    of = study()
+    driver = Driver(of)
+    driver.ask(FIRST, kind="start")
+    with driver.sampler._called():
+        driver.sampler.close()
+    assert of.trials[0].state is TrialState.RUNNING
+    driver.sampler.close()
+    assert of.trials[0].state is TrialState.FAIL
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -1,8 +1,11 @@
 """The trial of an objective in a training process, joined to a study without a driver between them."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -128,8 +131,8 @@ def test_wrong_arguments_raise_what_optuna_raises(trial: StudyTrial) -> None:
         trial.report(2.0, 1)
     with pytest.raises(ValueError, match="NaN is not allowed"):
         trial.set_constraint("c", float("nan"))
-    with pytest.raises(AttributeError, match=r"trial\.study is in the driver alone"):
-        trial.study  # noqa: B018
+    with pytest.raises(AttributeError, match=r"trial\.study\.user_attrs is in the driver alone"):
+        trial.study.user_attrs  # noqa: B018
 
 
 def test_reports_of_a_smaller_step_reach_the_study_and_not_the_run(trial: StudyTrial) -> None:
@@ -179,7 +182,76 @@ def test_with_several_objectives_it_returns_as_many_and_cannot_report() -> None:
             run_objective(call, context)
 
 
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")  # a list is one, as for Optuna
+def test_values_of_numpy_are_stored_as_plain_ones(trial: StudyTrial) -> None:
+    choice = trial.suggest_categorical("n", list(np.arange(3)))
+    assert isinstance(choice, np.int64), "the objective has its own value"
+    array = trial.suggest_categorical("a", [np.zeros(2), np.ones(2)])
+    assert isinstance(array, np.ndarray)
+    trial.suggest_float("x", np.float32(0), np.float32(1), step=np.float64(0.5), log=np.bool_(False))  # type: ignore[arg-type]
+    trial.suggest_int("i", np.int64(1), np.int32(9), step=np.int64(2), log=np.bool_(False))  # type: ignore[arg-type]
+    trial.set_user_attr("scores", {"f1": np.arange(2), np.int64(3): [np.float32(0.5), np.bool_(True), None]})
+    trial.report(np.float32(0.5), np.int64(1))  # type: ignore[arg-type]
+    study = trial._ctx._sampler._study  # type: ignore[attr-defined]
+    stored = study.trials[0]
+    assert json.loads(json.dumps(stored.params)) == trial.params == stored.params
+    assert stored.distributions["n"].choices == (0, 1, 2)
+    assert stored.user_attrs["scores"] == {"f1": [0, 1], "3": [0.5, True, None]}
+    assert json.loads(json.dumps(trial.user_attrs)) == trial.user_attrs
+
+
+def test_a_choice_that_no_study_can_store_is_named(trial: StudyTrial) -> None:
+    with pytest.raises(
+        TypeError, match=r"trial.suggest_categorical\('opt'\): choice <function .* a study keeps .*pass a n"
+    ):
+        trial.suggest_categorical("opt", [test_questions_are_json])
+
+
+def test_equal_choices_of_other_types_stay_apart(trial: StudyTrial) -> None:
+    found = {
+        type(StudyTrial(Context(trial._ctx._sampler, n)).suggest_categorical("c", [1, True])) for n in range(1, 20)
+    }  # type: ignore[attr-defined, arg-type]
+    assert found <= {int, bool}
+
+
+def test_threads_of_an_objective_ask_one_at_a_time(trial: StudyTrial) -> None:
+    context, together = trial._ctx, threading.Barrier(4)
+    asking, asked = threading.Lock(), context.ask_sampler  # type: ignore[attr-defined]
+
+    def ask(question: bytes, timeout_s: float | None) -> Any:
+        assert asking.acquire(blocking=False), "two questions at a time"
+        try:
+            return asked(question, timeout_s)
+        finally:
+            asking.release()
+
+    context.ask_sampler = ask  # type: ignore[method-assign]
+
+    def work(number: int) -> list[float]:
+        together.wait(10)
+        found = [trial.suggest_float(f"x{number % 2}-{each}", 0, 1) for each in range(20)]
+        trial.set_user_attr(f"a{number}", number)
+        trial.report(0.5, number)
+        return [*found, float(trial.should_prune())]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(work, range(4)))
+    assert (found[0], found[1]) == (found[2], found[3]), "both threads that ask for a name have its value"
+    assert len(trial.params) == 40
+
+
+def test_a_process_that_the_objective_starts_cannot_ask(trial: StudyTrial) -> None:
+    trial._process += 1
+    with pytest.raises(RuntimeError, match=r"trial\.suggest_\*\('x'\) is called in process .*ask for all values first"):
+        trial.suggest_float("x", 0, 1)
+
+
+def test_an_objective_stops_its_study(trial: StudyTrial) -> None:
+    trial.study.stop()
+    assert trial._ctx._sampler.suggest(1).exhausted  # type: ignore[attr-defined]
+
+
 def test_questions_are_json(trial: StudyTrial) -> None:
-    with pytest.raises(TypeError, match="not JSON serializable"):
+    with pytest.raises(TypeError, match=r"trial\.set_user_attr\('a'\) is <object object> \(object\), and a study"):
         trial.set_user_attr("a", object())
     assert json.dumps(trial.user_attrs) == "{}"

@@ -1,0 +1,66 @@
+"""Samplers of Optuna that end by themselves: what they have left while other trials run.
+
+`Study.optimize` asks for the next trial when one has ended. On several slots such a sampler would repeat a case that
+runs, because it stops the study only once the last one has ended.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+
+def ends_by_itself(study: "Study") -> bool:
+    """Whether the sampler of the study stops it once every case was tried."""
+    from optuna.samplers import BruteForceSampler, GridSampler
+
+    return isinstance(study.sampler, BruteForceSampler | GridSampler)
+
+
+def cases_left(study: "Study", unasked: int) -> int | None:
+    """How many trials the sampler of the study has new cases for, beside `unasked` ones that are about to ask it.
+
+    None for a sampler without an end, and where nothing is known yet. Blocks on the storage.
+    """
+    from optuna.samplers import BruteForceSampler, GridSampler
+
+    sampler = study.sampler
+    if isinstance(sampler, GridSampler):
+        return max(0, _of_grid(study, sampler) - unasked)
+    if isinstance(sampler, BruteForceSampler):
+        left = _of_tree(study, sampler)
+        return None if left is None else max(0, left - unasked)
+    return None
+
+
+def _of_grid(study: "Study", sampler: Any) -> int:
+    taken = set()
+    for trial in study.get_trials(deepcopy=False):
+        attrs = trial.system_attrs
+        if "grid_id" in attrs and sampler._same_search_space(attrs["search_space"]):
+            taken.add(attrs["grid_id"])
+    return len(set(range(len(sampler._all_grids))) - taken)
+
+
+def _of_tree(study: "Study", sampler: Any) -> int | None:
+    """The parameters that trials have had so far make a tree, in which Optuna counts what is not yet tried."""
+    from optuna.samplers._brute_force import _TreeNode
+    from optuna.trial import TrialState
+
+    begun = [each for each in study.get_trials(deepcopy=False) if each.state is not TrialState.WAITING and each.params]
+    if not begun:
+        return None
+    tree = _TreeNode()
+    sampler._populate_tree(tree, begun, {})
+    going_on = sum(_goes_on(tree, each) for each in begun if each.state is TrialState.RUNNING)
+    return max(0, int(tree.count_unexpanded(exclude_running=True)) - going_on)
+
+
+def _goes_on(tree: Any, trial: "FrozenTrial") -> bool:
+    """Whether others asked for a further parameter where a running trial stands: it will take one of its values."""
+    node = tree
+    for name, distribution in trial.distributions.items():
+        below = getattr(node, "children", None) or {}
+        node = below.get(distribution.to_internal_repr(trial.params[name]))
+    return bool(getattr(node, "children", None))
