@@ -7,9 +7,11 @@ import msgspec
 
 from sparktrain import formatting
 from sparktrain.config.direction import first_line
+from sparktrain.config.sampler_names import shown_name
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.search.sampler import AnsweringSampler
 from sparktrain.state.trial import TrialStatus
 
 RETRY = "retry_failed=True (--retry-failed)"
@@ -20,11 +22,12 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
     spec = prepared.spec
     if prepared.found is not None:
         yield f"{spec.name}: resumes; {_kept(prepared)}"
+        yield from (f"{spec.name}: {line}" for line in _changed(prepared))
     yield from (f"{spec.name}: {note}" for note in prepared.notes)
     if prepared.choice is not None:
         yield f"{spec.name}: {prepared.choice.line}"
     if prepared.plan.sampler is not msgspec.UNSET:
-        yield f"{spec.name}: {prepared.plan.sampler} proposes {prepared.space}"
+        yield f"{spec.name}: {_proposes(prepared, prepared.plan.sampler)}"
     if spec.replication.size > 1:
         yield f"{spec.name}: {_replicated(prepared)}"
     if spec.metric is not None:
@@ -37,6 +40,24 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
             yield f"{spec.name}: {line}"
     for rule in spec.stopper:
         yield f"{spec.name}: stopper {rule.line}"
+
+
+def _changed(prepared: PreparedRun) -> Iterator[str]:
+    """What proposes other trials than under the drivers before."""
+    assert prepared.found is not None
+    before, now = prepared.found.plan, prepared.plan
+    if before.sampler != now.sampler:
+        names = [shown_name("grid" if each.sampler is msgspec.UNSET else each.sampler) for each in (before, now)]
+        yield f"another sampler: {names[1]} proposes what is left to run, and knows the results of {names[0]}"
+    if not prepared.extends and before.space.get("values") != now.space.get("values"):
+        yield "another space, as allow_changed allows: trials with a result keep it, the others are of the new space"
+
+
+def _proposes(prepared: PreparedRun, sampler: str) -> str:
+    """What proposes the parameters: a sampler by name, an object of the user, or a study."""
+    if isinstance(prepared.sampler, AnsweringSampler):
+        return prepared.sampler.line
+    return f"{shown_name(sampler)} proposes {prepared.space}"
 
 
 def nothing_run(result: SweepResult) -> str:

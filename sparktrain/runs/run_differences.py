@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from sparktrain import formatting
+from sparktrain.config.sampler_names import shown_name
 from sparktrain.config.stoppers import rule_text
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal import reader
@@ -121,7 +122,7 @@ def _data(plan: Plan) -> dict[str, Any]:
 
 
 def _sampler(plan: Plan) -> dict[str, Any]:
-    return {} if plan.sampler is msgspec.UNSET else {"sampler": plan.sampler}
+    return {} if plan.sampler is msgspec.UNSET else {"sampler": shown_name(plan.sampler)}
 
 
 def _indented(lines: list[str]) -> list[str]:

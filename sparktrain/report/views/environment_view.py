@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sparktrain.config.sampler_names import shown_name
 from sparktrain.report.views.parameter_axes import as_text, flat
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.plan import Plan
@@ -55,7 +56,7 @@ def _of_plan(plan: Plan) -> dict[str, tuple[Fact, ...]]:
     space = {name: _spread(each) for name, each in values.items()} if isinstance(values, dict) else {}
     if isinstance(values, list):
         space = {"cases": len(values)}
-    sampler = {} if plan.sampler is msgspec.UNSET else {"sampler": plan.sampler}
+    sampler = {} if plan.sampler is msgspec.UNSET else {"sampler": shown_name(plan.sampler)}
     data = {} if plan.data_version is None else {"version": plan.data_version}
     if plan.data is not msgspec.UNSET:
         data |= plan.data
