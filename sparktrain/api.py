@@ -79,7 +79,8 @@ def sweep(
         same.
 
     Raises:
-        UserError: the call is wrong, and nothing was started.
+        UserError: the call is wrong, which is found before anything starts; or the function cannot be loaded on
+            executors, the data cannot be trained on, the sampler raised: the run ends then, and keeps its results.
         InfraError: the cluster failed; `results.json` has the trials that had ended.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has the trials that had ended.
     """
@@ -138,7 +139,8 @@ def run(
         as a sweep of one trial.
 
     Raises:
-        UserError: the call is wrong, and nothing was started.
+        UserError: the call is wrong, which is found before anything starts; or the function cannot be loaded on
+            executors, the data cannot be trained on, the sampler raised: the run ends then, and keeps its results.
         RunFailedError: the training function failed; the error names the member and has its traceback.
         RunLostError: members were lost more often than `max_retries` allows.
         RunStoppedError: `timeout` passed before the function returned.

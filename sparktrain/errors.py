@@ -48,7 +48,11 @@ class SparktrainError(Exception):
 
 
 class UserError(SparktrainError):
-    """An error that the caller can correct; nothing was started."""
+    """An error that the caller can correct.
+
+    What a call alone shows is found before anything starts. What only executors, the data, the sampler or the gang show
+    is found later: the run ends then, and keeps its results.
+    """
 
 
 class SpecError(UserError, ValueError):
