@@ -125,7 +125,8 @@ def remove_runs(out: Output, directories: Sequence[str], older_than: str, force:
     from sparktrain.runs.watcher import this_process
 
     silent_s, clock = seconds(older_than, "--older-than") or 0.0, SystemClock()
-    places = {place.where: place for place in map(run_in, directories)}
+    found_places = (run_in(each, without_overview=True) for each in directories)
+    places = {place.where: place for place in found_places}
     removers = [Remover(place, silent_s, clock, force=force) for place in places.values()]
     found = [each.find() for each in removers]
     if not dry and asks and not _agreed([each.line() for each in found]):

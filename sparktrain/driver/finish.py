@@ -36,7 +36,7 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
 
     The file follows from the journal alone: an existing file that differs is of an earlier end of the run, or of an
     earlier driver that was suspended before it wrote the file. `journal` is that of the calling driver, if it had to
-    take over. Raises DeposedError where it no longer owns the run, and would replace the file of another driver.
+    take over. Raises DeposedError where it no longer owns the run, or the run was deleted.
     """
     spec, ending = prepared.spec, ran.end.ending
     made = SweepResult(
@@ -55,9 +55,9 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         constraints=spec.constraints,
     )
     store, path, content = prepared.store, prepared.layout.results, to_bytes(made)
+    if journal is not None:
+        journal.check()  # nor may a run that was deleted meanwhile look as if it were stored
     if not store.put_if_absent(path, content) and store.read(path) != content:
-        if journal is not None:
-            journal.check()
         store.delete(path)
         store.put_if_absent(path, content)
     return made

@@ -91,7 +91,7 @@ class JournalWriter:
         self._held_for = Counter[AgentId]()
         """How many of them each agent has."""
         self._waiting_since: float | None = None
-        self._check_at = clock.now() + CHECK_S
+        self._check_at = self._exists_until = clock.now() + CHECK_S
         self._newest = False
         """Records were written, and no batch after them."""
         self._settling = False
@@ -177,6 +177,9 @@ class JournalWriter:
         self._done += len(group)
         while self._held and self._held[0][0] <= self._done:
             self._perform(self._release())
+        if self._clock.now() >= self._exists_until:  # a driver that writes all the time never comes to `_check`
+            await aside(self._book.check)
+            self._exists_until = self._clock.now() + CHECK_S
         if len(self._written) >= self._compact_at and not self._compacting:
             self._compacting = True
             self._background(self._compact(self._book.compaction(), list(self._written)))

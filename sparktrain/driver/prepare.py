@@ -165,7 +165,7 @@ class PreparedRun:
         A run that starts from the checkpoint of another one has a copy then, as its first checkpoint.
         """
         seeds = first_records(self.plan, self.space, self.store, self.layout, self.found)
-        journal, contents = Journal.claim(self.store, self.layout.journal, driver)
+        journal, contents = self._claim(driver)
         if seeds and not contents.records:
             journal.append(seeds)
             contents = msgspec.structs.replace(contents, records=seeds)
@@ -261,7 +261,7 @@ class PreparedRun:
 
         Raises OSError.
         """
-        journal, opened = self.claimed or Journal.claim(self.store, self.layout.journal, driver)
+        journal, opened = self.claimed or self._claim(driver)
         for note in opened.notes:
             logger.warning("%s", note)
         warm = None if self.plan.warm is msgspec.UNSET else self.plan.warm
@@ -291,6 +291,13 @@ class PreparedRun:
             leaves=leaves_for(self.space, self.spec.stopper),
             data=self.datasets,
         )
+
+    def _claim(self, driver: DriverIdentity) -> tuple[Journal, JournalContents]:
+        """Own the journal. A removal that has ended since `started` has deleted what that has put: put it once more."""
+        journal, contents = Journal.claim(self.store, self.layout.journal, driver)
+        if not self.store.exists(self.layout.spec):
+            self._take_name()
+        return journal, contents
 
     def _take_name(self) -> bool:
         """Store the plan, and `run.json` if absent; returns whether it was absent."""

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -25,6 +24,7 @@ from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import PIECE_BYTES, Store
+from sparktrain.store.folder_removal import remove
 from sparktrain.store.parallel import CheckCancelled, spread
 
 VERSION = 1
@@ -160,7 +160,7 @@ def fetch(
 
         spread(fetch_shard, manifest.shards, threads)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         raise
 
 
@@ -192,7 +192,8 @@ def collect_garbage(
         if int(found["number"]) < before and (int(found["number"]), _step(path)) not in wanted
     ]
     for _, path in sorted(doomed):  # manifests come first
-        store.delete(path)
+        if layout.owns(path) and store.way_out(path, layout.path) is None:
+            store.delete(path)
 
 
 def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:

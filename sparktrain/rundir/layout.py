@@ -16,6 +16,37 @@ _LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/
 _PART = re.compile(r"(?:part|(block))-([0-9a-f]{8})-(\d+)-(\d+)\.(?:parquet|jsonl\.gz)")
 
 
+_HEX = "[0-9a-f]"
+_OWN_FILES = re.compile(
+    rf"""
+    run\.json | results(?:-before-\d{{4,}})?\.json
+    | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
+    | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
+    | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
+    | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
+    | reports/(?:part-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.parquet|block-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.jsonl\.gz)
+    | trials/\d{{4,}}/(?:
+        checkpoints/gen-\d{{4,}}/(?:manifest-\d{{8,}}|data/\d{{8,}}-{_HEX}{{32}}\.[^/]+)
+        | generation-\d+/rank-\d+(?:-restart-\d+)?/(?:log\.txt|model\.keras|files/.+|growing/.+/\d{{12,}})
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Every file that a run writes, relative to its folder: the properties and methods below, and what they are given."""
+_OWN_FOLDERS = re.compile(
+    rf"""
+    (?:
+        plans | code | boards | journal | reports
+        | data(?:/[^/]+-{_HEX}{{12}})? | feeds(?:/[^/]+-{_HEX}{{8}})?
+        | trials(?:/\d{{4,}}(?:
+            /checkpoints(?:/gen-\d{{4,}}(?:/data)?)?
+            | /generation-\d+(?:/rank-\d+(?:-restart-\d+)?(?:/(?:files|growing)(?:/.+)?)?)?
+        )?)?
+    )/
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
 MODEL = "model.keras"
 """The Keras model that a member has exported, in its folder."""
 EXPORTED = "files/exported-model"
@@ -102,6 +133,10 @@ class JournalLayout(Struct, frozen=True):
         """The file with which a driver takes over the run: its writer is the owner until the next one exists."""
         return f"{self.path}/term-{term:04d}"
 
+    def removal(self, number: int) -> str:
+        """The mark with which a process starts to delete the run: while there is one, no driver takes the run over."""
+        return f"{self.path}/removal-{number:04d}"
+
     def batch(self, term: int, number: int) -> str:
         """A batch of records, numbered from 1 within its term."""
         return f"{self.path}/batch-{term:04d}-{number:08d}"
@@ -150,6 +185,17 @@ class RunLayout:
         if problem:
             raise SpecError(f"name ({name!r}) of a run {problem}: it becomes a folder of the run directory")
         self.path = name
+
+    def owns(self, path: str) -> bool:
+        """Whether a run writes a file, or a folder, with this path of the store: those of folders end with a slash.
+
+        All else in the run's folder is not the run's, such as a user's notes, or a run in a folder within it.
+        """
+        if path == f"{self.path}/":
+            return True
+        folder, inside, name = path.partition("/")
+        rule = _OWN_FOLDERS if name.endswith("/") else _OWN_FILES
+        return folder == self.path and inside != "" and rule.fullmatch(name) is not None
 
     @property
     def results(self) -> str:

@@ -1,6 +1,6 @@
 """Makes room in a run directory: deletes files that no driver and no reader needs any more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,6 +16,7 @@ from sparktrain.rundir.metric_log import superseded_paths
 from sparktrain.runs.dataset_files import unnamed_files
 from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.run_evidence import check_run
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
@@ -155,6 +156,8 @@ class Tidier:
         Raises RunDirectoryError when a driver owns the run, or may own it, SpecError when no trial can be the best,
         and as `Observer.look`.
         """
+        store, layout = self._place.store, self._place.layout
+        check_run(self._place)
         view = self._observer.look()
         check_idle(view, self._place, self._clock, self._older_than_s)
         dropped = tuple(each for trial in view.trials for each in self._dropped(trial, view))
@@ -163,7 +166,7 @@ class Tidier:
             name=view.name,
             dropped=dropped,
             orphans=tuple(self._orphans(view, dropped)),
-            unpublished=tuple(self._place.store.unpublished(self._place.layout.path, self._older_than_s)),
+            unpublished=tuple(store.unpublished(layout.path, self._older_than_s, layout.owns)),
             records=(len(records), len(compacted([*records, *_records(dropped)]))),
             dry=True,
         )
@@ -190,12 +193,13 @@ class Tidier:
 
     def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
         """Delete what was found, except files that a kept checkpoint names, whatever else is wrong."""
-        store, needed = self._place.store, set[str]()
+        store, layout, needed = self._place.store, self._place.layout, set[str]()
         for checkpoint in kept:
             with suppress(CheckpointError):  # one that cannot be read names nothing
                 needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
         files = [file for each in found.dropped for file in each.files] + [each.file for each in found.orphans]
-        for number, file in enumerate(each for each in files if each not in needed):
+        own = (file for file in files if file not in needed and layout.owns(file))
+        for number, file in enumerate(file for file in own if store.way_out(file, layout.path) is None):
             if number % _CHECK_EVERY == 0:
                 journal.check()
             store.delete(file)
@@ -217,9 +221,9 @@ class Tidier:
         if not trial.result.status.observed:
             return  # a driver that resumes the run starts there
         stay = self._staying(trial, view)
-        store = self._place.store
+        store, path = self._place.store, self._place.layout.path
         for checkpoint in trial.kept:
-            if checkpoint in stay:
+            if checkpoint in stay or store.way_out(checkpoint.manifest, path) is not None:
                 continue
             files, size = [checkpoint.manifest], 0
             try:
@@ -250,15 +254,17 @@ class Tidier:
         for trial in view.trials:
             own = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
             lent = [each for each in taken if each.manifest.startswith(own)]
-            for file in checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent]):
-                with suppress(FileNotFoundError):
-                    seen = store.stat(file)
-                    if file not in named and seen.modified < before:
-                        yield Orphan(file, store.where(file), seen.size)
-        for file in (*unnamed_files(store, layout), *superseded_paths(store, layout.reports)):
+            left = checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent])
+            yield from self._old([file for file in left if file not in named], before)
+        yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)], before)
+
+    def _old(self, files: Iterable[str], before: float) -> Iterator[Orphan]:
+        """Those of the files that the run has written itself, and before that time."""
+        store, layout = self._place.store, self._place.layout
+        for file in files:
             with suppress(FileNotFoundError):
                 seen = store.stat(file)
-                if seen.modified < before:
+                if seen.modified < before and layout.owns(file) and store.way_out(file, layout.path) is None:
                     yield Orphan(file, store.where(file), seen.size)
 
 

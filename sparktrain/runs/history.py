@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
+from sparktrain import formatting
 from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
@@ -39,6 +40,8 @@ from sparktrain.store.base import Store
 
 ALIVE_TIMEOUT_S = 2.0
 """How long the newest driver of a run may take to answer."""
+MOST_BYTES = 2**26
+"""The most that `run.json` has."""
 _PIECE_BYTES = 16384
 
 
@@ -100,14 +103,15 @@ class StoredRun:
 def look(store: Store, layout: RunLayout) -> StoredRun | None:
     """The run in the directory; None when there is none. Blocks on the store.
 
-    Raises RunDirectoryError when it cannot be read, JournalCorruptError when its journal is corrupt, and OSError when
-    the store fails.
+    Raises RunDirectoryError when it cannot be read or is being deleted, JournalCorruptError when its journal is
+    corrupt, and OSError when the store fails.
     """
     try:
         overview = read_overview(store, layout)
     except FileNotFoundError:
         return None
     opened = reader.read(store, layout.journal)
+    writer.refuse_removed(store, layout.journal, opened.removal)
     check_whole(store, layout, opened.records, lambda: reader.read(store, layout.journal).records)
     started = [record.plan for record in opened.records if isinstance(record, DriverStarted)]
     plan = plans.read(store, layout, started[-1] if started else str(overview["plan"]))
@@ -132,10 +136,14 @@ def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
 
 def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
     """The content of `run.json`. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
-    where = store.where(layout.spec)
+    where, content = store.where(layout.spec), store.read_range(layout.spec, 0, MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise RunDirectoryError(
+            f"{where} is no overview of a run, for it has more than {formatting.size(MOST_BYTES)}: choose another dir"
+        )
     try:
-        overview = json.loads(store.read(layout.spec))
-    except ValueError as error:
+        overview = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{where} is no overview of a run ({error}): put a copy back") from error
     version = overview.get("version") if isinstance(overview, dict) else None
     if isinstance(version, int) and version > plans.VERSION:

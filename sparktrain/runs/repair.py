@@ -14,6 +14,7 @@ from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records, restored
 from sparktrain.runs.plan import overview
 from sparktrain.runs.results_json import to_bytes
+from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import Observer, this_process
 from sparktrain.search.grid import SpaceSampler
@@ -34,6 +35,7 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
         raise RunDirectoryError(
             f"run directory {place.where} is in use by {examined.view.driver}: wait for its end, or stop it"
         )
+    _check_evidence(place)
     done = [*_journal(place, examined, clock), *_records(place, examined, clock)]
     if any(_found(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
         writer, _ = Journal.claim(place.store, place.layout.journal, this_process(clock, PURPOSE))
@@ -41,6 +43,19 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
         done += _overview(place, writer, examined)
         done += _files(place, writer, examined, clock)
     return done
+
+
+def _check_evidence(place: RunLocation) -> None:
+    """Raises RunDirectoryError where nothing shows that the directory is that of a run: then nothing may be written."""
+    check_direct(place)
+    try:
+        check_run(place)
+    except (FileNotFoundError, RunDirectoryError) as error:
+        if not has_traces(place):
+            raise RunDirectoryError(
+                f"{place.where} is no run directory: it has no run.json of a run, and neither a journal nor a plan; "
+                "correct the path"
+            ) from error
 
 
 def _found(examined: Examined, subject: str) -> list[RunFinding]:

@@ -1,21 +1,28 @@
-"""Deletes a whole run directory that no driver owns."""
+"""Deletes what a run has written, where no driver owns the run, and nothing else.
 
-from dataclasses import dataclass
+A directory is that of a run when it has the run's own `run.json`. Only names that the layout of a run has are deleted
+in it: notes of a user, a run in a folder within, and all behind a symbolic link or a mount point stay, and are named.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparktrain import formatting
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.removal import MarkedRemoval, Ownership, check_unmarked, ownership
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
 from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
 from sparktrain.store.base import Usage
 
 VERSION = 1
-_LAST = ("journal/", "plans/", "run.json")
-"""What is deleted last, so that a removal that was interrupted can be repeated, and no driver takes the run for new."""
+_SHOWN = 6
+"""How many names that stay are shown."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +31,13 @@ class Removal:
 
     directory: str
     usage: Usage
+    """Of what the run has written."""
     described: str
     """What the run is, in a few words."""
+    left: tuple[str, ...]
+    """The names in the directory that are not the run's, and stay; those of folders end with a slash."""
+    runs: tuple[str, ...]
+    """Those of them that are runs of their own."""
     removed: bool
 
     def line(self) -> str:
@@ -33,7 +45,13 @@ class Removal:
         verb = "deleted" if self.removed else "would delete"
         files = formatting.count(self.usage.files, "file")
         where = formatting.plain(self.directory)
-        return f"{verb} {where}: {self.described}, {files}, {formatting.size(self.usage.size)}"
+        kept = f"; kept, for it is not of this run: {self._kept()}" if self.left else ""
+        return f"{verb} {where}: {self.described}, {files}, {formatting.size(self.usage.size)}{kept}"
+
+    def _kept(self) -> str:
+        shown = [f"{formatting.plain(name)}{' (a run)' * (name in self.runs)}" for name in self.left[:_SHOWN]]
+        more = len(self.left) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -41,6 +59,7 @@ class Removal:
             "directory": self.directory,
             "files": self.usage.files,
             "size": self.usage.size,
+            "left": list(self.left),
             "removed": self.removed,
         }
 
@@ -51,7 +70,8 @@ class Remover:
     def __init__(self, place: RunLocation, silent_s: float, clock: Clock, *, force: bool = False) -> None:
         """A driver that does not answer must have been silent for `silent_s` seconds.
 
-        `force` also deletes a run that cannot be read, so that it is unknown whether a driver owns it.
+        `force` also deletes a run that cannot be read, so that it is unknown whether a driver owns it. It deletes
+        nothing in a directory that is not that of a run.
         """
         self._force = force
         self._place = place
@@ -61,47 +81,93 @@ class Remover:
     def find(self) -> Removal:
         """What would be deleted; writes nothing.
 
-        Raises RunDirectoryError when a driver owns the run, or may own it.
+        Raises RunDirectoryError when a driver owns the run, or may own it, when another process deletes it, and for a
+        directory that is not that of a run.
         """
+        return self._find()[0]
+
+    def remove(self, who: DriverIdentity) -> Removal:
+        """Delete what `find` finds. A driver that starts meanwhile is refused.
+
+        An interrupted removal is repeated by another call. Raises as `find`, and RunDirectoryError when a driver has
+        started, or another process has continued the removal.
+        """
+        found, before = self._find()
         store, layout = self._place.store, self._place.layout
+        marked = MarkedRemoval.begin(store, layout.journal, who, before)
+        last = (marked.mark, layout.spec)
+        journal = f"{layout.journal.path}/"
+        self._delete(lambda path: layout.owns(path) and path not in last and not path.startswith(journal))
+        marked.check()
+        self._delete(lambda path: layout.owns(path) and path not in last)
+        # From here on a driver may put a run of this name: what it puts must stay.
+        marked.check()
+        store.delete(layout.spec)
+        store.delete(marked.mark)
+        self._delete(lambda path: path.endswith("/") and layout.owns(path))
+        left = self._left(store.survey(layout.path, lambda path: path.endswith("/") and layout.owns(path)).left)
+        return replace(found, left=left, runs=self._runs(left), removed=True)
+
+    def _find(self) -> tuple[Removal, Ownership]:
+        store, layout = self._place.store, self._place.layout
+        before = ownership(store, layout.journal)  # before the run is found to be idle
+        interrupted = check_unmarked(store, layout.journal, self._clock, self._silent_s)
+        self._check_evidence(interrupted)
+        begun = interrupted or not self._place.has_run
+        described = "the rest of a run that was being deleted" if begun else self._described()
+        survey = store.survey(layout.path, layout.owns)
+        left = self._left(survey.left)
+        return Removal(self._place.where, survey.usage, described, left, self._runs(left), removed=False), before
+
+    def _check_evidence(self, interrupted: bool) -> None:
+        """Raises RunDirectoryError where nothing shows that the directory is that of a run."""
+        check_direct(self._place)
+        try:
+            check_run(self._place)
+        except FileNotFoundError as error:
+            if not interrupted and not self._is_hollow():
+                raise RunDirectoryError(
+                    f"{self._place.where} is no run directory: its run.json is lost; put a copy back, or see "
+                    "`sparktrain fsck`"
+                ) from error
+        except RunDirectoryError as error:
+            if not has_traces(self._place):
+                raise RunDirectoryError(
+                    f"{self._place.where} is no run, and nothing in it is deleted, with --force or without ({error}): "
+                    "correct the path, or delete the directory by other means"
+                ) from error
+            if not self._force:
+                raise RunDirectoryError(
+                    f"{error}, or pass --force to delete the run when you know that no driver runs"
+                ) from error
+
+    def _is_hollow(self) -> bool:
+        """Whether a removal has left nothing but empty folders of a run, because it was interrupted at its very end."""
+        found = self._place.store.survey(self._place.layout.path, self._place.layout.owns)
+        return found.usage.files == 0 and not found.left
+
+    def _described(self) -> str:
         try:
             view = Observer(self._place, self._clock).look()
         except RunDirectoryError as error:
-            if not self._force and "journal/" in store.entries(layout.path):
+            if not self._force and "journal/" in self._place.store.entries(self._place.layout.path):
                 raise RunDirectoryError(
                     f"{error}; pass --force to delete the run when you know that no driver runs"
                 ) from error
-            described = "a run that cannot be read"
-        else:
-            check_idle(view, self._place, self._clock, self._silent_s)
-            described = _described(view)
-        return Removal(self._place.where, store.usage(layout.path), described, removed=False)
+            return "a run that cannot be read"
+        check_idle(view, self._place, self._clock, self._silent_s)
+        return _described(view)
 
-    def remove(self, who: DriverIdentity) -> Removal:
-        """Delete what `find` finds. Takes over the run first, so that a driver that starts meanwhile is noticed.
+    def _delete(self, owns: Callable[[str], bool]) -> None:
+        self._place.store.delete_folder(self._place.layout.path, owns)
 
-        An interrupted removal is repeated by another call. Raises as `find`, and DeposedError when a driver has
-        started.
-        """
-        found = self.find()
-        store, layout = self._place.store, self._place.layout
-        try:
-            journal = Journal.claim(store, layout.journal, who)[0]
-        except RunDirectoryError:
-            journal = None  # it cannot be read, and no driver can take it over either
-        for name in store.entries(layout.path):
-            if name in _LAST:
-                continue
-            if journal is not None:
-                journal.check()
-            path = f"{layout.path}/{name.rstrip('/')}"
-            if name.endswith("/"):
-                store.delete_folder(path)
-            else:
-                store.delete(path)
-        store.delete_folder(layout.journal.path)
-        store.delete_folder(layout.path)
-        return Removal(found.directory, found.usage, found.described, removed=True)
+    def _left(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(path.removeprefix(f"{self._place.layout.path}/") for path in paths)
+
+    def _runs(self, left: tuple[str, ...]) -> tuple[str, ...]:
+        store, path = self._place.store, self._place.layout.path
+        folders = (name for name in left[:_SHOWN] if name.endswith("/"))
+        return tuple(name for name in folders if store.exists(f"{path}/{name}run.json"))
 
 
 def _described(view: RunView) -> str:

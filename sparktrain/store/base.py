@@ -1,6 +1,7 @@
 """The contract of a store: the storage that outlives the processes of a run."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,6 +15,12 @@ UNPUBLISHED = ".tmp-"
 
 PIECE_BYTES = 4 * 2**20
 """The largest piece that `Store.pieces` yields."""
+
+UNPUBLISHED_NAME = re.compile(re.escape(UNPUBLISHED) + "[0-9a-f]{32}")
+"""The names that a store gives to such files: one that only starts alike belongs to another program."""
+
+OwnsPath = Callable[[str], bool]
+"""Whether a path of a store belongs to the caller. Paths of folders end with a slash, as in `Store.entries`."""
 
 _READERS = 16
 """How many files `Store.usage` asks about concurrently."""
@@ -39,6 +46,16 @@ class Usage(Struct, frozen=True):
     files: int
     size: int
     """In bytes, without replicas."""
+
+
+class FolderSurvey(Struct, frozen=True):
+    """What is in a folder, by its owner."""
+
+    usage: Usage
+    """Of the caller's files, those that were never published among them."""
+    left: tuple[str, ...]
+    """Paths of all else, sorted: files of others, symbolic links and mount points; folders end with a slash, and stand
+    for all that is in them."""
 
 
 class Written(Struct, frozen=True):
@@ -188,8 +205,14 @@ class Store(Protocol):
 
         A store overrides this where a listing has the sizes.
         """
-        sizes = spread(lambda path, _: self._size(path), self.list(prefix), _READERS)
-        return Usage(sum(size is not None for size in sizes), sum(size or 0 for size in sizes))
+        sizes = self._sizes(prefix)
+        return Usage(len(sizes), sum(sizes.values()))
+
+    def _sizes(self, prefix: str) -> Mapping[str, int]:
+        """The size of each file beneath a folder, by its path."""
+        paths = self.list(prefix)
+        sizes = spread(lambda path, _: self._size(path), paths, _READERS)
+        return {path: size for path, size in zip(paths, sizes, strict=True) if size is not None}
 
     def _size(self, path: str) -> int | None:
         try:
@@ -223,18 +246,35 @@ class Store(Protocol):
         for path in paths:
             self.delete(path)
 
-    def delete_folder(self, path: str) -> None:
-        """Delete the folder `path` and all that is beneath it, in any order, also what was never published.
+    def way_out(self, path: str, folder: str = "") -> str | None:
+        """The first part of `path` beneath `folder`, itself a folder of the store, that leads out of it.
 
-        Does nothing when there is no such folder. A call that fails may have deleted a part, and can be repeated. Only
-        the owner of the run calls it.
+        That is a symbolic link, or below a folder that is not the root a mount point: what is behind it is not the
+        caller's, and is not to be deleted.
+        None where there is none; a store without links and mounts returns nothing else.
         """
-        self.delete_all(self.list(path))
+        return None
 
-    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
+    def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
+        """What is in the folder `path`: the files that `owns` accepts, and what `delete_folder` would leave."""
+        sizes = self._sizes(path)
+        own = [size for file, size in sizes.items() if owns(file)]
+        return FolderSurvey(Usage(len(own), sum(own)), left_of(path, sizes, owns))
+
+    def delete_folder(self, path: str, owns: OwnsPath) -> None:
+        """Delete the files beneath the folder `path` that `owns` accepts, in any order, and folders empty by then.
+
+        A file that was never published belongs to whom its folder belongs to. Folders that `owns` does not accept are
+        not looked into, links are not followed, and mount points are not crossed. Does nothing when there is no such
+        folder. A call that fails may have deleted a part, and can be repeated. Only the owner of the run calls it.
+        """
+        self.delete_all([file for file in self.list(path) if owns(file)])
+
+    def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """Leftovers of dead writers beneath the folder `prefix` that have not changed for `older_than_s` seconds.
 
-        Never a file that `list` returns. Empty for a store that leaves nothing behind.
+        With `owns`, only those in folders that it accepts. Never a file that `list` returns. Empty for a store that
+        leaves nothing behind.
         """
         return []
 
@@ -265,6 +305,21 @@ def path_problem(path: str) -> str | None:
     if f"/{UNPUBLISHED}" in whole:
         return f"must have no part that starts with {UNPUBLISHED!r}"
     return None
+
+
+def left_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:
+    """What a removal of the caller's `files` leaves in the folder `top`: see `FolderSurvey.left`."""
+    left = set[str]()
+    for file in files:
+        at = len(top)
+        while (at := file.find("/", at + 1)) >= 0:
+            if not owns(file[: at + 1]):
+                left.add(file[: at + 1])
+                break
+        else:
+            if not owns(file):
+                left.add(file)
+    return tuple(sorted(left))
 
 
 def by_range(store: Store, path: str) -> Iterator[bytes]:

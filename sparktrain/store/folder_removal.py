@@ -1,7 +1,7 @@
-"""Removes local folders of which all content is ours, whatever a training function has put into them.
+"""Removes local folders that are ours with all their content, whatever a training function has put into them.
 
 No symbolic link is followed: folders are opened by their descriptors, one below the other. No mount point is crossed:
-what is mounted into such a folder belongs to somebody else, and a bind mount has the same device, so that the number
+what is mounted into such a folder is not ours, and a bind mount has the same device, so that the number
 of the mount decides.
 """
 
@@ -46,7 +46,7 @@ def remove(folder: Path, last: str = "") -> None:
 
 
 def mount_of(descriptor: int) -> tuple[int, int]:
-    """The device of an open file, and the number of its mount; 0 on a system that does not tell that number."""
+    """The device of an open file, and the number of its mount; 0 on a system without such numbers."""
     with suppress(OSError, ValueError), open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as lines:
         for line in lines:
             name, _, value = line.partition(":")

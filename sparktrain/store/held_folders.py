@@ -1,7 +1,7 @@
 """Temporary folders, each locked by its process, so that those of killed processes can be recognized and removed.
 
 A process that is killed removes nothing. So each folder has a file that names it, its inode and its process: a folder
-with a similar name, a copy, or a folder of another program has no such file, and is nobody's to remove. The kernel
+with a similar name, a copy, or a folder of another program has no such file, and stays. The kernel
 holds the lock, and releases it at any end of the process.
 """
 
@@ -19,7 +19,7 @@ import msgspec
 from sparktrain.store.folder_removal import FOLDER, is_mounted, remove
 
 OWNER = ".sparktrain-owner"
-"""The file in each of these folders that tells whose it is."""
+"""The file in each of these folders that names its owner."""
 
 _NAME = re.compile(r"sparktrain-[a-z]+(?:-[a-z]+)*-[a-z0-9_]{8}")
 _MOST_BYTES = 4096

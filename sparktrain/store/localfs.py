@@ -5,6 +5,7 @@ import hashlib
 import os
 import pwd
 import stat
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,11 +17,15 @@ from uuid import uuid4
 from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
+from sparktrain.store import local_folder
 from sparktrain.store.base import (
     UNPUBLISHED,
+    UNPUBLISHED_NAME,
     FileInfo,
+    FolderSurvey,
     Leftover,
     NewFile,
+    OwnsPath,
     Store,
     Usage,
     WriteStream,
@@ -29,10 +34,13 @@ from sparktrain.store.base import (
     check_path,
 )
 from sparktrain.store.local_calls import LocalCall, explained
+from sparktrain.store.local_folder import OwnPart
 
 T = TypeVar("T")
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_FOLDER_TIMES = 5
+"""How often a folder that vanishes before its first file is there is created once more."""
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -90,11 +98,14 @@ class LocalStore(Store):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
         target, call = self._file(path), self._call(path)
-        call.ask(lambda: self._make_folder(target.parent))
-        created = not call.ask(lambda: os.path.lexists(target)) and _publish(call, target, data)
-        # Also when it existed already: its writer may not have synced the folder yet, and the caller relies on it.
-        call.ask(lambda: _sync_folder(target.parent))
-        return created
+
+        def put() -> bool:
+            created = not call.ask(lambda: os.path.lexists(target)) and _publish(call, target, data)
+            # Also when it existed already: its writer may not have synced the folder yet, and the caller relies on it.
+            call.ask(lambda: _sync_folder(target.parent))
+            return created
+
+        return self._in_folder(call, target.parent, put)
 
     def read(self, path: str) -> bytes:
         """See base class."""
@@ -179,50 +190,61 @@ class LocalStore(Store):
     def create(self, path: str) -> NewFile:
         """See base class."""
         target, call = self._file(path), self._call(path)
-        call.ask(lambda: self._make_folder(target.parent))
-        if call.ask(lambda: os.path.lexists(target)):
-            raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
         unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
-        return LocalNewFile(call.ask(lambda: _opened(unpublished)), unpublished, target, partial(self._call, path))
+
+        def open_new() -> FileIO:
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
+            return _opened(unpublished)
+
+        file = self._in_folder(call, target.parent, lambda: call.ask(open_new))
+        return LocalNewFile(file, unpublished, target, partial(self._call, path))
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class."""
         target, call = self._file(path), self._call(path)
-        call.ask(lambda: self._make_folder(target.parent))
-        return LocalStream(call.ask(lambda: _opened(target)), target, partial(self._call, path))
+        file = self._in_folder(call, target.parent, lambda: call.ask(lambda: _opened(target)))
+        return LocalStream(file, target, partial(self._call, path))
 
     def delete(self, path: str) -> None:
         """See base class."""
         with suppress(*_NO_FILE):
             self._call(path).ask(self._file(path).unlink)
 
-    def delete_folder(self, path: str) -> None:
-        """See base class. Each folder in it has its own deadline. Links are deleted, and not followed."""
-        top = self._file(path)
-        found = self._call(path).ask(lambda: list(os.walk(top, topdown=False, onerror=_raise_unless_gone)))
-        for folder, _, _ in found:
-            self._call(path).ask(partial(_delete_files, Path(folder)))
-
-    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
+    def way_out(self, path: str, folder: str = "") -> str | None:
         """See base class."""
-        before, top = SystemClock().wall() - older_than_s, self._file(prefix)
+        check_path(path)
+        return self._call(path).ask(partial(local_folder.way_out, self.root, path, folder))
 
-        def walk() -> list[Leftover]:
-            found = []
-            for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
-                for name in (each for each in names if each.startswith(UNPUBLISHED)):
-                    with suppress(FileNotFoundError):  # its writer has finished
-                        seen = os.stat(os.path.join(folder, name))
-                        if seen.st_mtime < before:
-                            found.append(Leftover(os.path.join(folder, name), seen.st_size))
-            return sorted(found, key=lambda each: each.name)
+    def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
+        """See base class."""
+        part = self._own_part(path, owns)
+        return FolderSurvey(Usage(len(part.files), sum(file.size for file in part.files)), tuple(sorted(part.left)))
 
-        return self._call(prefix).ask(walk)
+    def delete_folder(self, path: str, owns: OwnsPath) -> None:
+        """See base class. Each folder in it has its own deadline."""
+        part, names = self._own_part(path, owns), defaultdict[str, list[str]](list)
+        for file in part.files:
+            folder, _, name = file.path.rpartition("/")
+            names[folder].append(name)
+        for folder in reversed(part.folders):
+            self._call(folder).ask(partial(local_folder.delete_files, self.root, path, folder, names[folder]))
+
+    def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
+        """See base class."""
+        before = SystemClock().wall() - older_than_s
+        files = self._own_part(prefix, owns or (lambda path: True)).files
+        left = [file for file in files if not file.published and file.modified < before]
+        return sorted((Leftover(str(self.root / file.path), file.size) for file in left), key=lambda each: each.name)
+
+    def _own_part(self, path: str, owns: OwnsPath) -> OwnPart:
+        check_path(path)
+        return self._call(path).ask(partial(local_folder.own_part, self.root, path, owns))
 
     def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""
         path = Path(left.name)
-        if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
+        if UNPUBLISHED_NAME.fullmatch(path.name) is None or not path.is_relative_to(self.root):
             raise BugError(f"{left.name} is not a leftover of a writer in {self.root}")
         self._call_of(path).ask(lambda: path.unlink(missing_ok=True))
 
@@ -242,6 +264,15 @@ class LocalStore(Store):
 
     def _file(self, path: str) -> Path:
         return self.root / check_path(path)
+
+    def _in_folder(self, call: LocalCall, folder: Path, step: Callable[[], T]) -> T:
+        """The result of `step`, which needs the folder: a removal may delete it, while it is empty, at any time."""
+        for _ in range(_FOLDER_TIMES - 1):
+            with suppress(FileNotFoundError):
+                call.ask(lambda: self._make_folder(folder))
+                return step()
+        call.ask(lambda: self._make_folder(folder))
+        return step()
 
     def _make_folder(self, folder: Path) -> None:
         """Create `folder` and its missing parents; durable from the root downwards."""
@@ -394,16 +425,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _delete_files(folder: Path) -> None:
-    """Delete the files in the folder, and then the folder itself; folders in it are gone already."""
-    with suppress(*_NO_FILE):
-        for each in list(os.scandir(folder)):
-            if not each.is_dir(follow_symlinks=False):
-                with suppress(FileNotFoundError):
-                    os.unlink(each.path)
-        os.rmdir(folder)
 
 
 def _raise_unless_gone(error: OSError) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError
-from sparktrain.store.base import PIECE_BYTES, Store, Usage
+from sparktrain.store.base import PIECE_BYTES, FolderSurvey, Store, Usage
 from sparktrain.store.url import open_store
 
 CONTENDERS = 4
@@ -143,13 +143,40 @@ class StoreContract(RaceContract):
             store.put_if_absent(path, b"x")
         new = store.create("a/b/lost")
         new.write(b"never published")
-        store.delete_folder("a")
-        store.delete_folder("a")
-        store.delete_folder("none")
+        for folder in ("a", "a", "none"):
+            store.delete_folder(folder, lambda path: True)
         assert store.list() == ["ab/3"]
         assert list(store.entries()) == ["ab/"]
         assert list(store.unpublished("a", -60.0)) == []
         new.discard()
+
+    def test_what_belongs_to_others_stays_and_is_named(self, store: Store) -> None:
+        own, other = ("a/b/1", "a/b/c/2", "a/d/3", "a/e/f/4"), ("a/b/notes", "a/e/notes", "a/other/5", "a/other/g/6")
+        for path in (*own, *other):
+            store.put_if_absent(path, b"xy")
+        folders = {"a/", "a/b/", "a/b/c/", "a/d/", "a/e/", "a/e/f/"}
+
+        def owns(path: str) -> bool:
+            return path in folders or path in own
+
+        left = ("a/b/notes", "a/e/notes", "a/other/")
+        assert store.survey("a", owns) == FolderSurvey(Usage(4, 8), left)
+        store.delete_folder("a", owns)
+        assert store.list() == sorted(other)
+        assert list(store.entries("a")) == ["b/", "e/", "other/"]
+        assert store.survey("a", owns) == FolderSurvey(Usage(0, 0), left)
+        assert store.survey("none", owns) == FolderSurvey(Usage(0, 0), ())
+        assert store.way_out("a/b/notes", "a") is None
+
+    def test_leftovers_in_folders_of_others_are_not_listed(self, store: Store) -> None:
+        news = [store.create(f"run/{name}/new") for name in ("own", "other")]
+        for new in news:
+            new.write(b"lost")
+        everything = store.unpublished("run", -60.0)  # where a store leaves nothing, there is nothing to find
+        own = store.unpublished("run", -60.0, lambda path: path in ("run/", "run/own/"))
+        assert [each for each in everything if "/own/" in each.name] == list(own)
+        for new in news:
+            new.discard()
 
     def test_what_a_dead_writer_leaves_is_found_and_deleted_and_nothing_else_is(self, store: Store) -> None:
         store.put_if_absent("run/a", b"published")

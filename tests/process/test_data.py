@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparktrain as st
+from sparktrain.runs.locate import place_of
 from sparktrain.store.url import open_store
 from tests.support.object_storage import s3_server
 from tests.unit.datasets.data_files import parquet_bytes
@@ -53,6 +54,8 @@ def test_a_sweep_reads_each_group_and_the_manifest_once(
             data={"train": data}, data_cache=str(tmp_path / "cache"), **OPTIONS,
         )  # fmt: skip
         assert [each.metrics for each in result.trials] == [{"result": sum(range(ROWS))}] * TRIALS
+        place = place_of(result.directory)
+        assert place.store.survey("swept", place.layout.owns).left == (), "a removal would leave nothing"
     reads = Counter(line for line in (tmp_path / "requests").read_text().splitlines() if line.startswith("GET /"))
     [manifest] = [line for line in reads if line.startswith("GET /runs/runs/swept/data/") and "manifest.json" in line]
     ranges = {line: count for line, count in reads.items() if re.search(r"\.(arrow|parquet) bytes=", line)}

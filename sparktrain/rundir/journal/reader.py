@@ -30,6 +30,8 @@ class JournalContents(Struct, frozen=True):
     """Notes for people, one line each: such as that the end of the newest batch is missing."""
     afresh: bool = True
     """Whether these are all records, so that those of earlier calls no longer count."""
+    removal: int = 0
+    """The number of the newest mark of a process that deletes the run; 0 when there is none."""
 
 
 def read(store: Store, layout: JournalLayout) -> JournalContents:
@@ -62,12 +64,12 @@ class Tail:
         """
         listing = survey(self._store, self._layout)
         if listing == self._listed:
-            return JournalContents((), listing.term, afresh=False)
+            return JournalContents((), listing.term, afresh=False, removal=listing.removal)
         listing, found = read_stable(self._store, self._layout, self.position, listing)
         if found.corruption is not None:
             raise _corrupt_error(self._store, self._layout, found)
         self._listed, self.position = listing, found.chain
-        return JournalContents(found.records, listing.term, found.notes, found.afresh)
+        return JournalContents(found.records, listing.term, found.notes, found.afresh, listing.removal)
 
 
 class Listing(Struct, frozen=True):
@@ -77,6 +79,8 @@ class Listing(Struct, frozen=True):
     batches: frozenset[tuple[int, int]]
     """Term and number of each."""
     snapshots: frozenset[tuple[int, int]]
+    removals: tuple[int, ...] = ()
+    """The numbers of the marks of processes that delete the run."""
     foreign: tuple[str, ...] = ()
     """Paths that sparktrain does not write."""
 
@@ -84,6 +88,11 @@ class Listing(Struct, frozen=True):
     def term(self) -> int:
         """The highest term that a driver has claimed; 0 when there is none."""
         return max(self.terms, default=0)
+
+    @property
+    def removal(self) -> int:
+        """The number of the newest mark of a process that deletes the run; 0 when there is none."""
+        return max(self.removals, default=0)
 
     @property
     def highest(self) -> int:
@@ -125,18 +134,22 @@ class Replayed(Struct, frozen=True):
 
 def survey(store: Store, layout: JournalLayout) -> Listing:
     """List the files of the journal. Blocks; raises OSError."""
-    terms, batches, snapshots, foreign = [], set(), set(), []
+    terms, batches, snapshots, removals, foreign = [], set(), set(), [], []
     for path in store.list(layout.path):
         numbers = [int(each) for each in path.rpartition("/")[2].split("-")[1:] if each.isdecimal()]
         if len(numbers) == 1 and path == layout.term(numbers[0]):
             terms.append(numbers[0])
+        elif len(numbers) == 1 and path == layout.removal(numbers[0]):
+            removals.append(numbers[0])
         elif len(numbers) == 2 and path == layout.batch(*numbers):
             batches.add((numbers[0], numbers[1]))
         elif len(numbers) == 2 and path == layout.snapshot(*numbers):
             snapshots.add((numbers[0], numbers[1]))
         else:
             foreign.append(path)
-    return Listing(tuple(sorted(terms)), frozenset(batches), frozenset(snapshots), tuple(foreign))
+    return Listing(
+        tuple(sorted(terms)), frozenset(batches), frozenset(snapshots), tuple(sorted(removals)), tuple(foreign)
+    )
 
 
 def read_stable(

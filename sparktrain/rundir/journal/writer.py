@@ -80,6 +80,13 @@ class _AnyTerm(Struct, frozen=True):
     who: dict[str, object]
 
 
+class RemovalMark(Struct, frozen=True):
+    """The file of a process that deletes the run: see `removal`."""
+
+    version: int
+    who: DriverIdentity
+
+
 class Journal:
     """The journal of an owner; made by `claim`. Each method blocks on the store; used by one thread at a time.
 
@@ -106,14 +113,16 @@ class Journal:
         """Take over the run: no other driver's records count from here on. Returns all records that do.
 
         Blocks. Raises JournalCorruptError or RunDirectoryError, and deposes no driver, when the journal cannot be read;
-        and OSError from the store: the next call takes a later term.
+        RunDirectoryError while a process deletes the run; and OSError from the store: the next call takes a later term.
         """
         tail = Tail(store, layout)
         before = tail.more()
+        refuse_removed(store, layout, before.removal)
         _newest(store, layout, before.term)
         term = take(store, layout, who, tail.highest)
-        # Only now: the previous owner may have written more until this moment.
+        # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
         after = tail.more()
+        refuse_removed(store, layout, after.removal)
         records = after.records if after.afresh else before.records + after.records
         notes = tuple(dict.fromkeys((*before.notes, *after.notes)))
         return cls(store, layout, term, tail.position, who), JournalContents(records, term, notes)
@@ -149,13 +158,26 @@ class Journal:
         return Compaction(self._store, self._layout, self._header(SNAPSHOT, self._number))
 
     def check(self) -> None:
-        """Raise DeposedError when another driver has taken over. One call of the store, which may raise OSError."""
-        if self._deposed is None and self._store.exists(self._layout.term(self.term + 1)):
-            self._deposed = self._deposed_error()
+        """Raise DeposedError when another driver has taken over, or the run was deleted.
+
+        Two calls of the store, which may raise OSError.
+        """
+        self._check_rivals()
+        if self._deposed is None and not self._store.exists(self._layout.term(self.term)):
+            self._deposed = DeposedError(
+                f"{self._store.where(self._layout.path)} was deleted, or moved, while this driver ran: it ends, and "
+                "what it has written since is incomplete; start a new run under another name"
+            )
         if self._deposed is not None:
             raise self._deposed
 
     # ---- inside
+
+    def _check_rivals(self) -> None:
+        if self._deposed is None and self._store.exists(self._layout.term(self.term + 1)):
+            self._deposed = self._deposed_error()
+        if self._deposed is not None:
+            raise self._deposed
 
     def _put(self, records: Sequence[AnyRecord]) -> None:
         number = self._number + 1
@@ -166,7 +188,7 @@ class Journal:
             raise BugError(f"batch {number} of term {self.term} was tried with other records before: retry those")
         self._unsettled = content
         created = self._store.put_if_absent(self._layout.batch(self.term, number), content)
-        self.check()
+        self._check_rivals()
         if not created:
             self._recognise(self._layout.batch(self.term, number), content)
         self._number, self._unsettled = number, None
@@ -253,6 +275,27 @@ def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
     Raises RunDirectoryError for the journal of a later sparktrain.
     """
     return _newest(store, layout, survey(store, layout).term)
+
+
+def refuse_removed(store: Store, layout: JournalLayout, number: int) -> None:
+    """Raise RunDirectoryError for a driver that wants the run while there is the mark `number` of a removal.
+
+    0 stands for no mark. Blocks on the store; raises OSError.
+    """
+    if number:
+        run = store.where(layout.path.rpartition("/")[0])
+        raise RunDirectoryError(
+            f"run directory {run} is being deleted by {remover(store, layout, number) or 'another process'}: wait for "
+            f"its end, or finish what an interrupted one has left by `sparktrain rm {run}`; or choose another name"
+        )
+
+
+def remover(store: Store, layout: JournalLayout, number: int) -> DriverIdentity | None:
+    """The process that has put a mark of a removal; None when it cannot be read, or is gone. Blocks; raises OSError."""
+    try:
+        return msgspec.json.decode(store.read(layout.removal(number)), type=RemovalMark).who
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def take(store: Store, layout: JournalLayout, who: DriverIdentity, highest: int) -> int:

@@ -1,7 +1,9 @@
 """Implements the contract of a store over an HDFS client."""
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 from uuid import uuid4
 
 from sparktrain.clock import BlockingClock, SystemClock
@@ -10,9 +12,12 @@ from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import (
     PIECE_BYTES,
     UNPUBLISHED,
+    UNPUBLISHED_NAME,
     FileInfo,
+    FolderSurvey,
     Leftover,
     NewFile,
+    OwnsPath,
     Store,
     Usage,
     WriteStream,
@@ -148,7 +153,7 @@ class HadoopStore(Store):
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
-        return sorted(path for path, entry in self._walk(prefix) if not entry.name.startswith(UNPUBLISHED))
+        return sorted(self._sizes(prefix))
 
     def entries(self, prefix: str = "") -> Sequence[str]:
         """See base class."""
@@ -156,22 +161,23 @@ class HadoopStore(Store):
         found = _listed(call, self._target(check_path(prefix) if prefix else ""))
         return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
 
-    def usage(self, prefix: str = "") -> Usage:
-        """See base class."""
-        sizes = [entry.size for _, entry in self._walk(prefix) if not entry.name.startswith(UNPUBLISHED)]
-        return Usage(len(sizes), sum(sizes))
+    def _sizes(self, prefix: str) -> Mapping[str, int]:
+        files = (each for each in self._walk(prefix) if each[1].is_file)
+        return {path: entry.size for path, entry in files if not entry.name.startswith(UNPUBLISHED)}
 
-    def _walk(self, prefix: str) -> Iterator[tuple[str, HdfsEntry]]:
-        """Every file beneath a folder, including unpublished ones."""
+    def _walk(self, prefix: str, owns: OwnsPath = lambda path: True) -> Iterator[tuple[str, HdfsEntry]]:
+        """Every file and folder beneath a folder, including unpublished files, each folder before what is in it.
+
+        Folders that `owns` does not accept are not looked into.
+        """
         call = self._calls.start("list", self.where(prefix))
         folders: list[str] = [check_path(prefix) if prefix else ""]
         while folders:
             folder = folders.pop()
             for entry in _listed(call, self._target(folder)):
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.is_file:
-                    yield path, entry
-                else:
+                yield path, entry
+                if not entry.is_file and owns(f"{path}/"):
                     folders.append(path)
 
     def create(self, path: str) -> NewFile:
@@ -209,26 +215,57 @@ class HadoopStore(Store):
         """See base class."""
         spread(lambda path, _: self.delete(path), paths, _DELETING_THREADS)
 
-    def delete_folder(self, path: str) -> None:
-        """See base class. The NameNode deletes it as a whole, and keeps nothing in its trash."""
-        call, target = self._start("delete", path)
-        found = find(call, target)
-        if found is not None and not found.is_file:
-            call.ask(lambda client: client.delete_folder(target))
+    def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
+        """See base class."""
+        part = self._own_part(path, owns)
+        return FolderSurvey(Usage(len(part.files), sum(part.files.values())), tuple(sorted(part.left)))
 
-    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
+    def delete_folder(self, path: str, owns: OwnsPath) -> None:
+        """See base class. The NameNode deletes a folder with nothing but the caller's files as a whole, and keeps
+        nothing in its trash. It refuses to delete an empty one to which another process adds something meanwhile.
+        """
+        part = self._own_part(path, owns)
+        mixed, holding = {path, *_folders_of(part.left)}, _folders_of(part.files)
+        whole = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
+        for folder in whole:
+            if folder in holding:
+                self._delete_own(folder, lambda client, target: client.delete_folder(target))
+        single = [file for file in part.files if file.rpartition("/")[0] in mixed]
+        spread(lambda file, _: self._delete_own(file, _delete_file), single, _DELETING_THREADS)
+        for folder in (*reversed([each for each in part.folders if each not in holding and each not in mixed]), path):
+            call, target = self._calls.start("delete", f"{self.where()}/{folder}"), self._target(folder)
+            if not _listed(call, target):
+                call.clean_up(partial(_delete_empty, target))
+
+    def _delete_own(self, path: str, delete: Callable[[HadoopClient, str], None]) -> None:
+        target = self._target(path)
+        self._calls.start("delete", f"{self.where()}/{path}").ask(lambda client: delete(client, target))
+
+    def _own_part(self, path: str, owns: OwnsPath) -> "_OwnPart":
+        part = _OwnPart({}, [], [])
+        for name, entry in self._walk(path, owns):
+            folder = name.rpartition("/")[0]
+            if not entry.is_file:
+                part.folders.append(name) if owns(f"{name}/") else part.left.append(f"{name}/")
+            elif owns(f"{folder}/") if UNPUBLISHED_NAME.fullmatch(entry.name) else owns(name):
+                part.files[name] = entry.size
+            else:
+                part.left.append(name)
+        return part
+
+    def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """See base class."""
         before_ms = 1000 * (SystemClock().wall() - older_than_s)
         left = [
             Leftover(path, entry.size)
-            for path, entry in self._walk(prefix)
-            if entry.name.startswith(UNPUBLISHED) and entry.modified_ms < before_ms
+            for path, entry in self._walk(prefix, owns or (lambda path: True))
+            if UNPUBLISHED_NAME.fullmatch(entry.name) and entry.is_file and entry.modified_ms < before_ms
         ]
         return sorted(left, key=lambda each: each.name)
 
     def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""
-        if not left.name.rpartition("/")[2].startswith(UNPUBLISHED):
+        if UNPUBLISHED_NAME.fullmatch(left.name.rpartition("/")[2]) is None:
             raise BugError(f"{left.name} is not a leftover of a writer in {self.where()}")
         target = self._target(left.name)
         self._calls.start("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
@@ -241,6 +278,31 @@ class HadoopStore(Store):
 
     def _target(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root or "/"
+
+
+class _OwnPart(NamedTuple):
+    """The caller's part of a folder, as it was when it was listed."""
+
+    files: dict[str, int]
+    """Their sizes, by their paths."""
+    folders: list[str]
+    left: list[str]
+    """All else: see `FolderSurvey.left`."""
+
+
+def _folders_of(paths: Iterable[str]) -> set[str]:
+    """All folders in which these paths are."""
+    parts = (path.rstrip("/").split("/") for path in paths)
+    return {"/".join(names[:count]) for names in parts for count in range(1, len(names))}
+
+
+def _delete_file(client: HadoopClient, target: str) -> None:
+    client.delete(target)
+
+
+def _delete_empty(target: str, client: HadoopClient) -> None:
+    if not client.status(target).is_file:
+        client.delete(target)
 
 
 def _listed(call: HdfsCall, folder: str) -> list[HdfsEntry]:

@@ -240,5 +240,5 @@ class _Upload:
 
 
 def _entry(name: str, status: Any) -> HdfsEntry:
-    is_file = status["type"] == "FILE"
+    is_file = status["type"] != "DIRECTORY"  # a symbolic link counts as a file, and is not followed
     return HdfsEntry(name, is_file, status["length"] if is_file else 0, status["modificationTime"])

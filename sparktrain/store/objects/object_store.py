@@ -13,7 +13,6 @@ from sparktrain.store.base import (
     FileInfo,
     NewFile,
     Store,
-    Usage,
     WriteStream,
     Written,
     by_range,
@@ -140,11 +139,6 @@ class ObjectStore(Store):
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
         return sorted(self._sizes(prefix))
-
-    def usage(self, prefix: str = "") -> Usage:
-        """See base class."""
-        sizes = self._sizes(prefix)
-        return Usage(len(sizes), sum(sizes.values()))
 
     def _sizes(self, prefix: str) -> dict[str, int]:
         """The size of each file beneath a folder, by its path."""

@@ -271,6 +271,14 @@ async def test_a_driver_with_nothing_to_write_asks_who_is_in_charge(desk: Desk) 
     assert desk.failed == [(desk.book.error, [])]
 
 
+async def test_a_driver_that_writes_all_the_time_asks_as_often(desk: Desk) -> None:
+    for number in range(4):
+        desk.clock.at += 0.6 * CHECK_S
+        desk.take(formed(number))
+        await desk.write()
+    assert (len(desk.book.groups), desk.book.checks) == (4, 2)
+
+
 async def test_it_tells_how_long_the_store_takes(desk: Desk) -> None:
     assert desk.scribe.behind_s == 0.0
     desk.take(formed())

@@ -257,10 +257,11 @@ def test_listed(store: LocalStore, local: Path) -> None:
 
 def test_garbage_collection_leaves_kept_and_unfinished_files(store: LocalStore, local: Path) -> None:
     kept, _, current = put(store, local, 1), put(store, local, 2), put(store, local, 2, generation=2)
-    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc.state.json", b"failed")
-    store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc.state.json", b"under way")
+    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-{0:032x}.state.json", b"failed")
+    store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-{0:032x}.state.json", b"under way")
     store.put_if_absent(f"{FOLDER}/notes.txt", b"a user's")
+    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-notes.txt", b"a user's too")
     collect_garbage(store, LAYOUT, TRIAL, [kept], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]
-    assert len(store.list()) == 4 + 4 + 1 + 1
+    assert len(store.list()) == 4 + 4 + 1 + 2
     assert loaded(store, kept, local) == content(1, 1)

@@ -5,7 +5,8 @@ import pytest
 
 from sparktrain.errors import SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.rundir.layout import RunLayout
+from sparktrain.rundir.event_files import segment
+from sparktrain.rundir.layout import BlockName, RunLayout
 from sparktrain.store.base import check_path
 
 
@@ -78,3 +79,43 @@ def test_names(name: str) -> None:
 def test_names_that_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match="name"):
         RunLayout(name)
+
+
+RUN = RunLayout("mnist")
+RESTARTED = RUN.member(Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10), 1))
+CHECKPOINTS = RUN.generation(TrialId(3), Generation(0))
+HEX = "0123456789abcdef" * 4
+OWN = (
+    RUN.spec, RUN.results, RUN.old_results(2), RUN.plan(HEX[:16]), RUN.code(HEX), f"{RUN.boards}/{HEX[:8]}.json",
+    RUN.data_manifest("train", HEX[:12]), f"{RUN.dataset('a-b', HEX[:12])}/00007-12-{HEX[:8]}-3.arrow",
+    f"{RUN.dataset('train', HEX[:12])}/table-{HEX[:8]}-0.arrow", f"{RUN.feed('rows', HEX[:8])}/ended",
+    f"{RUN.feed('rows', HEX[:8])}/0000000001-0000000002", RUN.journal.term(1), RUN.journal.batch(12345, 1),
+    RUN.journal.snapshot(1, 2), RUN.journal.removal(1), RUN.reports.block(BlockName(HEX[:8], 1, 2)),
+    RUN.reports.block(BlockName(HEX[:8], 1, 2, old=True)), MEMBER.log, MEMBER.model, MEMBER.file("files/a/b c.png"),
+    MEMBER.file("files/log.txt/run.json"), segment(MEMBER.file("files/a/events.out.tfevents.1"), 4096), RESTARTED.log,
+    CHECKPOINTS.manifest(100), f"{CHECKPOINTS.data(100, HEX[:32])}.model.safetensors",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_a_run_owns_what_it_writes_and_the_folders_of_that(path: str) -> None:
+    assert RUN.owns(path)
+    assert not RunLayout("mnist-2").owns(path)
+    parts = path.split("/")
+    assert all(RUN.owns("/".join(parts[:count]) + "/") for count in range(1, len(parts)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "mnist", "mnist//", "mnist/notes.txt", "mnist/run.json/", "mnist/run.json.bak", "mnist/run.json\n",
+        "mnist/data/notes.txt", "mnist/data/x/", "mnist/data/x-0123456789ab/notes.txt", "mnist/data/run.json",
+        "mnist/plans/mine.json", "mnist/plans/0123456789abcdef.json/", "mnist/code/train.py", "mnist/trials/best/",
+        "mnist/trials/0001/notes.txt", "mnist/trials/0001/run.json", "mnist/trials/1/", "mnist/trials/trials/",
+        "mnist/trials/0001/generation-1/rank-0/notes.txt", "mnist/trials/0001/checkpoints/best/",
+        "mnist/trials/0001/checkpoints/gen-0001/data/00000001-mine", "mnist/journal/term-0001.bak", "mnist/journal/b/",
+        "mnist/results-before-1.json", "mnist/mnist/run.json", "mnist/b/run.json", "mnist/b/", "other/run.json",
+    ],
+)  # fmt: skip
+def test_a_run_does_not_own_what_only_looks_like_that(path: str) -> None:
+    assert not RUN.owns(path)

@@ -9,6 +9,7 @@ import pytest
 from sparktrain.errors import RunDirectoryError
 from sparktrain.runs import fsck
 from sparktrain.runs.fsck import Examined, RunExaminer
+from sparktrain.runs.locate import place_of
 from sparktrain.runs.repair import repair
 from sparktrain.runs.results_json import from_json
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
@@ -226,3 +227,16 @@ def test_the_json_has_the_same_findings(run: ScriptedRun) -> None:
         170,
     )
     assert document["resume"][0] == "trial 2 resumes from step 150 in place of 170"
+
+
+def test_the_folder_of_another_program_is_not_repaired(tmp_path: Path) -> None:
+    folder = tmp_path / "proj"
+    for name in ("run.json", "results.json", "journal/notes.txt", "plans/0123456789abcdef.json", "code/main.msgpack"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"command": "npm run"}')
+    place = place_of(str(folder))
+    before = place.store.list()
+    with pytest.raises(RunDirectoryError):
+        repair(place, RunExaminer(place, False, lambda size, total: None).examine(), HandClock())
+    assert place.store.list() == before
+    assert place.store.read("proj/results.json") == b'{"command": "npm run"}'

@@ -1,6 +1,7 @@
 """What is deleted to make room, what stays, and when nothing may be deleted."""
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from sparktrain.store.localfs import LocalStore
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical
 
 HOUR_S = 3600.0
+DEAD = f"{7:032x}"
+"""An attempt to write a checkpoint that has failed."""
 
 
 @pytest.fixture
@@ -121,21 +124,60 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Script
     run.end()
     now = os.stat(run.store.root).st_mtime
     folder = "mnist/trials/0000/checkpoints/gen-0001"
-    for name in ("data/00000300-dead.model", "manifest-00000400", "data/00000500-young.model"):
+    for name in (f"data/00000300-{DEAD}.model", "manifest-00000400", f"data/00000500-{DEAD}.model"):
         run.store.put_if_absent(f"{folder}/{name}", b"12345")
-    unpublished = run.store.root / folder / ".tmp-dead"
+    unpublished = run.store.root / folder / f".tmp-{0:032x}"
     unpublished.write_bytes(b"123")
-    for path in (run.store.root / folder / "data/00000300-dead.model", run.store.root / folder / "manifest-00000400"):
+    for path in (
+        run.store.root / folder / f"data/00000300-{DEAD}.model",
+        run.store.root / folder / "manifest-00000400",
+    ):
         os.utime(path, (now - 2 * HOUR_S,) * 2)
     os.utime(unpublished, (now - 2 * HOUR_S,) * 2)
     tidied = Tidier(run.place, KeepPolicy.EACH, HOUR_S, HandClock(now)).tidy(this_process(HandClock(), "gc"))
     assert [each.file.removeprefix(f"{folder}/") for each in tidied.orphans] == [
         "manifest-00000400",
-        "data/00000300-dead.model",
+        f"data/00000300-{DEAD}.model",
     ]
     assert [each.size for each in tidied.unpublished] == [3]
     assert not unpublished.exists()
-    assert run.store.exists(f"{folder}/data/00000500-young.model")
+    assert run.store.exists(f"{folder}/data/00000500-{DEAD}.model")
+
+
+def test_files_of_others_and_behind_links_stay(run: ScriptedRun, tmp_path: Path) -> None:
+    run.end()
+    folder, elsewhere = run.store.root / "mnist", tmp_path / "elsewhere"
+    inner = typical(tmp_path / "within" / "runs", "b")
+    shutil.move(inner.directory, folder / "b")
+    (elsewhere / "data").mkdir(parents=True)
+    for name in (f"data/00000300-{DEAD}.model", "manifest-00000400", f".tmp-{0:032x}"):
+        (elsewhere / name).touch()
+    foreign = (
+        "data/thesis.txt", "data/x-0123456789ab/thesis.txt", ".tmp-notes", f"b/.tmp-{0:032x}",
+        f"notes/.tmp-{0:032x}", "trials/0000/checkpoints/gen-0001/data/00000300-mine.txt",
+    )  # fmt: skip
+    for name in foreign:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "trials/0000/checkpoints/gen-0009").symlink_to(elsewhere)
+    (folder / "feeds").symlink_to(elsewhere)
+    for path in (*folder.rglob("*"), *elsewhere.rglob("*")):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    before = sorted(elsewhere.rglob("*")), sorted((folder / "b").rglob("*"))
+    tidied = tidier(run).tidy(this_process(HandClock(), "gc"))
+    assert (tidied.orphans, tidied.unpublished) == ((), ())
+    assert all((folder / name).exists() for name in foreign)
+    assert (sorted(elsewhere.rglob("*")), sorted((folder / "b").rglob("*"))) == before
+
+
+def test_a_link_in_place_of_the_trials_is_not_followed(run: ScriptedRun, tmp_path: Path) -> None:
+    run.end()
+    trials = run.store.root / "mnist" / "trials"
+    shutil.move(trials, tmp_path / "trials")
+    trials.symlink_to(tmp_path / "trials")
+    before = sorted((tmp_path / "trials").rglob("*"))
+    assert tidier(run, KeepPolicy.NONE).tidy(this_process(HandClock(), "gc")).dropped == ()
+    assert sorted((tmp_path / "trials").rglob("*")) == before
 
 
 def fetched(run: ScriptedRun, folder: Path) -> dict[int, list[int]]:

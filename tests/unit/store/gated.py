@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, check_path
+from sparktrain.store.base import FileInfo, FolderSurvey, NewFile, OwnsPath, Store, WriteStream, Written, check_path
 from sparktrain.store.localfs import LocalNewFile, LocalStream
 
 Gate = Callable[[str, Callable[[], Any]], Any]
@@ -160,8 +160,14 @@ class GatedStore(Store):
     def delete(self, path: str) -> None:
         self._gate("delete", lambda: self.store.delete(path))
 
-    def delete_folder(self, path: str) -> None:
-        self._gate("delete", lambda: self.store.delete_folder(path))
+    def way_out(self, path: str, folder: str = "") -> str | None:
+        return self._gate("stat", lambda: self.store.way_out(path, folder))
+
+    def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
+        return self._gate("list", lambda: self.store.survey(path, owns))
+
+    def delete_folder(self, path: str, owns: OwnsPath) -> None:
+        self._gate("delete", lambda: self.store.delete_folder(path, owns))
 
 
 class GatedStream(WriteStream):

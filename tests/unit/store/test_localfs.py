@@ -192,12 +192,14 @@ OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[LocalStore], object], obj
     "range": (("builtin",), lambda store: store.read_range("a", 1, 2), b"ir"),
     "stat": (("stat",), lambda store: store.stat("a").size, 5),
     "exists": (("stat",), lambda store: store.exists("a"), True),
-    "list": (("scandir",), lambda store: store.list(), ["a"]),
-    "entries": (("scandir",), lambda store: store.entries(), ["a"]),
+    "list": (("scandir",), lambda store: store.list("folder"), ["folder/b"]),
+    "entries": (("scandir",), lambda store: store.entries("folder"), ["b"]),
     "create": (("link", "mkdir", "builtin"), _create, b"one"),
     "stream": (("mkdir", "builtin"), _stream, b"one"),
     "delete": (("unlink",), lambda store: store.delete("a"), None),
-    "unpublished": (("scandir",), lambda store: store.unpublished("x", 0.0), []),
+    "unpublished": (("scandir", "open"), lambda store: store.unpublished("folder", 0.0), []),
+    "survey": (("scandir", "open"), lambda store: store.survey("folder", bool).usage.files, 1),
+    "delete folder": (("scandir", "open", "unlink", "rmdir"), lambda store: store.delete_folder("folder", bool), None),
 }
 PLACES = {"read_bytes": (Path, "read_bytes"), "builtin": (builtins, "open"), "mkdir": (Path, "mkdir")}
 CASES = [(name, call) for name, (calls, _, _) in OPERATIONS.items() for call in calls]
@@ -209,6 +211,7 @@ def test_a_transient_error_is_retried(
     faulty: LocalStore, disk: FaultyDisk, operation: str, call: str, code: int
 ) -> None:
     faulty.put_if_absent("a", b"first")
+    faulty.put_if_absent("folder/b", b"second")
     disk.at(*PLACES.get(call, (os, call)), code)
     _, work, expected = OPERATIONS[operation]
     assert work(faulty) == expected
@@ -222,6 +225,7 @@ def test_a_persistent_error_ends_at_the_deadline_with_path_and_step(
     faulty: LocalStore, disk: FaultyDisk, operation: str
 ) -> None:
     faulty.put_if_absent("a", b"first")
+    faulty.put_if_absent("folder/b", b"second")
     (call, *_), work, _ = OPERATIONS[operation]
     disk.at(*PLACES.get(call, (os, call)), errno.EDQUOT, times=10**9)
     with pytest.raises(StoreRefusedError, match=r"the disk quota is used up, for 300 s; free some space") as caught:

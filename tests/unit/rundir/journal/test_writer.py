@@ -11,6 +11,7 @@ import pytest
 
 from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.rundir.journal.reader import JournalContents, read
+from sparktrain.rundir.journal.removal import MarkedRemoval, ownership
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal, newest_driver
 from sparktrain.store.localfs import LocalStore
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, numbers_of, written
@@ -57,7 +58,7 @@ def test_the_next_driver_reads_what_was_appended(tmp_path: Path) -> None:
     ]
 
 
-def test_an_append_costs_two_operations_and_a_check_one() -> None:
+def test_an_append_costs_two_operations_and_so_does_a_check() -> None:
     store = Counted(MemoryStore())
     journal = claim(store)
     assert store.operations == ["list", "list", "put", "list", "list"]
@@ -69,7 +70,7 @@ def test_an_append_costs_two_operations_and_a_check_one() -> None:
     journal.append(())
     assert store.operations == []
     journal.check()
-    assert store.operations == ["exists"]
+    assert store.operations == ["exists", "exists"]
 
 
 def test_a_driver_that_resumes_reads_each_batch_once() -> None:
@@ -384,3 +385,27 @@ def test_ten_thousand_trials_are_read_at_once(tmp_path: Path) -> None:
         path.unlink()
     assert read(store, LAYOUT).records == everything
     assert time.process_time() - began < 5
+
+
+def test_a_driver_learns_that_its_journal_was_deleted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    journal = claim(store)
+    journal.append(facts(1))
+    journal.check()
+    store.delete_folder(FOLDER, lambda path: True)
+    journal.append(facts(2))  # as fast as before: the next check finds it
+    for _ in range(2):
+        with pytest.raises(DeposedError, match="was deleted, or moved, while this driver ran"):
+            journal.check()
+    with pytest.raises(DeposedError):
+        journal.append(facts(3))
+
+
+def test_no_driver_takes_over_what_is_being_deleted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    claim(store).append(facts(1))
+    MarkedRemoval.begin(store, LAYOUT, WHO, ownership(store, LAYOUT))
+    terms = store.list()
+    with pytest.raises(RunDirectoryError, match=r"being deleted by process .*finish what an interrupted one has left"):
+        claim(store)
+    assert store.list() == terms
