@@ -10,7 +10,9 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import shutil
+import stat
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
@@ -35,6 +37,10 @@ _POLL_S = 0.02
 _FLOCK = struct.Struct("hhqqi4x")
 _SHRINK_TO = 0.9
 _IN_WORK = ".new"
+_FOLDER_NAME = re.compile(r"[0-9a-z]+-[0-9a-z]+")
+_FILE_NAME = re.compile(r"(?:\d+|manifest)\.[0-9a-z.]+")
+_FOLDER_TIMES = 20
+"""How often folders that others delete at the same time are created once more."""
 _ABANDONED_S = 3600.0
 _MEASURED = 16
 _MANIFEST_BYTE = 2**62
@@ -143,8 +149,7 @@ class HostCache:
         try:
             descriptor = self._open_lock()
         except FileNotFoundError:  # a cleaner of temporary files has deleted the folder
-            self._make_folders()
-            descriptor = self._open_lock()
+            descriptor = self._made_lock()
         try:
             until = self._clock.now() + self._wait_s
             while not _locked(descriptor, group):
@@ -168,29 +173,44 @@ class HostCache:
     def _write(self, path: Path, size: int, write: Callable[[Path], object]) -> None:
         """Have `write` write a file, and publish it; everything else is evicted when the disk is full."""
         new = path.with_suffix(f".{uuid4().hex}{_IN_WORK}")
-        for last in (False, True):
+        full, left = False, _FOLDER_TIMES
+        while True:
             try:
                 write(new)
                 new.replace(path)
                 return
+            except FileNotFoundError as error:  # another run, or a cleaner, has deleted the folder meanwhile
+                left -= 1
+                if not left:
+                    raise DataError(self._unusable(error)) from error
+                self._make_folders()
             except OSError as error:
                 with suppress(OSError):
                     new.unlink(missing_ok=True)
                 if error.errno not in _FULL:
                     raise DataError(self._unusable(error)) from error
-                if last:
+                if full:
                     raise DataError(self._full(size, error)) from error
+                full = True
                 self._evict(_Usage(self._home), 0)
 
     def _make_folders(self) -> None:
         """Make the folders of the user and of the dataset where they are missing. Raises DataError."""
-        try:
-            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_own(self._home)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            os.close(self._open_lock())
-        except OSError as error:
-            raise DataError(self._unusable(error)) from error
+        os.close(self._made_lock())
+
+    def _made_lock(self) -> int:
+        """The open file with the locks; its folders are made where they are missing. Raises DataError."""
+        for left in reversed(range(_FOLDER_TIMES)):
+            try:
+                self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_own(self._home)
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                return self._open_lock()
+            except OSError as error:
+                # One of the folders was deleted just now, by a cleaner or another run: before or within `mkdir`.
+                if left == 0 or not isinstance(error, FileNotFoundError | FileExistsError):
+                    raise DataError(self._unusable(error)) from error
+        raise AssertionError("the last error was raised")
 
     def _open_lock(self) -> int:
         return os.open(self._folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
@@ -215,7 +235,10 @@ class HostCache:
         usage = _Usage(self._home)
         limit = self._limit
         if limit is None:
-            limit = int(SHARE_OF_DISK * (shutil.disk_usage(self._home).free + usage.total))
+            try:
+                limit = int(SHARE_OF_DISK * (shutil.disk_usage(self._home).free + usage.total))
+            except FileNotFoundError:  # the cache was deleted a moment ago: there is room
+                return
         if usage.total + needed > limit:
             self._evict(usage, max(0, int(limit * _SHRINK_TO) - needed))
         self._room = (limit - usage.total) // _MEASURED
@@ -227,23 +250,34 @@ class HostCache:
             with suppress(OSError):
                 path.unlink()
                 usage.total -= size
-        for folder in usage.folders_of_earlier_boots():
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in usage.left_folders:
+            with suppress(OSError):
+                if os.listdir(folder) == [_LOCK]:  # else it has files of another program
+                    (folder / _LOCK).unlink()
+                    folder.rmdir()
 
 
 class _Usage:
-    """The files of all datasets in the cache of this user."""
+    """The files of all datasets in the cache of this user that this host may evict.
+
+    Only what has the names of the cache counts, and no symbolic link is followed. A folder of another boot that was
+    used since this host has booted belongs to a host that shares the directory: that one evicts it.
+    """
 
     def __init__(self, home: Path) -> None:
-        self._folders = [each for each in home.iterdir() if each.is_dir()]
         self._files: list[tuple[float, Path, int]] = []
-        for folder in self._folders:
-            with suppress(FileNotFoundError), os.scandir(folder) as entries:
-                for each in entries:
-                    with suppress(FileNotFoundError):
-                        if each.name != _LOCK:
-                            found = each.stat()
-                            self._files.append((found.st_mtime, Path(each.path), found.st_size))
+        self.left_folders: list[Path] = []
+        """Those of earlier boots of this host, with files that may lack bytes, and that no process uses."""
+        boot, booted = _boot(), _booted()
+        with suppress(FileNotFoundError):
+            for folder in list(home.iterdir()):
+                if _FOLDER_NAME.fullmatch(folder.name) and not folder.is_symlink() and (folder / _LOCK).exists():
+                    files = _files_in(folder)
+                    if not folder.name.startswith(f"{boot}-"):
+                        if max(os.lstat(folder / _LOCK).st_mtime, *(used for used, _, _ in files), 0.0) >= booted:
+                            continue
+                        self.left_folders.append(folder)
+                    self._files += files
         self.total = sum(size for _, _, size in self._files)
 
     def oldest_first(self) -> list[tuple[Path, int]]:
@@ -252,10 +286,17 @@ class _Usage:
         kept = [each for each in self._files if each[1].suffix == _SUFFIX or each[0] < old]
         return [(path, size) for _, path, size in sorted(kept, key=lambda each: each[0])]
 
-    def folders_of_earlier_boots(self) -> list[Path]:
-        """Folders with files that may lack bytes, and that no process uses."""
-        boot = _boot()
-        return [each for each in self._folders if not each.name.startswith(boot)]
+
+def _files_in(folder: Path) -> list[tuple[float, Path, int]]:
+    """Last use, path and size of each file that the cache has put into a folder."""
+    files = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for each in entries:
+            with suppress(FileNotFoundError):
+                found = each.stat(follow_symlinks=False)
+                if _FILE_NAME.fullmatch(each.name) and stat.S_ISREG(found.st_mode):
+                    files.append((found.st_mtime, Path(each.path), found.st_size))
+    return files
 
 
 def _locked(descriptor: int, group: int) -> bool:
@@ -276,8 +317,16 @@ def _part(group: int) -> str:
 def _check_own(folder: Path) -> None:
     """Refuse a folder that another user has made in a directory that all may write to."""
     found = os.lstat(folder)
-    if found.st_uid != os.getuid() or not os.path.isdir(folder) or os.path.islink(folder):
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
         raise PermissionError(errno.EPERM, "it belongs to another user", os.fspath(folder))
+
+
+def _booted() -> float:
+    """When this host has booted, in seconds since 1970; 0 where that is unknown."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/stat").read_text().splitlines()
+        return float(next(line for line in lines if line.startswith("btime ")).split()[1])
+    return 0.0
 
 
 def _boot() -> str:

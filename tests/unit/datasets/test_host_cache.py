@@ -282,6 +282,8 @@ def test_files_of_an_earlier_boot_are_not_used_and_go_when_room_is_needed(
     with monkeypatch.context() as patch:
         patch.setattr(host_cache, "_boot", lambda: "before")
         HostCache(tmp_path, "digest").get(0, lambda: batch_of(1))
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1, 1))
     fetch = Once(batch_of(2))
     cache = HostCache(tmp_path, "digest", limit_bytes=20 * KIB)
     assert number_in(cache.get(0, fetch)) == 2
@@ -289,6 +291,72 @@ def test_files_of_an_earlier_boot_are_not_used_and_go_when_room_is_needed(
 
     assert fetch.calls == 1
     assert list(tmp_path.glob("*/before-*")) == []
+
+
+def test_what_a_host_that_shares_the_directory_uses_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(host_cache, "_boot", lambda: "elsewhere")
+        other = HostCache(tmp_path, "digest")
+        other.get(0, lambda: batch_of(1))
+    cache = HostCache(tmp_path, "digest", limit_bytes=10 * KIB)
+    for group in range(3):
+        cache.get(group, lambda: batch_of(2))
+    assert number_in(other.get(0, never)) == 1
+
+
+def test_eviction_takes_what_the_cache_has_made_and_follows_no_link(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest", limit_bytes=10 * KIB)
+    [home] = tmp_path.glob("sparktrain-data-*")
+    elsewhere = tmp_path / "elsewhere"
+    foreign = [
+        home / "notes-2024" / "0.arrow", home / "thesis" / "lock", home / "0123456789ab-mine" / "lock",
+        home / "0123456789ab-mine" / "thesis.txt", elsewhere / "lock", elsewhere / "0.arrow",
+        cache._path(0).with_name("mine"),
+    ]  # fmt: skip
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(KIB))
+    (home / "fedcba987654-link").symlink_to(elsewhere)
+    cache._path(99).symlink_to(elsewhere / "0.arrow")
+    for path in (*foreign, *(each.parent for each in foreign)):
+        os.utime(path, (1, 1))
+    for group in range(4):
+        assert number_in(cache.get(group, lambda group=group: batch_of(group))) == group
+    assert all(path.exists() for path in foreign)
+    assert (home / "fedcba987654-link").is_symlink()
+
+
+SHARED = """
+import pathlib, random, shutil, sys
+from sparktrain.datasets.host_cache import HostCache
+from tests.unit.datasets.test_host_cache import batch_of, number_in
+root, role, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+draws = random.Random(role)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(rounds):
+    if role == "cleans":
+        for home in pathlib.Path(root).glob("sparktrain-data-*"):
+            shutil.rmtree(home, ignore_errors=True)
+    cache = HostCache(root, "digest", 0 if role == "evicts" else None)
+    for group in (draws.randrange(6) for _ in range(5)):
+        assert number_in(cache.get(group, lambda: batch_of(group))) == group
+    assert cache.content(lambda: b"manifest") == b"manifest"
+"""
+
+
+def test_runs_that_share_a_cache_survive_that_one_of_them_deletes(tmp_path: Path) -> None:
+    roles = ("reads", "evicts", "cleans")
+    commands = [[sys.executable, "-c", SHARED, str(tmp_path), role, "30"] for role in roles]
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **options) for command in commands]  # type: ignore[call-overload]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    ended = {role: process.communicate(timeout=60)[1] for role, process in zip(roles, processes, strict=True)}
+    assert ended == dict.fromkeys(roles, "")
 
 
 @pytest.mark.parametrize("size", [0, 100, 8 * KIB])
