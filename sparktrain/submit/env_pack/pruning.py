@@ -1,14 +1,15 @@
 """Finds and removes old packs."""
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from sparktrain import formatting
 from sparktrain.store.base import Store
 
-_NAMES = "sparktrain-python*.tar.gz"
+_NAME = re.compile(r"sparktrain-python\d+\.\d+-[0-9a-f]{16}\.tar\.gz")
+"""See `Contents.archive`. A pack is directly in its folder: what is in a folder beneath it is a copy of a user."""
 
 
 class OldPack(Struct, frozen=True):
@@ -28,7 +29,7 @@ class OldPack(Struct, frozen=True):
 
 def old_packs(store: Store, kept: str) -> list[OldPack]:
     """All packs except `kept`, the oldest first; other files are ignored. Blocks on the store; raises OSError."""
-    archives = [path for path in store.list() if fnmatchcase(path, _NAMES) and path != kept]
+    archives = [path for path in store.list() if _NAME.fullmatch(path) and path != kept and store.way_out(path) is None]
     infos = [(path, store.stat(path)) for path in archives]
     return sorted((OldPack(path, info.size, info.modified) for path, info in infos), key=lambda each: each.modified)
 

@@ -234,7 +234,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Contents:
 def test_old_packs_are_deleted_when_the_user_answers_yes(
     tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = tmp_path / "sparktrain-python3.11-aa.tar.gz"
+    old = tmp_path / "sparktrain-python3.11-aaaaaaaaaaaaaaaa.tar.gz"
     old.write_bytes(bytes(1024))
     for answer in ("", "\n", "no\n"):
         assert prune(tmp_path, answer, monkeypatch) == 0

@@ -16,9 +16,9 @@ def made(folder: Path, name: str, size: int, modified: float) -> str:
 
 
 def test_all_packs_but_one_are_old_and_other_files_are_no_packs(tmp_path: Path) -> None:
-    newer = made(tmp_path, "sparktrain-python3.11-bb.tar.gz", 2048, 9 * DAY_S)
-    older = made(tmp_path, "sparktrain-python3.12-cc.tar.gz", 1024, 5 * DAY_S)
-    kept = made(tmp_path, "sparktrain-python3.11-aa.tar.gz", 1, DAY_S)
+    newer = made(tmp_path, "sparktrain-python3.11-bbbbbbbbbbbbbbbb.tar.gz", 2048, 9 * DAY_S)
+    older = made(tmp_path, "sparktrain-python3.12-cccccccccccccccc.tar.gz", 1024, 5 * DAY_S)
+    kept = made(tmp_path, "sparktrain-python3.11-aaaaaaaaaaaaaaaa.tar.gz", 1, DAY_S)
     mine = made(tmp_path, "environment.tar.gz", 1, DAY_S)
     store = LocalStore(tmp_path)
 
@@ -30,3 +30,16 @@ def test_all_packs_but_one_are_old_and_other_files_are_no_packs(tmp_path: Path) 
     pruning.remove(store, old)
     assert store.list() == [mine, kept]
     assert pruning.old_packs(store, kept) == []
+
+
+def test_what_only_looks_like_a_pack_stays(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "sparktrain-python-backup").mkdir()
+    pack = "sparktrain-python3.11-0123456789abcdef.tar.gz"
+    made(elsewhere, pack, 1, DAY_S)
+    made(tmp_path, "sparktrain-python-backup/thesis.tar.gz", 1, DAY_S)
+    made(tmp_path, f"sparktrain-python-backup/{pack}", 1, DAY_S)
+    made(tmp_path, "sparktrain-python3.11-mine.tar.gz", 1, DAY_S)
+    (tmp_path / pack).symlink_to(elsewhere / pack)
+    assert pruning.old_packs(LocalStore(tmp_path), "") == []
