@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sparktrain.store import folder_removal
 from sparktrain.store.base import UNPUBLISHED_NAME, OwnsPath
-from sparktrain.store.folder_removal import FOLDER, is_mounted, mount_of
 
 _LINK = (errno.ELOOP, errno.ENOTDIR)
 """What the kernel answers when a link, or a file, is opened as a folder."""
@@ -101,7 +101,7 @@ def way_out(root: Path, path: str, folder: str) -> str | None:
             return None
         try:
             mode = os.fstat(descriptor).st_mode
-            if stat.S_ISLNK(mode) or (folder and stat.S_ISDIR(mode) and is_mounted(descriptor)):
+            if stat.S_ISLNK(mode) or (folder and stat.S_ISDIR(mode) and folder_removal.is_mounted(descriptor)):
                 return place
         finally:
             os.close(descriptor)
@@ -134,12 +134,12 @@ def _opened(root: Path, top: str, folder: str) -> Iterator[int]:
     try:
         mount, below_top = None, top.count("/") + 1
         for number, part in enumerate(folder.split("/") if folder else (), 1):
-            inner = os.open(part, FOLDER, dir_fd=descriptor)
+            inner = os.open(part, folder_removal.FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
             if number == below_top:
-                mount = mount_of(descriptor)
-            elif number > below_top and mount_of(descriptor) != mount:
+                mount = folder_removal.mount_of(descriptor)
+            elif number > below_top and folder_removal.mount_of(descriptor) != mount:
                 raise OSError(errno.EXDEV, "another file system is mounted there", os.fspath(root / folder))
         yield descriptor
     finally:

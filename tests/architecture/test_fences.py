@@ -181,6 +181,11 @@ FENCES = [
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
         ),
     ),
+    Fence(
+        "one module removes trees of local files, which follows no link and crosses no mount point",
+        uses_of("shutil.rmtree", "os.removedirs", "tempfile.TemporaryDirectory"),
+        "from shutil import rmtree",
+    ),
     Fence("errors have specific types", raises_of("Exception", "BaseException"), "raise Exception('no')"),
     Fence("each except names its errors", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
     Fence(

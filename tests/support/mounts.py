@@ -1,5 +1,6 @@
 """A folder on which another one is mounted."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -23,11 +24,17 @@ def bound(source: Path, target: Path) -> Iterator[Path]:
         return
     for file in source.iterdir():
         os.link(file, target / file.name)
-    number, mount_of = target.stat().st_ino, folder_removal.mount_of
+    number, mount_of, rename = target.stat().st_ino, folder_removal.mount_of, os.rename
+
+    def seeming(descriptor: int) -> tuple[int, int]:
+        return (0, 1) if os.fstat(descriptor).st_ino == number else mount_of(descriptor)
+
+    def busy(name: str, new: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        if os.stat(name, dir_fd=src_dir_fd, follow_symlinks=False).st_ino == number:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
+        rename(name, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            folder_removal,
-            "mount_of",
-            lambda descriptor: (0, 1) if os.fstat(descriptor).st_ino == number else mount_of(descriptor),
-        )
+        patched.setattr(folder_removal, "mount_of", seeming)
+        patched.setattr(os, "rename", busy)
         yield target

@@ -13,9 +13,11 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store.base import Store
+from sparktrain.store.base import OwnsPath, Store
+from sparktrain.store.local_folder import OwnPart
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
+from tests.support.mounts import bound
 from tests.unit.clocks import InstantClock
 
 
@@ -305,3 +307,61 @@ def _failing(code: int) -> Callable[..., None]:
         raise OSError(code, os.strerror(code))
 
     return fail
+
+
+# ---- what a deletion must not reach
+
+
+def all_owned(path: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("folder", ["a", "a/link", "a/link/inner", "link"])
+def test_a_deletion_follows_no_link_wherever_it_is(store: LocalStore, tmp_path: Path, folder: str) -> None:
+    kept = tmp_path / "kept"
+    (kept / "inner").mkdir(parents=True)
+    (kept / "inner" / "file").touch()
+    store.put_if_absent("a/own", b"1")
+    (store.root / "a" / "link").symlink_to(kept)
+    (store.root / "link").symlink_to(kept / "inner")
+    store.delete_folder(folder, all_owned)
+    assert (kept / "inner" / "file").exists()
+    assert (store.root / "a" / "link").is_symlink()
+    assert store.exists("a/own") == (folder != "a")
+    assert store.way_out("a/link/inner/file") == store.way_out("a/link/inner/file", "a") == "a/link"
+    assert store.way_out("a/link", "a") == "a/link"
+    assert store.way_out("a/own", "a") is store.way_out("a/none/x") is None
+
+
+def test_a_link_that_takes_the_place_of_a_folder_meanwhile_is_not_followed(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, look = tmp_path / "kept", LocalStore._own_part
+    kept.mkdir()
+    (kept / "file").touch()
+    store.put_if_absent("a/b/file", b"1")
+
+    def look_and_swap(self: LocalStore, path: str, owns: OwnsPath) -> OwnPart:
+        part = look(self, path, owns)
+        (store.root / "a" / "b").rename(tmp_path / "moved")
+        (store.root / "a" / "b").symlink_to(kept)
+        return part
+
+    monkeypatch.setattr(LocalStore, "_own_part", look_and_swap)
+    store.delete_folder("a", all_owned)
+    assert (kept / "file").exists()
+    assert (store.root / "a" / "b").is_symlink()
+
+
+def test_a_deletion_crosses_no_mount_point_below_its_folder(store: LocalStore, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    for folder in ("a/b/mounted", "c"):
+        (store.root / folder).mkdir(parents=True)
+    with bound(kept, store.root / "a" / "b" / "mounted"), bound(kept, store.root / "c"):
+        store.delete_folder("a", all_owned)
+        assert (kept / "file").exists()
+        assert store.way_out("a/b/mounted/file", "a") == "a/b/mounted"
+        assert store.survey("a", all_owned).left == ("a/b/mounted/",)
+        assert store.way_out("c/file") is None, "a run may be in a mounted folder"
