@@ -7,6 +7,7 @@ from sparktrain.errors import ProtocolError
 
 NAME = "sparktrain-origins.json"
 """Name in the archive of the user's modules: no module can have it."""
+MOST_LEFT = 500
 
 
 class Source(Struct, frozen=True):
@@ -26,6 +27,8 @@ class Origins(Struct, frozen=True):
     """Path at the user's side of each file and package, by its name in the archive."""
     sources: dict[str, Source] = {}
     """Sources by the file name that compiled code has."""
+    left: tuple[str, ...] = ()
+    """Modules and packages of the user's that were not sent, by top-level name: at most `MOST_LEFT`."""
 
 
 def encode(origins: Origins) -> bytes:

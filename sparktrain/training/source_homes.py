@@ -2,7 +2,9 @@
 
 import linecache
 import os
-from collections.abc import Sequence
+import re
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import TracebackException
 
@@ -11,6 +13,9 @@ from msgspec import Struct
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import code_origins
 from sparktrain.protocol.code_origins import Origins
+
+_OF_SCRIPT = re.compile(r"Can't get attribute '(\w+)' on <module '__main__'")
+"""What pickle raises for an object with a class that `__main__` lacks."""
 
 
 class Homes(Struct, frozen=True):
@@ -43,7 +48,14 @@ class Homes(Struct, frozen=True):
             todo += [other for other in linked if other is not None]
 
     def hint(self, error: BaseException) -> str:
-        """Advice on a relative path that was not found; empty for any other error."""
+        """Advice on a path, module or name of the script that was not found; empty for any other error."""
+        if isinstance(error, ModuleNotFoundError):
+            return self._hint_on_module(error)
+        if isinstance(error, AttributeError) and (found := _OF_SCRIPT.search(str(error))) is not None:
+            return (
+                f" (of the script, a trial has what the training function uses: name {found[1]} in the function, or "
+                "move it to a module beside the script)"
+            )
         name = error.filename if isinstance(error, FileNotFoundError) else None
         folder = self.known.folder
         if not folder or not isinstance(name, str) or not name or os.path.isabs(name) or "://" in name:
@@ -53,9 +65,27 @@ class Homes(Struct, frozen=True):
         step = f"write {meant!r}" if known else f"write an absolute path that executors can read, as {meant!r} would be"
         return f" (a trial works in a folder of its own: {step})"
 
+    def _hint_on_module(self, error: ModuleNotFoundError) -> str:
+        top = (error.name or "").partition(".")[0]
+        if top not in self.known.left:
+            return ""
+        wanted = next((name for name in _imported_by_name(error) if name.partition(".")[0] == top), error.name)
+        return (
+            f" ({top} lies beside your code, and was not sent, as only modules that code names travel: write "
+            f"`import {wanted}` in the function)"
+        )
+
     def _below(self, file: str) -> str:
         folder = self.known.folder
         return file.removeprefix(f"{folder}{os.sep}") if folder else file
+
+
+def _imported_by_name(error: BaseException) -> Iterator[str]:
+    """The absolute names of modules that functions of a traceback import by a name which only their run knows."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = frame.f_locals.get("name")
+        if frame.f_code.co_name == "import_module" and isinstance(name, str):
+            yield name
 
 
 def find(folders: Sequence[str]) -> Homes:

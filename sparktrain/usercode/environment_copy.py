@@ -2,6 +2,11 @@
 
 import os
 
+A_COPY = (
+    "a copy of the driver's environment, which would reach every trial and the run directory, with its secrets; read "
+    "os.environ within the function, and name what trials need of the driver's by env= or forward_env="
+)
+"""The end of a message."""
 LEAST = 3
 """So many variables at least are a copy: fewer are values that the user chose."""
 

@@ -18,6 +18,7 @@ from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.protocol.messages import Code
 from sparktrain.usercode.closure import captures_of
 from sparktrain.usercode.imports import Sources, is_users
+from sparktrain.usercode.library_objects import LibraryObjects
 from sparktrain.usercode.target import Target
 
 DIGITS = 16
@@ -75,6 +76,7 @@ class _Digests:
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bytes]] = {}
         """Keeps the objects too, because Python reuses the id of a deleted one."""
+        self._library = LibraryObjects()
 
     def of(self, value: object) -> bytes:
         """Identify `value`, with the same result in every process."""
@@ -89,6 +91,9 @@ class _Digests:
 
     def _words(self, value: object) -> Iterator[bytes]:
         yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
+        if (home := self._library.home_of_container(value)) is not None:  # what it has is this process's own
+            yield f"{home[0].__name__}.{home[1]}".encode()
+            return
         match value:
             case FunctionType():
                 yield from self._of_function(value)

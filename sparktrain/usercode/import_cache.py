@@ -47,6 +47,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     modules: list[str]
     texts: list[str]
     relative: list[str]
+    dotted: list[str]
 
 
 class ImportCache:
@@ -95,7 +96,7 @@ class ImportCache:
             stored = msgspec.msgpack.decode(raw, type=_Stored)
         except msgspec.DecodeError:
             return None
-        return Imports(set(stored.modules), set(stored.texts), set(stored.relative))
+        return Imports(set(stored.modules), set(stored.texts), set(stored.relative), set(stored.dotted))
 
     def _payload(self, others: dict[str, msgspec.Raw]) -> bytes:
         """The results that this process used, and those of other processes, as far as they fit."""
@@ -110,7 +111,7 @@ class ImportCache:
 
 
 def _stored(found: Imports) -> _Stored:
-    return _Stored(sorted(found.modules), sorted(found.texts), sorted(found.relative))
+    return _Stored(sorted(found.modules), sorted(found.texts), sorted(found.relative), sorted(found.dotted))
 
 
 @functools.cache

@@ -7,6 +7,7 @@ and executors cannot be expected to have it.
 import dis
 import functools
 import importlib.machinery
+import itertools
 import os
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ from typing import Any
 
 from sparktrain.usercode.import_cache import shared
 from sparktrain.usercode.module_aliases import is_alias
-from sparktrain.usercode.source_imports import Imports
+from sparktrain.usercode.source_imports import IMPORT_MODULE, Imports
 
 NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
 """Modules that executors have themselves."""
@@ -28,6 +29,9 @@ NEVER_LOCAL = MAIN | NEVER_SENT | sys.stdlib_module_names
 CACHED = functools._lru_cache_wrapper
 """What `functools.lru_cache` and `functools.cache` make of a function."""
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+
+MOST_ITEMS = 1000
+"""So many values in the containers that code reads are looked at for names of modules."""
 
 _INSTALLED_PARTS = frozenset({"site-packages", "dist-packages"})
 
@@ -137,6 +141,7 @@ class Sources:
             more = self.imports_of_file(path)
             found.modules |= more.modules
             found.texts |= more.texts
+            found.dotted |= more.dotted
             new = {name.partition(".")[0] for name in more.modules} - tops
             tops |= new
             todo.extend(source for name in new for source in self.files_of(name))
@@ -183,6 +188,7 @@ def imports_of_function(function: Callable[..., Any]) -> Imports:
             continue
         seen[id(value)] = value
         found.modules.update(_module_of(value))
+        _add_texts(value, found)
         plain_function = plain_function_of(value)
         if plain_function is not None and is_users(plain_function):
             todo.extend(_reads(plain_function, found))
@@ -229,6 +235,20 @@ def uses_of_globals(code: CodeType) -> Iterator[Use]:
         yield from uses_of_globals(nested)
 
 
+def _add_texts(value: object, found: Imports) -> None:
+    """Add the texts in a value that the code reads: in containers, which may be large and contain themselves."""
+    todo, looked = [value], 0
+    while todo and looked < MOST_ITEMS:
+        looked += 1
+        value = todo.pop()
+        if isinstance(value, str):
+            found.add_text(value)
+        elif isinstance(value, dict):
+            todo += itertools.islice(value.values(), MOST_ITEMS)
+        elif isinstance(value, list | tuple | frozenset):
+            todo += itertools.islice(value, MOST_ITEMS)
+
+
 def _module_of(value: object) -> list[str]:
     if isinstance(value, ModuleType):
         return [value.__name__]
@@ -244,6 +264,8 @@ def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
     for use in uses_of_globals(function.__code__):
         if use.name in function.__globals__:
             yield function.__globals__[use.name]
+        elif use.name == "__import__":
+            found.modules.add(IMPORT_MODULE)
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -255,7 +277,7 @@ def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
 
 def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> None:
     """Add what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
-    found.texts.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+    _add_texts(code.co_consts, found)
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):

@@ -7,11 +7,10 @@ imports what all of them need pays for libraries that the function never uses.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sparktrain.usercode.dynamic_imports import imports_by_name
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.source_imports import Imports
 
-_DYNAMIC = ("importlib.import_module", "pkgutil", "runpy")
-"""What a source uses that imports modules by names which only its run knows."""
 _PACKAGE_FILE = "__init__.py"
 
 
@@ -58,11 +57,12 @@ class _Walk:
         imports = self._sources.imports_of_file(path)
         self._found.modules |= imports.modules
         self._found.texts |= imports.texts
+        self._found.dotted |= imports.dotted
         names = {*imports.modules, *_absolute(imports.relative, package)}
         for name in names:
             self._add(name)
         top = package.partition(".")[0]
-        if top and top not in self._whole and any(name.startswith(_DYNAMIC) for name in imports.modules):
+        if top and top not in self._whole and imports_by_name(imports):
             self._whole.add(top)
             for file in self._sources.files_of(top):
                 self._add_file(file, self._package_of(top, file))

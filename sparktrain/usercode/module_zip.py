@@ -3,7 +3,7 @@
 import functools
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -24,13 +24,19 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 
 
-def archive_beside(folder: Path, sources: Sources, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
-    """The modules and packages in `folder`. Raises FunctionError when they are too large, naming the largest."""
+def archive_beside(
+    folder: Path, sources: Sources, named: Collection[Path] = (), most_files: int = MAX_ARCHIVE_FILES
+) -> bytes:
+    """The modules and packages in `folder`; of folders without `__init__.py`, those that are imported or `named`.
+
+    Raises FunctionError when they are too large, naming the largest.
+    """
     entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and not _is_known(path.stem)]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
     imported = {name.partition(".")[0] for name in sources.imports_of_files(modules).modules}
-    chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in imported]
+    wanted = imported | {place.name for place in named}
+    chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in wanted]
     return archive_of([*modules, *chosen], most_files)
 
 

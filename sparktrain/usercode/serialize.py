@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from sparktrain.usercode.closure import (
     describe,
     hint_for,
 )
-from sparktrain.usercode.environment_copy import holds_environment
+from sparktrain.usercode.dynamic_imports import named_packages
+from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.imports import (
     Sources,
     imports_of_function,
@@ -41,21 +43,27 @@ MEASURED_BYTES = 2**30
 """How far the size of a captured value is measured."""
 
 
-def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES, *, sources: Sources | None = None) -> Code:
+def pack(
+    function: Callable[..., Any] | Target,
+    limit: int = CODE_BYTES,
+    *,
+    sources: Sources | None = None,
+    values: Collection[str] = (),
+) -> Code:
     """Pack the function and the local modules that it needs into one message.
 
     A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
-    it is defined in a script, a notebook or another function, and by reference when its module can be imported. Runs no
-    user code except what pickling calls. Raises FunctionError when it cannot be pickled, or has more than `limit` bytes
-    with its modules and captured values.
+    it is defined in a script, a notebook or another function, and by reference when its module can be imported.
+    `values` are texts among its parameters, which may name modules. Runs no user code except what pickling calls.
+    Raises FunctionError when it cannot be pickled, or has more than `limit` bytes with its modules and captured values.
     """
     target = function if isinstance(function, Target) else Target.of(function)
     sources = sources or Sources()
     if target.reference is not None:
-        data, archive = target.reference.encode(), _beside(target, sources)
+        data, archive = target.reference.encode(), _beside(target, sources, values)
     else:
         data = _pickle(target.function, limit)
-        archive = archive_of(_local_modules(target.function, data, sources))
+        archive = _archive(_local_modules(target.function, data, sources), _dynamic(target, sources, values))
     if len(data) + len(archive) > limit:
         raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
     archive = with_origins(archive, data, target.root)
@@ -97,16 +105,35 @@ def preload_for(
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         modules.add(defined.__name__)
         files.append(Path(defined.__file__))
+    files += [file for place in _dynamic(target, sources, ()) for file in sources.files_of(place.stem)]
     return chosen(own | reached_imports(sources, modules, files), gang, env)
 
 
-def _beside(target: Target, sources: Sources) -> bytes:
+def _beside(target: Target, sources: Sources, values: Collection[str]) -> bytes:
     """The modules beside a target's file; of a package, itself and the local modules that it imports."""
     if target.root is None or target.file is None or target.reference is None:
         return b""
+    named = _dynamic(target, sources, values)
     if target.file.parent == target.root:
-        return archive_beside(target.root, sources)
-    return archive_of(_with_imported({target.reference.partition(".")[0]}, sources))
+        return archive_beside(target.root, sources, named)
+    return _archive(_with_imported({target.reference.partition(".")[0]}, sources), named)
+
+
+def _archive(imported: list[Path], named: list[Path]) -> bytes:
+    """The modules that code imports, and those that it names, unless they are too large: these may be no modules."""
+    if set(named) <= set(imported):
+        return archive_of(imported)
+    with suppress(FunctionError):
+        return archive_of(list(dict.fromkeys([*imported, *named])))
+    return archive_of(imported)
+
+
+def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[Path]:
+    """The places of local modules that the code names in texts, with those that they import."""
+    own = imports_of_function(target.function)
+    modules = own.modules | ({target.reference.partition(":")[0]} if target.reference is not None else set())
+    names = named_packages(own | sources.imports_of_modules(modules), sources, values)
+    return _with_imported(names, sources) if names else []
 
 
 def _pickle(function: Callable[..., Any], limit: int) -> bytes:
@@ -151,11 +178,7 @@ def _copies_environment(function: object, limit: int) -> FunctionError:
         return holds_environment(sink.getvalue())
 
     found = culprit(function, copies) or "what it takes along"
-    return FunctionError(
-        f"{describe(function)} cannot be sent to executors: {found} has a copy of the driver's environment, which "
-        "would reach every trial and the run directory, with its secrets; read os.environ within the function, and "
-        "name what trials need of the driver's by env= or forward_env="
-    )
+    return FunctionError(f"{describe(function)} cannot be sent to executors: {found} has {A_COPY}")
 
 
 def _cannot_be_pickled(value: object) -> bool:

@@ -1,8 +1,14 @@
 """What one source imports and names, from its text alone."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+IMPORT_MODULE = "importlib.import_module"
+MOST_CHARS = 200
+"""Of the name of a module."""
+_DOTTED = re.compile(r"[^\W\d]\w*[.:]\S*\Z")
 
 
 @dataclass
@@ -15,9 +21,23 @@ class Imports:
     """Text constants of the code that could be names, such as those of environment variables."""
     relative: set[str] = field(default_factory=set)
     """Names of relative imports, with their dots: `..models.build`."""
+    dotted: set[str] = field(default_factory=set)
+    """Text constants that could be, or start, the name of a module in a package: `models.`."""
 
     def __or__(self, other: "Imports") -> "Imports":
-        return Imports(self.modules | other.modules, self.texts | other.texts, self.relative | other.relative)
+        return Imports(
+            self.modules | other.modules,
+            self.texts | other.texts,
+            self.relative | other.relative,
+            self.dotted | other.dotted,
+        )
+
+    def add_text(self, text: str) -> None:
+        """Add a text constant, if it could be a name."""
+        if text.isidentifier():
+            self.texts.add(text)
+        elif len(text) <= MOST_CHARS and _DOTTED.match(text):
+            self.dotted.add(text)
 
 
 def imports_of_source(source: bytes) -> Imports:
@@ -38,8 +58,10 @@ def imports_of_source(source: bytes) -> Imports:
             found.relative.update(f"{head}{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            found.texts.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add_text(node.value)
+        elif isinstance(node, ast.Name) and node.id == "__import__":
+            found.modules.add(IMPORT_MODULE)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             parts.append((node.value.id, node.attr))
     # `import scipy` alone does not show that scipy.stats is used

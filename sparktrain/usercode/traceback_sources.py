@@ -1,17 +1,21 @@
 """Adds to the archive what a traceback on an executor needs to name the user's own files."""
 
+import itertools
 import linecache
 import os
 import sys
 import zipfile
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from sparktrain.protocol.code_origins import NAME, Origins, Source, encode
-from sparktrain.usercode.imports import find_local
+from sparktrain.protocol.code_origins import MOST_LEFT, NAME, Origins, Source, encode
+from sparktrain.usercode.imports import NEVER_LOCAL, find_local, is_local
 from sparktrain.usercode.module_zip import EPOCH
 
+MOST_LISTED = 1000
+"""Entries of a folder that are looked at: a folder with more is no folder of modules."""
 MAX_SOURCE_CHARS = 2**20
 """Limit of all sources together. Longer ones are not sent, and tracebacks lack their lines."""
 
@@ -20,7 +24,7 @@ def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
     """`archive`, which may be empty, with the origins of its modules and of the pickled or named `function`.
 
     `root` is the folder that a target of the command line was imported from. Reads no file of the user's but the main
-    script.
+    script, and lists the folders of imports.
     """
     buffer = BytesIO(archive)
     with zipfile.ZipFile(buffer, "a") as opened:
@@ -28,7 +32,8 @@ def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
         places = {top: str(place) for top in tops if (place := _place(top, root)) is not None}
         entry = zipfile.ZipInfo(NAME, EPOCH)
         entry.external_attr = 0o644 << 16
-        opened.writestr(entry, encode(Origins(_folder(), places, _sources(function))))
+        left = tuple(sorted(_local_names(root) - {top.removesuffix(".py") for top in tops}))[:MOST_LEFT]
+        opened.writestr(entry, encode(Origins(_folder(), places, _sources(function), left)))
     return buffer.getvalue()
 
 
@@ -38,6 +43,26 @@ def _folder() -> str:
         return os.getcwd()
     except OSError:
         return ""
+
+
+def _local_names(root: Path | None) -> set[str]:
+    """The modules and packages in the user's own folders of imports, by their names there."""
+    found: set[str] = set()
+    for folder in {*(Path(name) for name in sys.path), *([root] if root is not None else [])}:
+        if not is_local(str(folder)):
+            continue
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in itertools.islice(entries, MOST_LISTED):
+                name = entry.name.removesuffix(".py")
+                if name.isidentifier() and name not in NEVER_LOCAL and (name != entry.name or _is_package(entry.path)):
+                    found.add(name)
+    return found
+
+
+def _is_package(folder: str) -> bool:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return any(entry.name.endswith(".py") for entry in itertools.islice(entries, MOST_LISTED // 10))
+    return False
 
 
 def _place(top: str, root: Path | None) -> Path | None:

@@ -1,6 +1,8 @@
 """What a run trains: a function of this process, or the one that another run has stored."""
 
 import ast
+import itertools
+import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -14,11 +16,16 @@ from sparktrain.protocol.messages import Code
 from sparktrain.runs.plan import Plan
 from sparktrain.search.space import Space
 from sparktrain.usercode.code_changes import text_of
+from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
 from sparktrain.usercode.serialize import pack, preload_for
+from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
+
+MOST_CASES = 10_000
+"""So many cases are looked at for texts: a grid of them has every value several times."""
 
 
 class PackedProgram(NamedTuple):
@@ -59,6 +66,8 @@ class FunctionProgram(Program):
 
     def __init__(self, function: Callable[..., Any] | Target) -> None:
         self._target = function if isinstance(function, Target) else Target.of(function)
+        self._values: set[str] = set()
+        """Texts among the parameters that were checked."""
         self.slug = self._target.slug
 
     def check(self, kind: str, space: Space, place: str) -> None:
@@ -66,6 +75,7 @@ class FunctionProgram(Program):
         if (module := self._target.module) is not None:
             check_imported(kind, sys.modules.get(module), module)
         check_call(self._target.function, space.examples(), place)
+        self._values = _texts(space, place)
 
     def makes_strategy(self) -> bool:
         """See base class."""
@@ -79,7 +89,7 @@ class FunctionProgram(Program):
         """See base class."""
         sources, target = Sources(), self._target
         needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
-        code = pack(target, limit, sources=sources)
+        code = pack(target, limit, sources=sources, values=self._values)
         parts = fingerprint(target, code, sources=sources)
         return PackedProgram(target.name, code, parts, needed, text_of(target))
 
@@ -125,3 +135,15 @@ class StoredProgram(Program):
         if function is None or function.args.kwarg is not None:
             return None
         return {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+
+
+def _texts(space: Space, place: str) -> set[str]:
+    """The texts among the values of the first cases of a space. Raises SpecError for the driver's environment."""
+    found: set[str] = set()
+    for case in itertools.islice(space.examples(), MOST_CASES):
+        for name, value in case.items():
+            if isinstance(value, str) and len(value) <= MOST_CHARS:
+                found.add(value)
+            elif isinstance(value, str | list | dict) and holds_environment(json.dumps(value).encode()):
+                raise SpecError(f"{place}: {name!r} has {A_COPY}")
+    return found

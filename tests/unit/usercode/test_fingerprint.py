@@ -1,5 +1,6 @@
 """The same code has the same fingerprint in any process and at any line; other code has another."""
 
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def test_a_library_counts_by_its_names() -> None:
     names: dict[str, Any] = {"dumps": library, "__name__": "__main__"}
     exec(other, names)
     assert parts(names["train"]) == defined(source)
+
+
+def test_a_container_of_python_counts_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from sys import path, modules\n\ndef train(x):\n    return path, modules\n"
+    before = defined(source)
+    monkeypatch.setitem(sys.modules, "of_another_process", types.ModuleType("of_another_process"))
+    monkeypatch.syspath_prepend("elsewhere")
+    assert defined(source) == before
 
 
 def test_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,48 @@
+"""Finds local packages with modules that code imports by names which only its run knows: `"models." + name`."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from sparktrain.usercode.imports import Sources
+from sparktrain.usercode.source_imports import IMPORT_MODULE, Imports
+
+_DYNAMIC = (IMPORT_MODULE, "importlib.util", "pkgutil", "runpy")
+_WHOLE = "importlib"
+"""What a function imports that has `from importlib import import_module` in its globals."""
+
+
+def imports_by_name(imports: Imports) -> bool:
+    """Whether some code imports modules by names that only its run knows."""
+    return _WHOLE in imports.modules or any(name.startswith(_DYNAMIC) for name in imports.modules)
+
+
+def named_packages(imports: Imports, sources: Sources, values: Iterable[str] = ()) -> set[str]:
+    """The local top-level modules that texts in some code name, or `values` that it gets as parameters.
+
+    Code that imports by name may import a module of any text; other code, such as a library that creates objects from a
+    configuration, one of a text that is the name of a module which exists. Imports nothing.
+    """
+    given = Imports()
+    for value in values:
+        given.add_text(value)
+    dotted = imports.dotted | given.dotted
+    script = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").stem
+    found = {_top(text) for text in dotted if _is_module(text, sources)}
+    if imports_by_name(imports):
+        found |= {_top(text) for text in dotted} | imports.texts | given.texts
+    return {name for name in found if name != script and sources.files_of(name)}
+
+
+def _top(text: str) -> str:
+    return text.replace(":", ".").partition(".")[0]
+
+
+def _is_module(text: str, sources: Sources) -> bool:
+    place = sources.place_of(_top(text))
+    second = text.replace(":", ".").split(".")[1]
+    return place is not None and second.isidentifier() and _has_module(place, second)
+
+
+def _has_module(package: Path, name: str) -> bool:
+    return (package / f"{name}.py").is_file() or (package / name / "__init__.py").is_file()
