@@ -54,6 +54,11 @@ class LoadedModel:
         self._weights = MappedWeights(path)
         self._weights.give_to(self._model)
 
+    @staticmethod
+    def weights_intact(path: Path) -> bool:
+        """Whether the file for `share_weights` is as it was written. Blocks on the disk."""
+        return MappedWeights.is_intact(path)
+
     def store_weights(self, path: Path) -> None:
         """Write the file for `share_weights`. Blocks on the disk."""
         MappedWeights.write(self._model, path)

@@ -7,12 +7,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
+
+from sparktrain.datasets.group_file import checksum
 
 LEAST_BYTES = 2**20
 """Smaller variables stay copies: a page of a file for each would save nothing."""
 _PAGE = 4096
-_MAGIC = b"sparktrain weights 1\n"
+_MAGIC = b"sparktrain weights 2\n"
+_CHECKSUM_BYTES = 4
+"""At the end: CRC-32C of all bytes before."""
 
 
 class MappedVariable(Struct, frozen=True, array_like=True):
@@ -35,6 +40,15 @@ class MappedWeights:
             self._map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         end = self._map.find(b"\n", len(_MAGIC))
         self._variables = msgspec.json.decode(self._map[len(_MAGIC) : end], type=list[MappedVariable])
+
+    @staticmethod
+    def is_intact(path: Path) -> bool:
+        """Whether no byte of the file has changed since it was written. Blocks on the disk. Raises OSError."""
+        if path.stat().st_size < len(_MAGIC) + _CHECKSUM_BYTES:
+            return False
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+            expected = int.from_bytes(content[-_CHECKSUM_BYTES:], "little")
+            return checksum(pa.py_buffer(content).slice(0, len(content) - _CHECKSUM_BYTES)) == expected
 
     def give_to(self, model: Any) -> None:
         """Replace the values of the model's variables by those in the file, which must be of the same model."""
@@ -60,11 +74,16 @@ class MappedWeights:
                 offset += -(-values.nbytes // _PAGE) * _PAGE
         head = -(-(len(_MAGIC) + 128 * (len(found) + 1)) // _PAGE) * _PAGE
         placed = [msgspec.structs.replace(each, offset=head + each.offset) for each, _ in found]
-        with path.open("wb") as file:
+        with path.open("wb+") as file:
             file.write(_MAGIC + msgspec.json.encode(placed) + b"\n")
             for each, (_, variable) in zip(placed, found, strict=True):
                 file.seek(each.offset)
                 file.write(np.ascontiguousarray(variable.numpy()).tobytes())
             file.truncate(max(file.tell(), head))
+            file.flush()
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+                value = checksum(pa.py_buffer(content))
+            file.seek(0, os.SEEK_END)
+            file.write(value.to_bytes(_CHECKSUM_BYTES, "little"))
             file.flush()
             os.fsync(file.fileno())

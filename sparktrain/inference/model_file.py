@@ -35,7 +35,12 @@ class ModelFile(Struct, frozen=True):
 
     def fetch(self, folder: ModelFolder) -> Path:
         """The file on this host. Blocks on the store the first time. Raises MissingFileError, DataError, OSError."""
-        return folder.file(FETCHED, self._fetch_to)
+        return folder.file(FETCHED, self._fetch_to, self.is_intact)
+
+    def is_intact(self, path: Path) -> bool:
+        """Whether no byte of the file on this host has changed since it was fetched."""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
 
     def _fetch_to(self, path: Path) -> None:
         if _copied(self.url, path) != self.sha256:
@@ -61,7 +66,7 @@ def model_at(url: str, modules: tuple[str, ...] = ()) -> tuple[ModelFile, ModelF
         check_archive(path, whole)
         found = ModelFile(whole, path.stat().st_size, digest, modules)
         folder = ModelFolder.hold(digest)
-        folder.file(FETCHED, lambda place: os.replace(path, place))
+        folder.file(FETCHED, lambda place: os.replace(path, place), found.is_intact)
         return found, folder
 
 

@@ -1,6 +1,7 @@
 """The files of a model on this host: made once for all processes of a user, and kept while one of them uses it."""
 
 import fcntl
+import logging
 import os
 import re
 import stat
@@ -22,6 +23,8 @@ _GONE = ".gone-"
 _PART = ".part-"
 _OURS = re.compile(r"(?:\.gone-|\.part-)[0-9a-f]{32}|[0-9a-f]{64}")
 """Names in the folder for models: evicted ones, files that arrive, and the digests of models."""
+
+logger = logging.getLogger("sparktrain")
 
 
 class ModelFolder:
@@ -56,15 +59,19 @@ class ModelFolder:
         _evict(root, but=path)
         return cls(path, held, clock)
 
-    def file(self, name: str, make: Callable[[Path], None]) -> Path:
+    def file(self, name: str, make: Callable[[Path], None], intact: Callable[[Path], bool] = lambda path: True) -> Path:
         """The file `name`, which `make` writes to the path that it gets, once for all processes of the host.
 
-        Blocks while another process makes it, at most 15 minutes: InfraError then. Raises what `make` raises.
+        A file that is not `intact` is replaced, with a warning. Blocks while another process makes it, at most
+        15 minutes: InfraError then. Raises what `make` raises.
         """
         path = self.path / name
-        if path.exists():
+        if path.exists() and intact(path):
             return path
         with self._alone(f"{name}.lock"):
+            if path.exists() and not intact(path):
+                logger.warning("%s is corrupt: it is replaced", path)
+                os.rename(path, self.path.parent / f"{_GONE}{uuid4().hex}")  # processes that have mapped it keep it
             if not path.exists():
                 unfinished = self.path / f"{_PART}{name}"  # what a killed maker has left is overwritten
                 try:

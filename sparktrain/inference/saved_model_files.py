@@ -14,6 +14,7 @@ from sparktrain.inference.model_folder import ModelFolder
 from sparktrain.inference.saved_model_export import GRAPH
 from sparktrain.store.base import Store
 from sparktrain.store.folder_removal import remove
+from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
 
 FETCHED = "saved_model"
@@ -30,7 +31,14 @@ class SavedModelFiles(Struct, frozen=True):
 
     def fetch(self, folder: ModelFolder) -> Path:
         """The model on this host, a folder. Blocks on the store the first time. Raises DataError, OSError."""
-        return folder.file(FETCHED, self._fetch_to)
+        return folder.file(FETCHED, self._fetch_to, self.is_intact)
+
+    def is_intact(self, place: Path) -> bool:
+        """Whether no byte of the model on this host has changed since it was fetched."""
+        try:
+            return _digest(LocalStore(place), self.paths) == self.sha256
+        except FileNotFoundError:
+            return False
 
     def _fetch_to(self, place: Path) -> None:
         remove(place)  # of a killed process

@@ -112,7 +112,7 @@ def _loaded(file: ModelFile, key: tuple[str, str], cpus: int, gpu: str | None) -
         device = set_up(cpus, gpu)
         model = LoadedModel(path, device, file.modules)
         if device == CPU:
-            model.share_weights(folder.file(WEIGHTS, model.store_weights))
+            model.share_weights(folder.file(WEIGHTS, model.store_weights, LoadedModel.weights_intact))
     except BaseException:
         folder.release()
         raise

@@ -16,6 +16,7 @@ from sparktrain.inference import loaded_model
 from sparktrain.inference.loaded_model import LoadedModel
 from sparktrain.inference.mapped_weights import LEAST_BYTES, MappedWeights
 from sparktrain.inference.model_signature import TensorField
+from tests.unit.datasets.data_files import flipped
 
 CLOSE = 1e-5
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras reads HDF5 so
@@ -123,6 +124,14 @@ def test_mapped_weights_are_the_models_own(tmp_path: Path) -> None:
         assert "weights.bin" in Path("/proc/self/maps").read_text()
         [after] = other.rows([rows], signature, 8)
         assert np.array_equal(before, after)
+    path = tmp_path / "weights.bin"
+    assert MappedWeights.is_intact(path)
+    content = path.read_bytes()
+    for place in (0, 30, len(content) // 2, len(content) - 6, len(content) - 1):
+        path.write_bytes(flipped(content, place))
+        assert not MappedWeights.is_intact(path), place
+    path.write_bytes(content[:9])
+    assert not MappedWeights.is_intact(path)
     small = tmp_path / "small"
     small.mkdir()
     loaded = stored(dense(1), small)

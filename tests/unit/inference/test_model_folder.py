@@ -14,6 +14,8 @@ from sparktrain.errors import DataError, InfraError, MissingFileError, SessionEr
 from sparktrain.inference import model_folder
 from sparktrain.inference.model_file import FETCHED, ModelFile, model_at
 from sparktrain.inference.model_folder import ModelFolder, arriving, models_folder
+from sparktrain.inference.saved_model_files import saved_model_at
+from tests.unit.datasets.data_files import flipped
 
 
 class Paused:
@@ -171,6 +173,32 @@ def test_a_model_that_has_changed_is_refused_where_the_old_one_is_expected(root:
     with pytest.raises(DataError, match=r"m.keras has changed since the call that predicts with it"):
         file.fetch(folder)
     assert not (folder.path / FETCHED).exists()
+
+
+def test_a_file_of_a_model_that_has_changed_on_this_host_is_fetched_again(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = archive(tmp_path / "m.keras", "config.json", "model.weights.h5")
+    file, folder = model_at(str(path))
+    content = path.read_bytes()
+    for read in (lambda: file.fetch(folder), lambda: model_at(str(path))[1].path / FETCHED):
+        (folder.path / FETCHED).write_bytes(flipped(content, len(content) // 2))
+        assert read().read_bytes() == content
+    assert caplog.text.count("model.keras is corrupt: it is replaced") == 2
+
+
+def test_a_saved_model_that_has_changed_on_this_host_is_fetched_again(root: Path, tmp_path: Path) -> None:
+    source = tmp_path / "exported"
+    (source / "variables").mkdir(parents=True)
+    for name, content in (("saved_model.pb", b"graph"), ("variables/index", b"weights")):
+        (source / name).write_bytes(content)
+    files, _ = saved_model_at(str(source))
+    folder = ModelFolder.hold(files.sha256)
+    place = files.fetch(folder)
+    (place / "variables/index").write_bytes(b"weightz")
+    assert (files.fetch(folder) / "variables/index").read_bytes() == b"weights"
+    (place / "saved_model.pb").unlink()
+    assert (files.fetch(folder) / "saved_model.pb").read_bytes() == b"graph"
 
 
 def test_what_is_no_model_is_refused(root: Path, tmp_path: Path) -> None:
