@@ -53,7 +53,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sparktrain import data, ml, optuna, testing
-    from sparktrain.api import Pool, extend, launch, pool, refit, resume, run, sweep
+    from sparktrain.api import Pool, extend, launch, pool, refit, resume, run, session, sweep
     from sparktrain.config.distribution import (
         Distribution,
         choice,
@@ -109,6 +109,7 @@ _HOMES = {
     "refit": "sparktrain.api",
     "resume": "sparktrain.api",
     "run": "sparktrain.api",
+    "session": "sparktrain.api",
     "sweep": "sparktrain.api",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
@@ -326,6 +327,7 @@ __all__ = [
     "register_predict",
     "resume",
     "run",
+    "session",
     "space",
     "sweep",
     "testing",

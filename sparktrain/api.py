@@ -430,6 +430,31 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
     return Pool(started)
 
 
+@users_call
+def session(
+    master: str | None = None, conf: Mapping[str, str] | None = None, name: str = "sparktrain"
+) -> "AbstractContextManager[Session]":
+    """Start Spark for a program, without the lines that Spark prints: `with session("local[2]"): sweep(...)`.
+
+    Entering the block starts Spark, which takes some seconds, and makes its session the active one; leaving it stops
+    Spark. The driver's warnings and errors go into a file, which is kept where it has errors, unless your
+    `SPARK_CONF_DIR` has a `log4j2.properties`. Calls take any other session too: this one is a convenience.
+
+    Args:
+        master: such as `local[2]`, `yarn` or `spark://host:7077`. By default that of `spark-submit`, and in a program
+            that it has not started a cluster of two executors on this machine.
+        conf: Spark's configuration, such as `{"spark.executor.memory": "4g"}`.
+        name: of the application.
+
+    Raises:
+        SessionError: PySpark is not installed, Spark cannot start, or runs in this process already.
+    """
+    require_spark("session()")
+    from sparktrain.cluster.spark_session import program_session  # a run on this machine alone needs no Spark
+
+    return program_session(master, {} if conf is None else conf, name)
+
+
 def _sweep(
     call: str,
     keywords: type,

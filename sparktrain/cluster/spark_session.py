@@ -1,11 +1,13 @@
-"""A Spark session of our own, for the command line; the API uses the caller's."""
+"""A Spark session of our own, for the command line and `sparktrain.session`; other calls use the caller's."""
 
+import logging
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -31,6 +33,8 @@ _LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+
+logger = logging.getLogger("sparktrain")
 
 
 @contextmanager
@@ -61,6 +65,19 @@ def local_session(
             session.stop()
             if (line := jvm.kept_log(scratch, failed=failed)) is not None:
                 show(line)
+
+
+@contextmanager
+def program_session(master: str | None, conf: Mapping[str, str], name: str) -> Iterator[SparkSession]:
+    """`local_session` for a program, which logs what that shows. Raises SessionError also where Spark runs already."""
+    known: Any = SparkContext  # without types
+    if known._active_spark_context is not None:
+        raise SessionError(
+            "session() starts Spark, and this process has an active SparkSession already: pass that one as spark=, or "
+            "stop it first"
+        )
+    with local_session(master, conf, name, logger.info) as spark:
+        yield spark
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:

@@ -125,7 +125,7 @@ class LogFollower:
 
 
 def drop_noise(path: Path) -> None:
-    """Take what TensorFlow's libraries wrote about the machine out of a short log that nobody writes any more.
+    """Take what TensorFlow's libraries wrote about the machine out of the short log of a process that is gone.
 
     Blocks on local disk. Raises OSError if a training function has replaced the file by something else.
     """

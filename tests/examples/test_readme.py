@@ -1,6 +1,7 @@
 """The programs of the README, unchanged: as files in an empty folder, and as cells of a notebook."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,8 @@ def test_a_program_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> No
     )
     assert ran.returncode == 0, ran.stderr
     assert shape(ran.stdout) == shape(printed)
+    assert not re.search(r"WARN|incubator|log level|log4j|cuInit|oneDNN|absl", ran.stderr), ran.stderr
+    assert re.match(r"train-[-\d]+: ", ran.stderr), "the first line is ours"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sparktrain-runs", "sweep.py"]
 
 
