@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate_command", "SimulateCommand"),
     "export": ("export_command", "ExportCommand"),
     "doctor": ("doctor_command", "DoctorCommand"),
+    "enqueue": ("upkeep_commands", "EnqueueCommand"),
     "fsck": ("upkeep_commands", "FsckCommand"),
     "gc": ("upkeep_commands", "GcCommand"),
 }

@@ -1,12 +1,13 @@
 """The commands that verify and repair a run directory, and make room in it. Wiring alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
 from sparktrain.cli.flags import SHOWN, CommandWithExamples, Debug, Directory, Quiet, option
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.config.search_options import TRIALS
 
 GC_EXAMPLES = """\
 What would be deleted, and its size:
@@ -19,6 +20,10 @@ Verify all that a driver would read, every byte of it:
   sparktrain fsck hdfs:///runs/mnist
 The same in a moment, by the sizes of files alone:
   sparktrain fsck hdfs:///runs/mnist --fast
+"""
+ENQUEUE_EXAMPLES = """\
+One more trial, with the next free slot:
+  sparktrain enqueue /shared/runs/mnist --param lr=0.01 --param units=64
 """
 DELETED = "What is deleted"
 
@@ -39,6 +44,49 @@ class GcCommand(CommandWithExamples):
 
     examples = GC_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"}
+
+
+class EnqueueCommand(CommandWithExamples):
+    """The help of `sparktrain enqueue`."""
+
+    examples = ENQUEUE_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        **LOOKING_CODES,
+        2: "the call is wrong: parameters outside of the space, or a run that takes no more trials",
+    }
+
+
+def enqueue(
+    directory: Directory,
+    param: Annotated[
+        list[str] | None, option(TRIALS, "NAME=VALUE", "A parameter of the trial. Repeatable.", "--param")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Add a trial to a running sweep: its driver starts it with the next free slot, before those of its sampler.
+
+    It counts as one of the trials of the sweep, and the sampler learns from its result.
+    """
+    return common.look(lambda out: add_trial(out, directory, param or []), as_json=as_json, debug=debug)
+
+
+def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
+    """Add a trial. Blocks on the store, and up to 2 s on a driver that does not answer."""
+    from sparktrain.config.load import parse_params
+    from sparktrain.display.summary import Lines
+    from sparktrain.formatting import params as shown
+    from sparktrain.runs.enqueued import enqueue as add
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+    from sparktrain.runs.results_json import json_value
+
+    place = run_in(directory, LOOK_TIMEOUT_S)
+    added = add(place, parse_params(params))
+    if out.as_json:
+        out.document({"version": 1, "directory": place.where, "id": added.id, "params": json_value(added.params)})
+    else:
+        out.show(Lines([f"added to {place.where}: {shown(added.params)}; it starts with the next free slot"]))
+    return 0
 
 
 def fsck(

@@ -26,6 +26,7 @@ from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice, chosen_keras
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
+from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.first_checkpoint import first_records
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
@@ -40,6 +41,7 @@ from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
+from sparktrain.runs.enqueued import pending
 from sparktrain.runs.history import StoredRun, check_alone, look, past, past_answers, this_driver
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.plan import Plan, WarmPlan, check_unchanged, spec_fields
@@ -270,6 +272,9 @@ class PreparedRun:
         if isinstance(own, AnsweringSampler):
             own.open(self.where, past_answers(opened.records))
         sampler = with_warm_start(own, warm)
+        if self.plan.kind == "sweep" and not asked:
+            requests = partial(pending, self.store, self.layout)
+            sampler = EnqueuedSampler(sampler, self.space, requests, listed=self.plan.sampler is msgspec.UNSET)
         restore = partial(sampler.restore, past(opened.records, self.spec.metric))
         guarded_aside("given what earlier drivers had", restore, self.spec.timeout_s)
         return RunRequest(

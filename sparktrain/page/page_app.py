@@ -4,15 +4,19 @@ import gzip
 import hmac
 import json
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
+from sparktrain.config.load import parse_params
+from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
 from sparktrain.report.views.report_document import Live
+from sparktrain.runs.enqueued import enqueue
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in
 from sparktrain.webserve.token_guard import READER, Environ, StartResponse
@@ -22,6 +26,8 @@ HEARTBEAT_S = 10.0
 LONGEST_WAIT_S = 30.0
 LOG_BYTES = 2**20
 """The most bytes of a log in one answer."""
+MOST_PARAMS_BYTES = 2**16
+"""The most bytes of the parameters of an added trial."""
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 _HEADERS = (
     ("Content-Security-Policy", SERVED_POLICY),
@@ -62,6 +68,8 @@ class PageApp:
                 return self._stopped(asked, None)
             case "POST", ["trials", number, "stop"] if is_number(number):
                 return self._stopped(asked, int(number))
+            case "POST", ["enqueue"]:
+                return self._enqueued(asked)
             case "GET" | "POST", _:
                 return asked.answer(b"the page has no such address\n", TEXT, "404 Not Found")
         return asked.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
@@ -114,13 +122,34 @@ class PageApp:
         if self._stop is None:
             text = "only the page of the run's own driver (page=True, --page) can stop it\n"
             return asked.answer(text.encode(), TEXT, "403 Forbidden")
-        given = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
-        if asked.reads_only or not hmac.compare_digest(given.encode(), self._csrf.encode()):
+        if not self._may_change(asked):
             return asked.answer(b"this link may look, and not stop anything\n", TEXT, "403 Forbidden")
         if trial is not None and not self._feed.knows(trial):
             return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
         self._stop(StopRequest(trial))
         return asked.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
+
+    def _may_change(self, asked: "_Request") -> bool:
+        """Whether the request comes from a page with the token that may stop, and not from a link elsewhere."""
+        given = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
+        return not asked.reads_only and hmac.compare_digest(given.encode(), self._csrf.encode())
+
+    # ---- more trials
+
+    def _enqueued(self, asked: "_Request") -> Iterable[bytes]:
+        """Add a trial with the parameters in the body, as `sparktrain enqueue --param` takes them."""
+        if self._stop is None:
+            text = "only the page of the run's own driver (page=True, --page) can add a trial: see sparktrain enqueue\n"
+            return asked.answer(text.encode(), TEXT, "403 Forbidden")
+        if not self._may_change(asked):
+            return asked.answer(b"this link may look, and not add trials\n", TEXT, "403 Forbidden")
+        try:
+            added = enqueue(self._place, parse_params(shlex.split(asked.text(MOST_PARAMS_BYTES))))
+        except (SpecError, ValueError) as error:  # an open quotation mark, or no UTF-8
+            return asked.answer(f"{error}\n".encode(), TEXT, "400 Bad Request")
+        except OSError as error:
+            return asked.answer(f"the run cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
+        return asked.answer(json.dumps({"added": added.id}).encode(), JSON, "202 Accepted")
 
 
 def is_number(text: str) -> bool:
@@ -157,6 +186,14 @@ class _Request:
     def number(self, name: str) -> int:
         """A number of the query, 0 by default."""
         return _number(self.query.get(name, ["0"])[-1])
+
+    def text(self, most: int) -> str:
+        """The body. Raises SpecError where it is too large, UnicodeDecodeError."""
+        given = self.environ.get("CONTENT_LENGTH") or "0"
+        length = int(given) if is_number(given) else most + 1
+        if length > most:
+            raise SpecError(f"the request has more than {most:,} bytes: send less")
+        return bytes(self.environ["wsgi.input"].read(length)).decode()
 
     def begin(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
         """Send the head of the answer."""

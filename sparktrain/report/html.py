@@ -16,6 +16,7 @@ SCRIPTS = (
     "tracks.js",
     "table.js",
     "panes.js",
+    "enqueue.js",
     "sections.js",
     "compare.js",
     "live.js",

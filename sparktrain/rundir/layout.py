@@ -251,6 +251,15 @@ class RunLayout:
         return ReportLayout(f"{self.path}/reports")
 
     @property
+    def enqueued_folder(self) -> str:
+        """The folder with the trials that users add while the sweep runs."""
+        return f"{self.path}/enqueued"
+
+    def enqueued(self, request: str) -> str:
+        """A trial that a user adds."""
+        return f"{self.enqueued_folder}/{request}.json"
+
+    @property
     def boards(self) -> str:
         """The folder with the address of each TensorBoard that a driver of the run serves."""
         return f"{self.path}/boards"

@@ -8,6 +8,7 @@ import msgspec
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.sampler_names import is_object
 from sparktrain.runs.plan import Plan
+from sparktrain.search.space_json import is_stored
 
 STREAM = "stream"
 """The kind of a dataset that is stored nowhere."""
@@ -26,6 +27,8 @@ class NextCommands:
     """Datasets that no other process has."""
     unstored: str = ""
     """What else only the call has that started the run, such as its sampler."""
+    listed: bool = False
+    """It runs every case of its space, and has no number of trials of its own."""
     local: bool = False
     """Its newest driver trained on this machine, without Spark."""
 
@@ -34,6 +37,14 @@ class NextCommands:
         if self.streams or self.unstored:
             return None
         return self._command(["sparktrain", "resume", directory])
+
+    def extend(self, directory: str) -> str:
+        """Gives the sweep one more trial, or in words what does."""
+        if self.streams or self.unstored:
+            return "the call that started it, with a larger trials="
+        if self.listed:
+            return f"sparktrain extend {shlex.quote(directory)} with more values in --grid"
+        return self._command(["sparktrain", "extend", directory, "--trials", "1"])
 
     def refit(self, directory: str) -> str:
         """Trains a trial again, from step 0, without its number at the end; empty where no command can."""
@@ -74,6 +85,7 @@ def next_commands(plan: Plan, local: bool = False) -> NextCommands:
         gpus=spec.gpus,
         gpu_memory=spec.gpu_memory,
         streams=tuple(name for name, each in documents.items() if each["kind"] == STREAM),
-        unstored=unstored or ("space" if plan.space.get("kind") == "unlisted" else ""),
+        unstored=unstored or ("" if is_stored(plan.space) else "space"),
+        listed=plan.sampler is msgspec.UNSET and spec.trials is None,
         local=local,
     )

@@ -25,7 +25,8 @@ class Observation:
 
     trial: TrialId
     """The number of the case: they count from 0, in the order of all that were suggested. Below 0 for results of former
-    runs (`warm_start=`), which `restore` brings before all else: no suggestion of this run has such a number."""
+    runs (`warm_start=`), which `restore` brings before all else, and of trials that users add (`sparktrain enqueue`):
+    no suggestion of this sampler has such a number."""
     params: Mapping[str, Any]
     status: ObservedStatus
     metrics: Mapping[str, float]

@@ -38,6 +38,11 @@ def to_document(space: Space, limit: int | None) -> Document:
     return {"kind": "cases", "values": list(itertools.islice(listed, limit))}
 
 
+def is_stored(document: Document) -> bool:
+    """Whether `from_document` can decode it: conditions are functions, and a large list is left out."""
+    return document["kind"] != "unlisted" and "conditions" not in document
+
+
 def from_document(document: Document) -> Space:
     """Decode the space that `to_document` encoded. Raises SpecError for one that cannot be stored."""
     values = document["values"]

@@ -18,7 +18,7 @@ function headerOf(ctx) {
   const open = (headline.total || 0) - total;
   if (open > 0) named.push(keyOf("--grid", `${open.toLocaleString("en")} to come`));
   return h("header", { class: "head" },
-    h("div", { class: "title" }, h("h1", {}, headline.name), chip(word === "driver gone" ? "lost" : word, word), live && live.rights.includes("stop") && headline.state === "running" && h("button", { type: "button", class: "danger", onclick: () => ctx.live.stop(null) }, "Stop the run")),
+    h("div", { class: "title" }, h("h1", {}, headline.name), chip(word === "driver gone" ? "lost" : word, word), addButton(ctx), live && live.rights.includes("stop") && headline.state === "running" && h("button", { type: "button", class: "danger", onclick: () => ctx.live.stop(null) }, "Stop the run")),
     h("p", { class: "muted meta" }, h("span", {}, headline.function), headline.metric && h("span", {}, `${headline.metric}, ${headline.mode === "min" ? "lower" : "higher"} is better`), h("span", {}, `started ${moment(headline.started)}`), h("span", {}, headline.directory)),
     headline.reason && h("p", { class: "warn" }, headline.reason),
     headline.problems.map((line) => h("p", { class: "warn", role: "alert" }, line)),

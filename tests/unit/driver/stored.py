@@ -54,6 +54,7 @@ class ScriptedRun:
         self._scratch = folder.parent / "scratch"
         self._trials = 0
         gang = GangSpec(workers=options.pop("workers", 1), backend=Backend.NONE)
+        of_plan = {name: options.pop(name) for name in ("space", "sampler", "env") if name in options}
         spec = SweepSpec(name=name, seed=7, gang=gang, **{"metric": "accuracy", **options})
         code = Code(hashlib.sha256(b"function").hexdigest(), b"function")
         self.plan = Plan(
@@ -62,9 +63,9 @@ class ScriptedRun:
             code=code.digest,
             parts={},
             preload=(),
-            space={"kind": "cases", "values": [{"lr": 0.1}]},
             data_version=None,
             spec=spec_fields(spec),
+            **{"space": {"kind": "cases", "values": [{"lr": 0.1}]}, **of_plan},
         )
         plans.write(self.store, self.layout, self.plan, code)
         overview = {"version": 1, "name": name, "started": BEGUN, "trials": total, "plan": self.plan.digest}

@@ -14,6 +14,8 @@ from sparktrain.errors import JournalCorruptError, RunDirectoryError
 from sparktrain.page.page_app import LOG_BYTES, PageApp
 from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
 from sparktrain.page.page_settings import StopRequest
+from sparktrain.runs import watcher
+from sparktrain.runs.enqueued import pending
 from sparktrain.runs.locate import RunLocation
 from sparktrain.webserve.token_guard import TokenGuard
 from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical
@@ -116,6 +118,28 @@ def test_a_trial_and_the_run_are_stopped_by_the_owner_alone(site: Site) -> None:
     assert len(site.stopped) == 2
     assert site.ask("/state").json["live"]["rights"] == ["stop"]
     assert site.ask("/state", token=READER).json["live"]["rights"] == []
+
+
+def test_the_owner_alone_adds_a_trial(site: Site, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "answers", lambda who: True)
+    fresh = ScriptedRun(Path(run.store.address.url), "fresh", total=None).begin()
+    site = Site(fresh)
+    csrf = {"HTTP_X_SPARKTRAIN_TOKEN": site.csrf()}
+
+    def add(text: bytes, **headers: str) -> "Answer":
+        body: Any = {"CONTENT_LENGTH": str(len(text)), "wsgi.input": io.BytesIO(text), **headers}
+        return site.ask("/enqueue", method="POST", **body)
+
+    assert add(b"lr=0.1").code == 403
+    assert add(b"lr=0.1", token=READER, **csrf).code == 403
+    assert site.ask("/enqueue", method="GET", **csrf).code == 404
+    for text in (b"lr=0.3", b"lr", b"lr='", b"\xff", b"", b"x" * 70_000):
+        assert add(text, **csrf).code == 400, text
+    assert add(b"lr=0.3", **csrf).body.startswith(b"the parameters are outside of the space: ")
+    assert pending(fresh.store, fresh.layout, ()) == []
+    assert add(b"lr=0.1", **csrf).code == 202
+    assert [each.params for each in pending(fresh.store, fresh.layout, ())] == [{"lr": 0.1}]
+    assert Site(fresh, stops=False).ask("/enqueue", method="POST", **csrf).code == 403
 
 
 def test_the_page_of_another_process_stops_nothing(run: ScriptedRun) -> None:
