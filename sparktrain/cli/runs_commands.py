@@ -121,7 +121,7 @@ def remove_runs(out: Output, directories: Sequence[str], older_than: str, force:
     from sparktrain.config.quantities import seconds
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import run_in
-    from sparktrain.runs.run_removal import VERSION, Remover
+    from sparktrain.runs.upkeep.run_removal import VERSION, Remover
     from sparktrain.runs.watcher import this_process
 
     silent_s, clock = seconds(older_than, "--older-than") or 0.0, SystemClock()

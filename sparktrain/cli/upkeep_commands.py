@@ -111,9 +111,9 @@ def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: 
     from sparktrain.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
     from sparktrain.display.summary import Lines
-    from sparktrain.runs.fsck import RunExaminer
     from sparktrain.runs.locate import run_in
-    from sparktrain.runs.repair import repair
+    from sparktrain.runs.upkeep.fsck import RunExaminer
+    from sparktrain.runs.upkeep.repair import repair
 
     place, done = run_in(directory, without_overview=True), []
     with shown_bytes("verifying", quiet=quiet) as on_bytes:
@@ -161,8 +161,8 @@ def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: 
     from sparktrain.clock import SystemClock
     from sparktrain.config.quantities import seconds
     from sparktrain.display.summary import Lines
-    from sparktrain.runs.gc import Tidier, keep_of
     from sparktrain.runs.locate import run_in
+    from sparktrain.runs.upkeep.gc import Tidier, keep_of
     from sparktrain.runs.watcher import this_process
 
     chosen, older_than_s = keep_of(keep), seconds(older_than, "--older-than") or 0.0

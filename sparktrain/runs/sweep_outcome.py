@@ -11,7 +11,7 @@ from sparktrain.config.objectives import Constraint, Objective, feasible
 from sparktrain.config.replication import Replication
 from sparktrain.runs.case_result import CaseResult, cases_of
 from sparktrain.runs.run_files import RunFiles
-from sparktrain.runs.trial_result import MemberResult, TrialResult
+from sparktrain.runs.trial_result import MemberResult, TrialResult, stored_in
 from sparktrain.state.outcome import Failure, Restart
 from sparktrain.state.trial import TrialStatus
 
@@ -66,7 +66,7 @@ class SweepOutcome:
             return  # its trials may be of several runs, and know their files
         files = RunFiles(self.directory)
         object.__setattr__(self, "_files", files)
-        object.__setattr__(self, "trials", tuple(trial.stored_in(files) for trial in self.trials))
+        object.__setattr__(self, "trials", tuple(stored_in(trial, files) for trial in self.trials))
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -166,7 +166,7 @@ class GangOutcome:
             return
         files = RunFiles(self.directory)
         object.__setattr__(self, "_files", files)
-        object.__setattr__(self, "trial", None if self.trial is None else self.trial.stored_in(files))
+        object.__setattr__(self, "trial", None if self.trial is None else stored_in(self.trial, files))
 
     @property
     def extra(self) -> dict[str, Any]:

@@ -128,14 +128,6 @@ class TrialResult:
         """
         return self._stored().load_model(self.id, self.generations, options)
 
-    def stored_in(self, files: RunFiles | None) -> "TrialResult":
-        """The same result, with its files there."""
-        if self._files is files:
-            return self
-        placed = copy(self)
-        object.__setattr__(placed, "_files", files)
-        return placed
-
     def _stored(self) -> RunFiles:
         if self._files is None:
             raise MissingFileError(
@@ -224,3 +216,12 @@ def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str 
     chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
     model = find_model(store, layout.member(chief))
     return None if model is None else store.where(model.path)
+
+
+def stored_in(trial: TrialResult, files: RunFiles | None) -> TrialResult:
+    """The same result, with its files there."""
+    if trial._files is files:
+        return trial
+    placed = copy(trial)
+    object.__setattr__(placed, "_files", files)
+    return placed

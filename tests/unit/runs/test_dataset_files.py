@@ -9,8 +9,8 @@ from sparktrain.config.data_sources import sources_of
 from sparktrain.driver.run_data import plan_data, write_data
 from sparktrain.runs.dataset_files import corrupt_files, unnamed_files
 from tests.unit.driver.stored import ScriptedRun, typical
-from tests.unit.runs.test_fsck import examined
-from tests.unit.runs.test_gc import tidier
+from tests.unit.runs.upkeep.test_fsck import examined
+from tests.unit.runs.upkeep.test_gc import tidier
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.reader import read
 from sparktrain.runs import history, lost_records
-from sparktrain.runs.fsck import Examined, RunExaminer
 from sparktrain.runs.history import StoredRun, look
-from sparktrain.runs.repair import repair
 from sparktrain.runs.results_json import from_json, to_bytes
+from sparktrain.runs.upkeep.fsck import Examined, RunExaminer
+from sparktrain.runs.upkeep.repair import repair
 from sparktrain.state.records import AnyRecord, TrialConcluded
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 from tests.unit.rundir.snapshots import quick_folder

@@ -14,7 +14,7 @@ from sparktrain.errors import DeposedError, RunDirectoryError
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs import history
 from sparktrain.runs.locate import RunLocation, run_in
-from sparktrain.runs.run_removal import Remover
+from sparktrain.runs.upkeep.run_removal import Remover
 from sparktrain.runs.watcher import this_process
 from sparktrain.store.localfs import LocalStore
 from tests.support.mounts import bound

@@ -15,7 +15,7 @@ from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.metric_log import block_paths, read_blocks
 from sparktrain.rundir.report_parts import joined_tables, part_of, table_of_part
 from sparktrain.runs import watcher
-from sparktrain.runs.gc import KeepPolicy, Orphan, Tidier, keep_of
+from sparktrain.runs.upkeep.gc import KeepPolicy, Orphan, Tidier, keep_of
 from sparktrain.runs.watcher import this_process
 from sparktrain.store.localfs import LocalStore
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical

@@ -14,9 +14,9 @@ from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.metric_log import superseded_paths
 from sparktrain.runs.dataset_files import unnamed_files
-from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.run_evidence import check_run
+from sparktrain.runs.upkeep.idle_run import check_idle
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory

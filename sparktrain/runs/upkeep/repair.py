@@ -9,12 +9,12 @@ from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.journal import salvage
 from sparktrain.rundir.journal.writer import Journal
-from sparktrain.runs.fsck import Examined, RunFinding, Severity
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records, restored
 from sparktrain.runs.plan import overview
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
+from sparktrain.runs.upkeep.fsck import Examined, RunFinding, Severity
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import Observer, this_process
 from sparktrain.search.grid import SpaceSampler

@@ -13,9 +13,9 @@ from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.removal import MarkedRemoval, Ownership, check_unmarked, ownership
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
+from sparktrain.runs.upkeep.idle_run import check_idle
 from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
 from sparktrain.store.base import Usage

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sparktrain.errors import RunDirectoryError
-from sparktrain.runs import fsck
-from sparktrain.runs.fsck import Examined, RunExaminer
 from sparktrain.runs.locate import place_of
-from sparktrain.runs.repair import repair
 from sparktrain.runs.results_json import from_json
+from sparktrain.runs.upkeep import fsck
+from sparktrain.runs.upkeep.fsck import Examined, RunExaminer
+from sparktrain.runs.upkeep.repair import repair
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 
 
