@@ -167,6 +167,28 @@ def test_rm_refuses_what_is_not_one_run(folder: Path, capfd: Capture) -> None:
     assert run.store.usage() == before
 
 
+def test_rm_leaves_the_folder_of_another_program_alone(tmp_path: Path, capfd: Capture) -> None:
+    project = tmp_path / "proj"
+    (project / "data").mkdir(parents=True)
+    (project / "run.json").write_text('{"command": "npm run"}')
+    (project / "data" / "thesis.txt").write_text("precious")
+    for words in (["--yes"], ["--yes", "--force"], ["--dry-run", "--force"]):
+        assert "is no run, and nothing in it is deleted" in refusal(capfd, "rm", str(project), *words)
+    assert sorted(path.name for path in project.rglob("*")) == ["data", "run.json", "thesis.txt"]
+
+
+def test_rm_names_what_it_leaves(folder: Path, capfd: Capture) -> None:
+    run = ended(typical(folder), accuracy=0.95)
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.txt").write_text("precious")
+    (Path(run.directory) / "notes").symlink_to(elsewhere)
+    document = json.loads(output_of(capfd, "rm", run.directory, "--yes", "--json"))
+    assert [(each["removed"], each["left"]) for each in document["runs"]] == [(True, ["notes"])]
+    assert (elsewhere / "thesis.txt").exists()
+    assert "it has notes/, and neither run.json" in refusal(capfd, "rm", run.directory, "--yes")
+
+
 # ---- diff
 
 
