@@ -28,12 +28,11 @@ def enter(spawns: bool) -> None:
 
     With `spawns`, Python runs `SPAWNED` in processes that `multiprocessing` starts from here.
     """
-    script = ModuleType("__main__")
+    script = _Script("__main__")
     if spawns:
         script.__spec__ = _ScriptSpec(SPAWNED, None)
     sys.modules["__main__"] = script
     adopt(vars(script))
-    vars(script)["__getattr__"] = _missing
 
 
 def adopt(names: dict[str, Any]) -> None:
@@ -92,6 +91,19 @@ def of_module(made: Any, module: str) -> Any:
     return made
 
 
+class _Script(ModuleType):
+    """The `__main__` of a trial."""
+
+    def __repr__(self) -> str:
+        return f"<module '__main__' from {vars(self).get('__file__', 'a notebook')!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"module '__main__' has no attribute {name!r}: of the script, a trial has what the training function uses; "
+            f"name {name} in the function, or move it to a module beside the script"
+        )
+
+
 class _ScriptSpec(ModuleSpec):
     """Names what child processes run, and no other package than the script has: imports compare the two."""
 
@@ -101,10 +113,3 @@ class _ScriptSpec(ModuleSpec):
     def parent(self) -> str | None:
         """See base class."""
         return self.package
-
-
-def _missing(name: str) -> Any:
-    raise AttributeError(
-        f"module '__main__' has no attribute {name!r}: of the script, a trial has what the training function uses; "
-        f"name {name} in the function, or move it to a module beside the script"
-    )

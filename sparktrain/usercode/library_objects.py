@@ -3,8 +3,10 @@
 A copy would bring what the driver has in it, and nothing else would see what a trial changes in it.
 """
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 
 from sparktrain.usercode.imports import find_local
@@ -45,8 +47,7 @@ class LibraryObjects:
         if top is None:
             return None
         if top not in self._homes:
-            modules = [module for name, module in _modules() if name.partition(".")[0] == top]
-            self._homes[top] = _indexed(modules, lambda held: not isinstance(held, _NAMED))
+            self._homes[top] = _indexed(self._modules.get(top, ()), lambda held: not isinstance(held, _NAMED))
         return self._homes[top].get(id(value))
 
     def home_of_container(self, value: object) -> Home | None:
@@ -54,9 +55,13 @@ class LibraryObjects:
         if type(value) not in _CONTAINERS:
             return None
         if self._containers is None:
-            modules = [module for name, module in _modules() if name.partition(".")[0] in sys.stdlib_module_names]
-            self._containers = _indexed(modules, lambda held: type(held) in _CONTAINERS)
+            of_python = (self._modules.get(top, ()) for top in sorted(sys.stdlib_module_names))
+            self._containers = _indexed(itertools.chain(*of_python), lambda held: type(held) in _CONTAINERS)
         return self._containers.get(id(value))
+
+    @cached_property
+    def _modules(self) -> dict[str, list[ModuleType]]:
+        return _loaded()
 
 
 def _top(kind: type) -> str | None:
@@ -70,15 +75,20 @@ def _top(kind: type) -> str | None:
     return None if top in _UNKNOWN or find_local(top) is not None else top
 
 
-def _modules() -> Iterator[tuple[str, ModuleType]]:
-    """The loaded modules but for those of anyone, those with short names first."""
-    loaded: list[tuple[str, object]] = sorted(sys.modules.items(), key=lambda item: (item[0].count("."), item[0]))
+def _loaded() -> dict[str, list[ModuleType]]:
+    """The loaded modules by their top-level ones, but for those of anyone; those with short names first."""
+    found: dict[str, list[ModuleType]] = {}
+    loaded: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in loaded:
-        if isinstance(module, ModuleType) and name.partition(".")[0] not in _UNKNOWN:
-            yield name, module
+        top = name.partition(".")[0]
+        if isinstance(module, ModuleType) and top not in _UNKNOWN:
+            found.setdefault(top, []).append(module)
+    for modules in found.values():
+        modules.sort(key=lambda module: (module.__name__.count("."), module.__name__))
+    return found
 
 
-def _indexed(modules: list[ModuleType], wanted: Callable[[object], bool]) -> dict[int, Home]:
+def _indexed(modules: Iterable[ModuleType], wanted: Callable[[object], bool]) -> dict[int, Home]:
     found: dict[int, Home] = {}
     for module in modules:
         for name, held in list(vars(module).items()):

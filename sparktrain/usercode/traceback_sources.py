@@ -31,6 +31,7 @@ def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
         tops = dict.fromkeys(name.partition("/")[0] for name in opened.namelist())
         places = {top: str(place) for top in tops if (place := _place(top, root)) is not None}
         entry = zipfile.ZipInfo(NAME, EPOCH)
+        entry.compress_type = zipfile.ZIP_DEFLATED
         entry.external_attr = 0o644 << 16
         left = tuple(sorted(_local_names(root) - {top.removesuffix(".py") for top in tops}))[:MOST_LEFT]
         opened.writestr(entry, encode(Origins(_folder(), places, _sources(function), left)))

@@ -1,6 +1,7 @@
 """A trial finds in `__main__` what its script has: for pickles, processes, caches, and what Keras has registered."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -160,3 +161,60 @@ async def test_a_function_without_keras_does_not_import_it(
     )
     os.unlink(tmp_path / "keras.py")
     assert (await bench.run(packed(source, keras=keras()))).metrics == {"result": 0.0}
+
+
+PROGRAM = """
+import functools, glob, multiprocessing, os, pickle, sys
+from os import environ, environb
+import keras
+import numpy as np
+import sparktrain as st
+IN_A_PACKAGE
+@keras.saving.register_keras_serializable(package="mine")
+class Scale(keras.layers.Layer):
+    def call(self, x):
+        return x * 2.0
+@functools.cache
+def rows(n):
+    return np.ones((n, 2), "float32")
+def build():
+    return keras.Sequential([keras.Input((2,)), Scale(), keras.layers.Dense(1)])
+def train(n, ctx):
+    assert environ is os.environ
+    model = build()
+    model.compile("sgd", "mse")
+    model.fit(rows(n), np.ones((n, 1)), verbose=0)
+    ctx.export(model)
+    model.save("here.keras")
+    again = keras.models.load_model("here.keras")
+    assert type(again.layers[0]) is Scale
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return float(pool.map(rows, [3])[0].sum())
+if __name__ == "__main__":
+    result = st.sweep(train, {"n": [8]}, metric="loss", spark=st.local(slots=1), progress=False, name="registered")
+    assert result.best.metrics == {"loss": 6.0}, result.trials[0].error
+    (exported,) = glob.glob("sparktrain-runs/registered/**/model.keras", recursive=True)
+    assert type(keras.models.load_model(exported).layers[0]) is Scale
+    kept = [file for file in glob.glob("sparktrain-runs/**/*", recursive=True) if os.path.isfile(file)]
+    assert not [file for file in kept if environb[b"A_SECRET"] in open(file, "rb").read()]
+"""
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("command", [["program.py"], ["-m", "package.program"]], ids=["a script", "python -m"])
+def test_a_program_with_keras_works_in_trials_as_in_itself(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+    (tmp_path / "package/values.py").touch()
+    (tmp_path / "program.py").write_text(PROGRAM.replace("IN_A_PACKAGE", ""))
+    (tmp_path / "package/program.py").write_text(PROGRAM.replace("IN_A_PACKAGE", "from . import values"))
+    ran = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env={**os.environ, "A_SECRET": "hunter2-of-the-driver"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
