@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export_command", "ExportCommand"),
     "doctor": ("doctor_command", "DoctorCommand"),
     "enqueue": ("upkeep_commands", "EnqueueCommand"),
+    "note": ("upkeep_commands", "NoteCommand"),
+    "tag": ("upkeep_commands", "TagCommand"),
     "fsck": ("upkeep_commands", "FsckCommand"),
     "gc": ("upkeep_commands", "GcCommand"),
 }

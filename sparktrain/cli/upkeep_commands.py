@@ -1,13 +1,20 @@
 """The commands that verify and repair a run directory, and make room in it. Wiring alone."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
 from sparktrain.cli.flags import SHOWN, CommandWithExamples, Debug, Directory, Quiet, option
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.search_options import TRIALS
+from sparktrain.errors import SpecError
+from sparktrain.ids import TrialId
+
+if TYPE_CHECKING:
+    from sparktrain.runs.additions.trial_labels import LabelKind
 
 GC_EXAMPLES = """\
 What would be deleted, and its size:
@@ -24,6 +31,15 @@ The same in a moment, by the sizes of files alone:
 ENQUEUE_EXAMPLES = """\
 One more trial, with the next free slot:
   sparktrain enqueue /shared/runs/mnist --param lr=0.01 --param units=64
+"""
+NOTE_EXAMPLES = """\
+Why a trial matters, for those who look at the run later:
+  sparktrain note /shared/runs/mnist --trial 3 "diverged after the warm-up"
+"""
+TAG_EXAMPLES = """\
+Mark a trial, and remove the mark:
+  sparktrain tag /shared/runs/mnist --trial 3 good
+  sparktrain tag /shared/runs/mnist --trial 3 good --remove
 """
 DELETED = "What is deleted"
 
@@ -44,6 +60,60 @@ class GcCommand(CommandWithExamples):
 
     examples = GC_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"}
+
+
+class NoteCommand(CommandWithExamples):
+    """The help of `sparktrain note`."""
+
+    examples = NOTE_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
+
+
+class TagCommand(CommandWithExamples):
+    """The help of `sparktrain tag`."""
+
+    examples = TAG_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
+
+
+def note(
+    directory: Directory,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
+    trial: Annotated[int | None, option(SHOWN, "N", "The trial (default: the only one).", "--trial")] = None,
+    debug: Debug = False,
+) -> int:
+    """Add a note to a trial, of a run that lasts or has ended; report, page, status and results show it."""
+    return common.look(lambda out: label_trial(directory, trial, "note", text), as_json=False, debug=debug)
+
+
+def tag(
+    directory: Directory,
+    text: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
+    trial: Annotated[int | None, option(SHOWN, "N", "The trial (default: the only one).", "--trial")] = None,
+    remove: Annotated[bool, option(SHOWN, "", "Remove the tag.", "--remove")] = False,
+    debug: Debug = False,
+) -> int:
+    """Tag a trial, of a run that lasts or has ended; report, page, status and results show it."""
+    kind: LabelKind = "untag" if remove else "tag"
+    return common.look(lambda out: label_trial(directory, trial, kind, text), as_json=False, debug=debug)
+
+
+def label_trial(directory: str, trial: int | None, kind: "LabelKind", text: str) -> int:
+    """Store a note or a tag. Blocks on the store, and up to 2 s on a driver that does not answer."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.runs.additions.trial_labels import add_label
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+    from sparktrain.runs.logs import check_trial
+    from sparktrain.runs.watcher import Observer
+
+    place = run_in(directory, LOOK_TIMEOUT_S)
+    view = Observer(place, SystemClock()).look()
+    if trial is None and len(view.results) != 1:
+        raise SpecError(f"run {view.name} has {len(view.results)} trials: name one with --trial N")
+    chosen = view.results[0].id if trial is None else TrialId(trial)
+    check_trial(view, chosen)
+    add_label(place.store, place.layout, chosen, kind, text)
+    return 0
 
 
 class EnqueueCommand(CommandWithExamples):
@@ -76,7 +146,7 @@ def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
     from sparktrain.config.load import parse_params
     from sparktrain.display.summary import Lines
     from sparktrain.formatting import params as shown
-    from sparktrain.runs.enqueued import enqueue as add
+    from sparktrain.runs.additions.enqueued import enqueue as add
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
     from sparktrain.runs.results_json import json_value
 

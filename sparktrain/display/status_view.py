@@ -48,6 +48,7 @@ class StatusScreen:
             yield from _running(view, self._now, options.max_width, rows)
             yield from _restarts(view)
             yield from _failures(view)
+            yield from (Text(line, style="dim") for line in trial_table.label_lines(view.results))
             yield Text()
             yield Text(f"run directory: {formatting.plain(view.directory)}", style="dim")
         yield from (Text(f"note: {formatting.plain(note)}", style="yellow") for note in view.notes)

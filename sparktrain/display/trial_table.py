@@ -36,6 +36,10 @@ Row = TrialResult | CaseResult
 """What has a line of the table."""
 
 
+MOST_LABELLED = 20
+"""So many trials with notes or tags are listed."""
+
+
 class TableColumn(NamedTuple):
     """One column: its heading, and one cell for each row."""
 
@@ -170,6 +174,20 @@ def _notes(result: SweepOutcome, rows: list[Row]) -> Iterator[str]:
     if len(rows) < number:
         order = "the best" if result.metric else "the first"
         yield f"{order} {len(rows)} of {formatting.count(number, _word(result))}"
+    yield from label_lines(result.trials)
+
+
+def label_lines(trials: Sequence[TrialResult]) -> list[str]:
+    """A line for each trial with notes or tags of users, at most twenty."""
+    labelled = [trial for trial in trials if trial.notes or trial.tags]
+    lines = []
+    for trial in labelled[:MOST_LABELLED]:
+        tags = f" [{', '.join(trial.tags)}]" if trial.tags else ""
+        notes = f": {'; '.join(trial.notes)}" if trial.notes else ""
+        lines.append(formatting.plain(f"trial {trial.id}{tags}{notes}"))
+    if len(labelled) > MOST_LABELLED:
+        lines.append(f"and notes or tags of {formatting.count(len(labelled) - MOST_LABELLED, 'more trial')}")
+    return lines
 
 
 def _fixed(trials: Sequence[Row]) -> dict[str, Any]:

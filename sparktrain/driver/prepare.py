@@ -41,7 +41,7 @@ from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
-from sparktrain.runs.enqueued import pending
+from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.history import StoredRun, check_alone, look, past, past_answers, this_driver
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.plan import Plan, WarmPlan, check_unchanged, spec_fields

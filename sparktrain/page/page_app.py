@@ -16,7 +16,7 @@ from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
 from sparktrain.report.views.report_document import Live
-from sparktrain.runs.enqueued import enqueue
+from sparktrain.runs.additions.enqueued import enqueue
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in
 from sparktrain.webserve.token_guard import READER, Environ, StartResponse

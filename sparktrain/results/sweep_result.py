@@ -236,7 +236,8 @@ def _columns(outcome: SweepOutcome) -> list[str]:
     named += [f"metrics.{name}" for name in metric_names(outcome)]
     replica = ["case", "repeat", "fold"] if outcome.replication.size > 1 else []
     named += [f"extra.{name}" for name in names(trial.extra for trial in outcome.trials)]
-    return ["id", *replica, *named, "status", "seconds", "error", "log", "generations", "host"]
+    columns = ["id", *replica, *named, "status", "seconds", "error", "log", "generations", "host"]
+    return [*columns, *(name for name in ("notes", "tags") if any(getattr(trial, name) for trial in outcome.trials))]
 
 
 def stored_history(files: RunFiles | None) -> "pd.DataFrame":
@@ -266,4 +267,6 @@ def _row(trial: TrialResult) -> dict[str, Any]:
         "log": trial.log,
         "generations": trial.generations,
         "host": trial.host,
+        "notes": list(trial.notes),
+        "tags": list(trial.tags),
     }

@@ -21,7 +21,7 @@ _OWN_FILES = re.compile(
     rf"""
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
-    | enqueued/\d{{13,}}-{_HEX}{{8}}\.json
+    | (?:enqueued|labels)/\d{{13,}}-{_HEX}{{8}}\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -37,7 +37,7 @@ _OWN_FILES = re.compile(
 _OWN_FOLDERS = re.compile(
     rf"""
     (?:
-        plans | code | boards | enqueued | journal | reports
+        plans | code | boards | enqueued | labels | journal | reports
         | data(?:/[^/]+-{_HEX}{{12}})? | feeds(?:/[^/]+-{_HEX}{{8}})?
         | trials(?:/\d{{4,}}(?:
             /checkpoints(?:/gen-\d{{4,}}(?:/data)?)?
@@ -259,6 +259,15 @@ class RunLayout:
     def enqueued(self, request: str) -> str:
         """A trial that a user adds."""
         return f"{self.enqueued_folder}/{request}.json"
+
+    @property
+    def labels(self) -> str:
+        """The folder with the notes and tags that users give to trials."""
+        return f"{self.path}/labels"
+
+    def label(self, name: str) -> str:
+        """A note or a tag of a trial."""
+        return f"{self.labels}/{name}.json"
 
     @property
     def boards(self) -> str:

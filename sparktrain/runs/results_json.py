@@ -119,6 +119,8 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "unsaved": trial.unsaved,
         "pruned": trial.pruned,
         "notices": list(trial.notices),
+        **({"notes": list(trial.notes)} if trial.notes else {}),
+        **({"tags": list(trial.tags)} if trial.tags else {}),
         **({"exploits": [json_value(msgspec.to_builtins(each)) for each in trial.exploits]} if trial.exploits else {}),
         **({} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}),
     }

@@ -10,6 +10,7 @@ from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.optional_packages import require_pandas
 from sparktrain.rundir.metric_log import block_paths, read_parts
+from sparktrain.runs.additions.trial_labels import LabelKind, add_label
 from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
 from sparktrain.store.base import PIECE_BYTES
@@ -75,6 +76,11 @@ class RunFiles:
         except FileNotFoundError:
             raise MissingFileError(_no_log(place, trial, generation, rank)) from None
         return content.decode(errors="backslashreplace")
+
+    def add_label(self, trial: int, kind: LabelKind, text: object) -> str:
+        """Store a note or a tag of a trial; returns its text. Raises SpecError."""
+        place = self._place()
+        return add_label(place.store, place.layout, trial, kind, text)
 
     def model_path(self, trial: int, generation: int) -> str | None:
         """The path of the model that the chief exported; None when it exported none."""

@@ -71,6 +71,10 @@ class TrialResult:
     """The rule that stopped the trial, and what it compared, in one line; empty unless its status is `pruned`."""
     notices: tuple[str, ...] = ()
     """What the user should know about the training, such as data that was not sharded; one line each."""
+    notes: tuple[str, ...] = ()
+    """What users have written about it, by `note` or `sparktrain note`, the oldest first, when the result was read."""
+    tags: tuple[str, ...] = ()
+    """Its tags, by `tag` or `sparktrain tag`."""
     case: int | None = None
     """The number of its set of parameters, in a sweep with repeats or folds; else None."""
     repeat: int = 0
@@ -127,6 +131,28 @@ class TrialResult:
         the library raises.
         """
         return self._stored().load_model(self.id, self.generations, options)
+
+    @users_call
+    def note(self, text: str) -> None:
+        """Add a note of at most 2,000 characters to the trial, in its run directory. The run may last or have ended.
+
+        `notes` of this object has it, and so have results that are loaded later. Blocks on the store. Raises SpecError
+        for what is no text, OSError when the store fails.
+        """
+        added = self._stored().add_label(self.id, "note", text)
+        object.__setattr__(self, "notes", (*self.notes, added))
+
+    @users_call
+    def tag(self, tag: str) -> None:
+        """Add a tag of at most 100 characters to the trial: as `note`. A tag that it has changes nothing."""
+        if (added := self._stored().add_label(self.id, "tag", tag)) not in self.tags:
+            object.__setattr__(self, "tags", (*self.tags, added))
+
+    @users_call
+    def untag(self, tag: str) -> None:
+        """Remove a tag of the trial: as `note`. One that it does not have changes nothing."""
+        removed = self._stored().add_label(self.id, "untag", tag)
+        object.__setattr__(self, "tags", tuple(each for each in self.tags if each != removed))
 
     def _stored(self) -> RunFiles:
         if self._files is None:

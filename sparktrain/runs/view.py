@@ -1,7 +1,7 @@
 """A run as its directory shows it: what each trial does, and which driver owns the run. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -12,10 +12,11 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.additions.trial_labels import TrialLabels
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.next_commands import NextCommands
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
-from sparktrain.runs.trial_result import Home, TrialResult, result_of
+from sparktrain.runs.trial_result import TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
 from sparktrain.state.events import RunLimits
@@ -70,6 +71,8 @@ class RunData:
     """The URL of the TensorBoard that it serves."""
     commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
     """What continues the run."""
+    labels: Mapping[int, TrialLabels] = field(default_factory=dict)
+    """The notes and tags of its trials."""
 
 
 @dataclass(frozen=True)
@@ -291,10 +294,12 @@ class _Times:
                 self.saved[checkpoint.manifest] = at
 
 
-def _trial(trial: Trial, home: Home, times: _Times) -> TrialView:
-    newest = trial.checkpoints.newest
+def _trial(trial: Trial, home: RunData, times: _Times) -> TrialView:
+    newest, result = trial.checkpoints.newest, result_of(trial, home)
+    if (labels := home.labels.get(trial.id)) is not None:
+        result = replace(result, notes=labels.notes, tags=labels.tags)
     return TrialView(
-        result=result_of(trial, home),
+        result=result,
         since=times.formed.get(trial.id),
         report=trial.last_report,
         reported=times.reported.get(trial.id),

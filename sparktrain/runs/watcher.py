@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping
 
 from sparktrain.clock import Clock
 from sparktrain.cluster.yarn_container import this_user
@@ -12,6 +13,7 @@ from sparktrain.rundir.journal import writer
 from sparktrain.rundir.journal.reader import JournalContents, Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
+from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
@@ -21,6 +23,10 @@ from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
 
 ASK_INTERVAL_S = 15.0
 """Time between two checks whether the driver of a watched run answers."""
+
+
+LABELS_S = 5.0
+"""Time between two looks for notes and tags of a watched run."""
 
 
 def this_process(clock: Clock, purpose: str) -> DriverIdentity:
@@ -53,6 +59,9 @@ class Observer:
         self._overview: dict[str, object] | None = None
         self._plans: dict[str, Plan] = {}
         self._view: RunView | None = None
+        self._label_reader = LabelReader(place.store, place.layout)
+        self._labels: Mapping[int, TrialLabels] = {}
+        self._labels_due: float | None = None
 
     def look(self) -> RunView:
         """The run as it is now; the same object as before when nothing is new. Blocks on the store.
@@ -63,6 +72,7 @@ class Observer:
         news = self._read(self._tail.more())
         alive = self._is_alive()
         board = self._served(alive)
+        news = self._read_labels() or news
         if self._view is None or news or (alive, board) != (self._alive, self._board):
             self._alive, self._board = alive, board
             self._view = view_of(self._known())
@@ -84,6 +94,15 @@ class Observer:
             self._driver = writer.newest_driver(self._place.store, self._place.layout.journal)
             self._term, self._asked_at = opened.term, None
         return news
+
+    def _read_labels(self) -> bool:
+        """Whether users have added notes or tags; looks for them each few seconds."""
+        now, before = self._clock.now(), self._labels
+        if self._labels_due is not None and now < self._labels_due:
+            return False
+        self._labels_due = now + LABELS_S
+        self._labels = self._label_reader.read()
+        return self._labels != before
 
     def _is_alive(self) -> bool:
         last = next((each for each in reversed(self._records) if isinstance(each, RunEnded | DriverStarted)), None)
@@ -119,6 +138,7 @@ class Observer:
             driver=self._driver,
             alive=self._alive,
             board=self._board,
+            labels=self._labels,
             same_host=self._driver is not None and self._driver.host == socket.gethostname(),
         )
 

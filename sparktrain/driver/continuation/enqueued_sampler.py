@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sparktrain.ids import TrialId
-from sparktrain.runs.enqueued import MEMO, EnqueuedTrial
+from sparktrain.runs.additions.enqueued import MEMO, EnqueuedTrial
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 from sparktrain.search.space import Space
 from sparktrain.search.warm_sampler import Places

@@ -40,6 +40,8 @@ class TrialPane {
       row.error && h("p", { class: "warn" }, row.error),
       row.pruned && h("p", { class: "muted" }, row.pruned),
       ...(row.notices || []).map((notice) => h("p", { class: "muted" }, notice)),
+      row.tags && h("p", {}, row.tags.map((tag) => h("span", { class: "chip" }, tag))),
+      ...(row.notes || []).map((note) => h("p", { class: "note" }, note)),
       row.unsaved && h("p", { class: "muted" }, row.unsaved),
       this.part("Parameters", Object.entries(row.params || {})),
       this.part("Metrics", Object.entries(row.metrics || {})),

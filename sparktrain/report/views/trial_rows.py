@@ -55,6 +55,9 @@ class TrialRow(Struct, frozen=True, omit_defaults=True):
     error: str = ""
     pruned: str = ""
     notices: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """Notes and tags are what users have added."""
     unsaved: str = ""
     case: int | None = None
     repeat: int = 0
@@ -102,6 +105,8 @@ def _row(trial: TrialView, inputs: RunInputs, lifetimes: Lifetimes, steps: dict[
         error=result.error.summary[:LONGEST_ERROR] if result.error is not None else "",
         pruned=result.pruned,
         notices=result.notices,
+        notes=result.notes,
+        tags=result.tags,
         unsaved=result.unsaved,
         case=result.case,
         repeat=result.repeat,

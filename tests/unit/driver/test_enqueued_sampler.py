@@ -9,7 +9,7 @@ import pytest
 from sparktrain.config.distribution import uniform
 from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
 from sparktrain.ids import TrialId
-from sparktrain.runs.enqueued import EnqueuedTrial
+from sparktrain.runs.additions.enqueued import EnqueuedTrial
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.sampled_space import space as sampled
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion

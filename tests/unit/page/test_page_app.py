@@ -15,7 +15,7 @@ from sparktrain.page.page_app import LOG_BYTES, PageApp
 from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs import watcher
-from sparktrain.runs.enqueued import pending
+from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.locate import RunLocation
 from sparktrain.webserve.token_guard import TokenGuard
 from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical

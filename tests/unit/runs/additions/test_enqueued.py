@@ -10,7 +10,7 @@ from sparktrain import cli
 from sparktrain.config.distribution import uniform
 from sparktrain.errors import SpecError
 from sparktrain.runs import watcher
-from sparktrain.runs.enqueued import STUDY, enqueue, pending
+from sparktrain.runs.additions.enqueued import STUDY, enqueue, pending
 from sparktrain.search.sampled_space import space
 from sparktrain.search.space_json import to_document
 from tests.unit.driver.stored import ScriptedRun

@@ -1,0 +1,1 @@
+"""What users add to a run directory: trials of a running sweep, and notes and tags of trials."""

@@ -1,0 +1,106 @@
+"""Notes and tags of trials: small files that users add to a run directory, whether the run has ended or not."""
+
+import getpass
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import SpecError
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.store.base import Store
+
+LONGEST_NOTE, LONGEST_TAG = 2000, 100
+"""Characters."""
+
+LabelKind = Literal["note", "tag", "untag"]
+
+
+class Label(Struct, frozen=True, kw_only=True):
+    """One change: a note or a tag that a trial gets, or a tag that it loses."""
+
+    trial: int
+    kind: LabelKind
+    text: str
+    user: str = ""
+    at: float = 0.0
+    """When, in seconds since 1970."""
+
+
+class TrialLabels(Struct, frozen=True):
+    """What users have written about a trial."""
+
+    notes: tuple[str, ...] = ()
+    """The oldest first."""
+    tags: tuple[str, ...] = ()
+    """Each once, in the order in which they came."""
+
+    def with_label(self, label: Label) -> "TrialLabels":
+        """The same after one more change."""
+        if label.kind == "note":
+            return TrialLabels((*self.notes, label.text), self.tags)
+        others = tuple(tag for tag in self.tags if tag != label.text)
+        return TrialLabels(self.notes, others if label.kind == "untag" else (*others, label.text))
+
+
+def checked_label(kind: LabelKind, text: object) -> str:
+    """The text of a note or a tag. Raises SpecError for none, and for one that is too long."""
+    most = LONGEST_NOTE if kind == "note" else LONGEST_TAG
+    subject = "a note" if kind == "note" else "a tag"
+    if not isinstance(text, str) or not (plain := text.strip()) or (not plain.isprintable() and kind != "note"):
+        line = "a text" if kind == "note" else "a text on one line"
+        raise SpecError(f"{subject} is {text!r:.100}, and must be {line}: pass that")
+    if len(plain) > most:
+        raise SpecError(f"{subject} has {len(plain):,} characters, and {most:,} is the most: shorten it")
+    return plain.encode(errors="backslashreplace").decode()
+
+
+def add_label(store: Store, layout: RunLayout, trial: int, kind: LabelKind, text: object) -> str:
+    """Store a note or a tag of a trial that exists; returns its text. Blocks. Raises SpecError, OSError."""
+    plain, now = checked_label(kind, text), SystemClock().wall()
+    label = Label(trial=trial, kind=kind, text=plain, user=_user(), at=now)
+    name = f"{int(now * 1000):013d}-{secrets.token_hex(4)}"
+    store.put_if_absent(layout.label(name), msgspec.json.encode(label))
+    return plain
+
+
+class LabelReader:
+    """Reads the labels of a run, each file once. For one thread at a time."""
+
+    def __init__(self, store: Store, layout: RunLayout) -> None:
+        self._store = store
+        self._layout = layout
+        self._known: dict[str, Label | None] = {}
+
+    def read(self) -> Mapping[int, TrialLabels]:
+        """The labels of each trial that has some. Blocks; what cannot be read is left out."""
+        with suppress(OSError):
+            for path in self._store.list(self._layout.labels):
+                if path not in self._known:
+                    self._known[path] = self._label(path)
+        return _folded([self._known[path] for path in sorted(self._known)])
+
+    def _label(self, path: str) -> Label | None:
+        try:
+            return msgspec.json.decode(self._store.read(path), type=Label)
+        except msgspec.MsgspecError:
+            return None  # another program's file
+
+
+def _folded(labels: Sequence[Label | None]) -> dict[int, TrialLabels]:
+    found: dict[int, TrialLabels] = {}
+    for label in labels:
+        if label is not None:
+            found[label.trial] = found.get(label.trial, TrialLabels()).with_label(label)
+    return found
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may have a user without a name
+        return ""
