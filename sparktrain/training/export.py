@@ -17,6 +17,7 @@ import msgspec
 
 from sparktrain.errors import SpecError
 from sparktrain.rundir.layout import EXPORTED, MODEL, ExportedModel
+from sparktrain.store.folder_removal import remove
 
 _KERAS = ("keras", "tf_keras", "tensorflow")
 CAN = (
@@ -53,7 +54,7 @@ def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:
         os.replace(unfinished, folder / MODEL)
     finally:
         unfinished.unlink(missing_ok=True)
-    shutil.rmtree(folder / EXPORTED, ignore_errors=True)
+    remove(folder / EXPORTED)
 
 
 def _keep(folder: Path, save: Callable[[Path], ExportedModel]) -> None:
@@ -63,11 +64,11 @@ def _keep(folder: Path, save: Callable[[Path], ExportedModel]) -> None:
         unfinished.mkdir()
         found = save(unfinished)
         (unfinished / ExportedModel.NAME).write_bytes(msgspec.json.encode(found))
-        shutil.rmtree(target, ignore_errors=True)
+        remove(target)
         target.parent.mkdir(exist_ok=True)
         os.replace(unfinished, target)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove(unfinished)
     (folder / MODEL).unlink(missing_ok=True)
 
 
