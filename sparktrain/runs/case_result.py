@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparktrain import formatting
 from sparktrain.config.replication import Replication
 from sparktrain.ids import TrialId
+from sparktrain.runs.flat_params import flat
+from sparktrain.runs.result_card import card_html
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.cases.case_end import means, standard_error, status_of_case
 from sparktrain.state.trial import TrialStatus
@@ -31,6 +34,19 @@ class CaseResult:
     """The standard error of each mean, by the sample's standard deviation (n - 1); None of one value."""
     seconds: float = 0.0
     """How long its trials ran in all."""
+
+    def _repr_html_(self) -> str:
+        errors = {name: error for name, error in self.standard_errors.items() if error is not None}
+        ran = formatting.count(len(self.trials), "trial")
+        return card_html(
+            f"Case {self.id}: {self.status.value}, {self.n} of {ran} succeeded",
+            {
+                "Means of metrics": self.metrics,
+                "Standard errors": errors,
+                "Parameters": flat(self.params),
+                "Facts": {"trials": list(self.trials), "took": formatting.duration(self.seconds)},
+            },
+        )
 
 
 def cases_of(trials: Sequence[TrialResult], replication: Replication) -> tuple[CaseResult, ...]:

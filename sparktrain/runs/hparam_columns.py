@@ -8,18 +8,8 @@ import msgspec
 
 from sparktrain.board.report_events import ColumnValue, HParamColumn
 from sparktrain.config.distribution import Distribution
+from sparktrain.runs.flat_params import flat
 from sparktrain.search.space_json import stored_leaves
-
-
-def flat(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested parameters by their paths, such as `optimizer.lr`."""
-    found: dict[str, Any] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 class HParamColumns:

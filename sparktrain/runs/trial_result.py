@@ -4,6 +4,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from sparktrain import formatting
 from sparktrain.boundary import users_call
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
@@ -11,6 +12,8 @@ from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.exported_model import find_model
+from sparktrain.runs.flat_params import flat
+from sparktrain.runs.result_card import card_html
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.state.outcome import Failure, Restart
 from sparktrain.state.trial import NOT_FORMED, Exploit, Trial, TrialStatus
@@ -169,6 +172,19 @@ class TrialResult:
         if self.error is not None:
             parts.append(f"error={self.error.summary!r}")
         return f"TrialResult({', '.join(parts)}, seconds={self.seconds:.3g})"
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, Any] = {"took": formatting.duration(self.seconds), "host": self.host, "log": self.log}
+        facts |= {"restarts": len(self.restarts)} if self.restarts else {}
+        return card_html(
+            f"Trial {self.id}: {self.status.value}",
+            {
+                "Metrics": self.metrics,
+                "Parameters": flat(self.params),
+                "Facts": {name: value for name, value in facts.items() if value},
+            },
+            (self.error.summary if self.error is not None else "", self.pruned, *self.notices, self.unsaved),
+        )
 
 
 class Home(Protocol):

@@ -14,7 +14,7 @@ import numpy as np
 from sparktrain.config.distribution import Distribution
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
-from sparktrain.runs.hparam_columns import flat
+from sparktrain.runs.flat_params import flat
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import Leaf
