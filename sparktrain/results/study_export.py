@@ -17,6 +17,7 @@ from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names
 from sparktrain.runs.trial_result import TrialResult
+from sparktrain.search.optuna_import import import_optuna
 from sparktrain.search.sampled_space import Leaf
 from sparktrain.search.space_json import stored_leaves
 from sparktrain.state.records import AnyRecord, GangFormed, TrialAnswered, TrialConcluded
@@ -53,6 +54,7 @@ def check_optuna(called: str) -> None:
     """Raise SpecError where Optuna is not installed."""
     if find_spec("optuna") is None:
         raise SpecError(f"{called} needs optuna, which is not installed: pip install 'sparktrain[search]'")
+    import_optuna()
 
 
 def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) -> "Study":

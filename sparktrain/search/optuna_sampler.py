@@ -21,6 +21,7 @@ from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.exhaustive_samplers import cases_left
+from sparktrain.search.optuna_import import import_optuna
 from sparktrain.search.optuna_space import distributions_of, params_of, suggested, value_of
 from sparktrain.search.sampled_space import MAX_REFUSED, Leaf, SampledSpace
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
@@ -111,6 +112,7 @@ class OptunaSampler(Sampler):
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
+        import_optuna()
         notes, cases = [], []
         left = count if self.total is None else min(count, self.total - self._count)
         for _ in range(min(left, self._batch)):
@@ -124,6 +126,7 @@ class OptunaSampler(Sampler):
 
     def observe(self, observation: Observation) -> None:
         """See base class. A second end of a trial is a trial more for Optuna, which has one result for each."""
+        import_optuna()
         from optuna.trial import TrialState
 
         if observation.trial < 0 and self._seen is not None:
@@ -329,6 +332,7 @@ class OptunaSampler(Sampler):
         return self._made
 
     def _created(self) -> "tuple[Study, InMemoryStorage]":
+        import_optuna()
         import optuna
         from optuna.study import StudyDirection
 
