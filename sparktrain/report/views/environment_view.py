@@ -7,9 +7,13 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.config.sampler_names import shown_name
+from sparktrain.config.stoppers import rule_text
+from sparktrain.errors import SpecError
+from sparktrain.report.views.dataset_rows import DatasetRow, dataset_rows
 from sparktrain.report.views.parameter_axes import as_text, flat
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.plan import Plan
+from sparktrain.search.space_json import node_texts
 from sparktrain.state.records import DriverStarted
 
 _LONGEST = 400
@@ -30,6 +34,8 @@ class EnvironmentView(Struct, frozen=True, omit_defaults=True):
     """By subject, such as `versions`."""
     source: str = ""
     """The source of the training function, where the plan has it."""
+    data: tuple[DatasetRow, ...] = ()
+    """Its datasets."""
 
 
 def environment_view(inputs: RunInputs) -> EnvironmentView:
@@ -47,36 +53,37 @@ def environment_view(inputs: RunInputs) -> EnvironmentView:
     if plan is not None:
         facts |= _of_plan(plan)
     facts["versions"] = _facts(started[-1].versions if started else {})
-    return EnvironmentView({name: found for name, found in facts.items() if found}, plan.text[:100_000] if plan else "")
+    return EnvironmentView(
+        {name: part for name, part in facts.items() if part},
+        plan.text[:100_000] if plan else "",
+        dataset_rows(plan.data) if plan is not None and isinstance(plan.data, dict) else (),
+    )
 
 
 def _of_plan(plan: Plan) -> dict[str, tuple[Fact, ...]]:
     spec: dict[str, Any] = msgspec.to_builtins(plan.spec, enc_hook=str)
-    values = plan.space.get("values")
-    space = {name: _spread(each) for name, each in values.items()} if isinstance(values, dict) else {}
-    if isinstance(values, list):
-        space = {"cases": len(values)}
     sampler = {} if plan.sampler is msgspec.UNSET else {"sampler": shown_name(plan.sampler)}
     data = {} if plan.data_version is None else {"version": plan.data_version}
-    if plan.data is not msgspec.UNSET:
-        data |= plan.data
-    options = {name: each for name, each in flat(spec).items() if each not in (None, "", [], {}, False)}
+    spec["stopper"] = rule_text(spec.get("stopper"))
+    options = {name: value for name, value in flat(spec).items() if value not in (None, "", [], {}, False)}
     code = {"code": plan.code[:16], "environment variables": ", ".join(plan.env)}
     return {
-        "space": _facts({**sampler, **space}),
+        "space": _facts({**sampler, **_space(plan.space)}),
         "options": _facts(options),
-        "data": _facts(flat(data)),
+        "data": _facts(data),
         "code": _facts(code),
     }
 
 
-def _spread(node: object) -> object:
-    """A list or a distribution of a stored space in few words."""
-    if isinstance(node, dict) and len(node) == 1:
-        ((kind, arguments),) = node.items()
-        if isinstance(arguments, list):
-            return f"{kind}({', '.join(map(as_text, arguments))})"
-    return node
+def _space(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a stored space, or how many cases it lists."""
+    values = document.get("values")
+    if isinstance(values, list):
+        return {"cases": len(values)}
+    try:
+        return dict(node_texts(dict(document)))
+    except (SpecError, KeyError, TypeError, ValueError):  # of a newer version
+        return flat(values) if isinstance(values, dict) else {}
 
 
 def _facts(of: Mapping[str, Any]) -> tuple[Fact, ...]:
