@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from sparktrain.config.load import parse_params
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
+from sparktrain.page.log_ranges import wanted_range, whole_text
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
@@ -24,8 +25,6 @@ from sparktrain.webserve.token_guard import READER, Environ, StartResponse
 HEARTBEAT_S = 10.0
 """Time between two signs of an event stream on which nothing happens: proxies close silent ones."""
 LONGEST_WAIT_S = 30.0
-LOG_BYTES = 2**20
-"""The most bytes of a log in one answer."""
 MOST_PARAMS_BYTES = 2**16
 """The most bytes of the parameters of an added trial."""
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
@@ -101,20 +100,25 @@ class PageApp:
     # ---- logs
 
     def _log(self, asked: "_Request", trial: TrialId) -> Iterable[bytes]:
-        """What the log of the newest chief has from a byte on, as plain text: nothing while there is no log."""
+        """A part of the log of the newest chief as plain text, see `wanted_range`: nothing while there is no log."""
         try:
             found = chosen(logs_in(self._place, trial), LogSelection(trial))
             if not found and not self._feed.knows(trial):
                 return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
-            start, piece = self._piece(found[-1], asked.number("offset")) if found else (0, b"")
+            start, piece = self._piece(found[-1], asked) if found else (0, b"")
         except OSError as error:
             return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
-        return asked.answer(piece, TEXT, "200 OK", ("X-Next-Offset", str(start + len(piece))))
+        places = (("X-Start-Offset", str(start)), ("X-Next-Offset", str(start + len(piece))))
+        generation = str(found[-1].member.generation if found else 0)
+        return asked.answer(piece, TEXT, "200 OK", *places, ("X-Generation", generation))
 
-    def _piece(self, log: LogFile, offset: int) -> tuple[int, bytes]:
-        """From `offset`; from the start of a log that is shorter, for it is of a newer generation."""
-        start = offset if offset <= log.size else 0
-        return start, self._place.store.read_range(log.path, start, LOG_BYTES) if log.size > start else b""
+    def _piece(self, log: LogFile, asked: "_Request") -> tuple[int, bytes]:
+        """The number of the first byte, and the bytes."""
+        tail, before = (asked.number(name) if name in asked.query else None for name in ("tail", "before"))
+        start, end = wanted_range(log.size, asked.number("offset"), tail, before)
+        piece = self._place.store.read_range(log.path, start, end - start) if end > start else b""
+        skipped, text = whole_text(piece, from_middle=tail is not None and start > 0)
+        return start + skipped, text
 
     # ---- stops
 

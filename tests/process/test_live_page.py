@@ -20,6 +20,9 @@ from sparktrain.page.live_page import LivePage
 from tests.unit.driver.stored import typical
 
 LIMIT_MS = 20_000
+LOG_LINE, LOG_LINES = "step %08d: " + "loss 0.123456 " * 6, 1_000_000
+LOG_SHOWN = 2**18
+"""Characters of a log that its pane shows first."""
 TRIALS = 200
 
 
@@ -42,6 +45,11 @@ def browser() -> Iterator[Browser]:
         )
         yield found
         found.close()
+
+
+def write_long_log(path: Path) -> None:
+    """A log of 100 MB."""
+    path.write_text("".join(f"{LOG_LINE % number}\n" for number in range(LOG_LINES)) + "last line\n")
 
 
 class Watched:
@@ -134,7 +142,7 @@ def test_a_run_of_two_hundred_trials_live(browser: Browser, runs: Path, capfd: p
     page.keyboard.press("Escape")
     page.get_by_label("Status", exact=True).select_option("")
     empty = {"body": "", "headers": {"X-Next-Offset": "0", "Content-Type": "text/plain"}}
-    page.route("**/logs/5?offset=0", lambda route: route.fulfill(**empty), times=1)
+    page.route("**/logs/5?tail=*", lambda route: route.fulfill(**empty), times=1)
     for number in (5, 7):
         page.get_by_label("Filter trials").fill(f"x={number}")
         row(page, number, "running").click()
@@ -177,6 +185,17 @@ def test_a_stored_run_has_a_page_without_buttons(browser: Browser, runs: Path) -
         row(seen.page, 1, "succeeded").click()
         pane = seen.page.get_by_role("dialog", name="Trial")
         pane.get_by_text("<b>first line</b> of 2").wait_for()
+        seen.page.keyboard.press("Escape")
+        write_long_log(runs / "stored" / "trials" / "0000" / "generation-1" / "rank-0" / "log.txt")
+        row(seen.page, 0, "succeeded").click()
+        log = pane.get_by_label("Log")
+        log.get_by_text("last line").wait_for()
+        assert len(log.inner_text()) < 2**20, "the end alone"
+        pane.get_by_role("button", name=re.compile("Show earlier lines .9[0-9].[0-9] MiB before")).click()
+        seen.page.wait_for_function(f"document.querySelector('pre.log').textContent.length > {LOG_SHOWN + 1000}")
+        shown = log.evaluate("element => element.textContent").splitlines()
+        first = int(shown[0].split()[1].rstrip(":"))
+        assert shown == [*(LOG_LINE % number for number in range(first, LOG_LINES)), "last line"], "each line once"
         assert seen.page.get_by_role("button", name=re.compile("Stop")).count() == 0
         assert not seen.wrong
         bare = served.url.partition("?")[0]

@@ -52,25 +52,14 @@ class LiveLink {
     this.ctx.merge(event);
   }
 
-  async follow(trial, box) {
+  async follow(trial, log) {
     this.unfollow();
     const mine = { trial };
     this.following = mine;
-    box.textContent = "";
-    let offset = 0;
+    log.clear(trial);
     while (this.following === mine) {
       try {
-        const answer = await fetch(`logs/${trial}?offset=${offset}`);
-        if (this.following !== mine) return;
-        if (answer.ok) {
-          const next = Number(answer.headers.get("X-Next-Offset") || offset);
-          const down = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
-          const text = await answer.text();
-          if (!offset || next < offset) box.textContent = next ? "" : `trial ${trial} has no log yet`;
-          if (text) box.append(document.createTextNode(text));
-          if (down) box.scrollTop = box.scrollHeight;
-          offset = next;
-        } else if (!offset && !box.textContent) box.textContent = await answer.text();
+        await log.look();
       } catch {
         // the next round tries again
       }

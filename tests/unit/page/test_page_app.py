@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sparktrain.errors import JournalCorruptError, RunDirectoryError
-from sparktrain.page.page_app import LOG_BYTES, PageApp
+from sparktrain.page.log_ranges import LOG_BYTES
+from sparktrain.page.page_app import PageApp
 from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs import watcher
