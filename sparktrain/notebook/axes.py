@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rich.cells import cell_len
 
 from sparktrain.notebook import svg
 from sparktrain.notebook.svg import Point
+from sparktrain.report.views.value_axis import ValueAxis
 
 LARGEST = 1e300
 """Values beyond are drawn as this one, so that differences stay finite."""
-_LOG_FROM = 300.0
-"""The ratio of the largest value to the smallest from which an axis of positive values is logarithmic."""
 _LABEL = 9
 _LEGEND_GAP = 12.0
 
@@ -30,9 +29,10 @@ def round_step(span: float, most: int) -> float:
     return next((factor * power for factor in (1, 2, 5) if factor * power >= rough), 10 * power)
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round values from `low` to `high`, both finite; `low` alone where they are the same."""
+def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:
+    """Round values from `low` to `high`, both finite; `low` alone where they are the same. `whole`: no fractions."""
     step = round_step(high - low, most)
+    step = max(1.0, float(round(step))) if whole else step
     if high <= low or low + step == low:
         return [low]
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -65,6 +65,10 @@ class Scale:
     start: float
     end: float
     log: bool = False
+    whole: bool = False
+    """Its values are whole numbers, and so are its ticks."""
+    listed: tuple[float, ...] = ()
+    """Where its ticks are; empty for round values."""
 
     def __call__(self, value: float) -> float:
         """The place of a value; one outside is at the end that is nearer, and NaN is at the start."""
@@ -87,17 +91,25 @@ class Scale:
 
     def ticks(self, most: int = 5) -> list[tuple[float, str]]:
         """Places and labels of the ticks."""
+        if self.listed:
+            return [(self(value), f"{value:.6g}") for value in self.listed]
         if self.log:
             return [(self(value), f"{value:.3g}") for value in powers(self.low, self.high, most)]
-        values = ticks(self.low, self.high, most)
+        values = ticks(self.low, self.high, most, self.whole)
         step = min((b - a for a, b in pairwise(values)), default=0.0)
         return [(self(value), tick_label(value, step)) for value in values]
 
 
-def scale(
-    values: Iterable[float | None], start: float, end: float, *, log: bool | None = None, margin: float = 0.0
-) -> Scale:
-    """The scale that shows all `values`; logarithmic where they are positive and far apart, unless `log` is given.
+def metric_scale(axis: ValueAxis | None, start: float, end: float, margin: float = 0.04) -> Scale:
+    """The scale of a metric, from the axis that all views of it share; see `scale` for `margin`."""
+    if axis is None:
+        return Scale(0.0, 1.0, start, end)
+    made = scale([axis.low, axis.high], start, end, log=axis.log, margin=margin)
+    return replace(made, whole=axis.integer)
+
+
+def scale(values: Iterable[float | None], start: float, end: float, *, log: bool = False, margin: float = 0.0) -> Scale:
+    """The scale that shows all `values`; `log` is for positive ones.
 
     `margin` is the part of the axis that stays free at either end.
     """
@@ -105,8 +117,6 @@ def scale(
     if not known:
         return Scale(0.0, 1.0, start, end)
     low, high = min(known), max(known)
-    if log is None:
-        log = low > 0 and high / low >= _LOG_FROM
     if low == high:
         around = abs(low) * 0.05 or 0.5
         return Scale(low - around, high + around, start, end)

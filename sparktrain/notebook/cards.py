@@ -3,17 +3,15 @@
 Nothing here raises, blocks, or reads a store: a cell that ends with a result always shows it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TypeVar
 
 from sparktrain import formatting
+from sparktrain.config.direction import implied_by
 from sparktrain.display import gang_text, trial_table
 from sparktrain.display.parts import objective_first
 from sparktrain.ids import CHIEF, TrialId
-from sparktrain.notebook import charts
-from sparktrain.notebook.axes import finite
-from sparktrain.notebook.svg import Point
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
 
@@ -38,6 +36,10 @@ def run_html(result: GangOutcome) -> str:
 
 def sweep_plot(result: SweepOutcome) -> str:
     """The metric of each trial, and the best so far, as a small SVG; empty unless two trials have a finite one."""
+    from sparktrain.notebook import charts  # few programs that load results draw them
+    from sparktrain.notebook.axes import finite
+    from sparktrain.report.views.value_axis import value_axis
+
     metric = result.metric
     if metric is None:
         return ""
@@ -46,35 +48,45 @@ def sweep_plot(result: SweepOutcome) -> str:
         return ""
     best = _leaders(result, metric)
     values = charts.spread(
-        [charts.Value(each.id, each.metrics[metric]) for each in trials], {int(at) for at, _ in best}
+        [charts.Value(each.id, each.metrics[metric], status=each.status.value) for each in trials],
+        {int(at) for at, _ in best},
     )
     by_id = {trial.id: trial for trial in trials}
     shown = charts.spread(values, {int(trial) for trial, _ in best})
     told = [each._replace(note=_note(by_id[TrialId(each.at)], each.value)) for each in shown]
-    return charts.history(told, best, ("trial", metric), charts.SMALL)
+    axis = value_axis((value.value for value in values), result.mode)
+    return charts.history(told, best, ("trial", metric), axis, charts.SMALL)
 
 
 def run_plot(result: GangOutcome) -> str:
     """The chief's first reported metrics by step, each as a small SVG; empty unless its reports are in memory."""
     if result._files is None or result.trial is None:
         return ""
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[tuple[float, float]]] = {}
     for row in result._files.known(result.trial.id):
         for name, value in row.metrics.items() if row.rank == CHIEF else ():
             points.setdefault(name, []).append((row.step, float(value)))
     first = objective_first(points, next(iter(result.metrics), None))
-    curves = {name: charts.Curve(name, of) for name, of in first.items() if len(of) > 1}
-    return "".join(charts.curves([curves[name]], None, ("step", name), charts.SMALL) for name in [*curves][:_CURVES])
+    curves = [(name, of) for name, of in first.items() if len(of) > 1]
+    return "".join(_curve(name, of) for name, of in curves[:_CURVES])
+
+
+def _curve(metric: str, points: Sequence[tuple[float, float]]) -> str:
+    from sparktrain.notebook import charts
+    from sparktrain.report.views.value_axis import lines_axis
+
+    axis = lines_axis([[value for _, value in points]], implied_by(metric))
+    return charts.curves([charts.Curve(metric, points)], None, ("step", metric), axis, charts.SMALL)
 
 
 def _note(trial: TrialResult, value: float) -> str:
     return f"trial {trial.id}: {formatting.number(value)}  {formatting.params(trial.params, 60)}"
 
 
-def _leaders(result: SweepOutcome, metric: str) -> list[Point]:
+def _leaders(result: SweepOutcome, metric: str) -> list[tuple[float, float]]:
     """The trials that were better than all with lower numbers, among those that may be the best."""
     sign = -1.0 if result.mode == "min" else 1.0
-    best: list[Point] = []
+    best: list[tuple[float, float]] = []
     for trial in sorted(result.ranked, key=lambda each: each.id):
         value = trial.metrics[metric]
         if not best or sign * value > sign * best[-1][1]:

@@ -1,28 +1,31 @@
 """The kinds of plots of a run, each as one SVG of a limited size. Pure: they know no run, only values."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sparktrain import formatting
 from sparktrain.notebook import svg
-from sparktrain.notebook.axes import Frame, Scale, finite, legend, scale, thinned
-from sparktrain.notebook.svg import BEST, COLOURS, FAILED, FAINT, Point
+from sparktrain.notebook.axes import Frame, Scale, finite, legend, metric_scale, scale, thinned
+from sparktrain.notebook.svg import FAINT, Point
+from sparktrain.report.palette import BEST, SERIES, ramp_colour, status_colour
+from sparktrain.report.views.value_axis import ValueAxis, lines_axis, value_axis
 
-WIDTH, HEIGHT = 680.0, 300.0
-SMALL = 420.0, 190.0
+WIDTH, HEIGHT = 760.0, 320.0
+SMALL = 640.0, 220.0
 DOTS = 400
 """Most trials that are drawn one by one; of more, the best and a part of the others that are spread evenly."""
 POINTS_OF_CURVES = 12_000
 """Most points of all curves of a plot together."""
 MOST_BARS = 2_000
+_FEW_CURVES = 8
 _BEST_LINES = 10
 """Lines of parallel coordinates that stand out."""
 MOST_ROWS = 40
 MOST_AXES = 10
-_KINDS = {"trained": COLOURS[0], "succeeded": BEST, "failed": FAILED, "lost": FAILED, "stopped": COLOURS[1]}
-KIND_COLOURS: Mapping[str, str] = {**_KINDS, "pruned": FAINT, "running": COLOURS[0], "paused": COLOURS[4]}
-"""The colour of what became of a trial; another word has the first colour of series."""
+_MOST_LABELS = 6
+"""Values beyond an axis that are written at its edge; the pointer shows the others."""
 
 
 class Value(NamedTuple):
@@ -33,7 +36,8 @@ class Value(NamedTuple):
     value: float
     note: str = ""
     """What the pointer shows."""
-    colour: str = COLOURS[0]
+    status: str = "succeeded"
+    """That of the trial, which decides on the colour."""
 
 
 class Curve(NamedTuple):
@@ -42,7 +46,14 @@ class Curve(NamedTuple):
     name: str
     points: Sequence[Point]
     strong: bool = False
-    """Whether it stands out; the others are faint where there are many."""
+    """Whether it is that of the best trial, which stands out; the others are faint where there are many."""
+    status: str = ""
+    """That of the trial, which decides on the colour; empty for a curve of no trial."""
+
+    @property
+    def colour(self) -> str:
+        """That of the best trial, or of the status."""
+        return BEST if self.strong else status_colour(self.status) if self.status else SERIES[0]
 
 
 class Quantiles(NamedTuple):
@@ -62,7 +73,21 @@ class Dimension(NamedTuple):
     values: Sequence[float | None]
     """One for each line; None where the trial does not have it."""
     choices: Sequence[str] = ()
-    log: bool | None = None
+    log: bool = False
+    whole: bool = False
+    ticks: tuple[float, ...] = ()
+    """Where its ticks are; empty for round values."""
+    metric: ValueAxis | None = None
+    """The axis of the metric; None for a parameter."""
+
+
+class Share(NamedTuple):
+    """The importance of one parameter, from 0 to 1, and the interval in which it lies."""
+
+    name: str
+    share: float
+    low: float
+    high: float
 
 
 class Span(NamedTuple):
@@ -76,21 +101,68 @@ class Span(NamedTuple):
 
 
 def history(
-    values: Sequence[Value], best: Sequence[Point], names: tuple[str, str], size: tuple[float, float] = (WIDTH, HEIGHT)
+    values: Sequence[Value],
+    best: Sequence[Point],
+    names: tuple[str, str],
+    axis: ValueAxis | None = None,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """The value of each trial, and the line of the best so far."""
+    """The value of each trial, and the line of the best so far. Values beyond the axis are marks at its edge.
+
+    Without an axis, it is that of the values.
+    """
     known = [each for each in values if finite([each.value])]
+    axis = axis or value_axis((value.value for value in known), None)
     shown = spread(known, {int(at) for at, _ in best})
     frame = Frame(*size)
-    x = scale([each.at for each in known], *frame.across, log=False, margin=0.02)
-    y = scale([each.value for each in known] + [value for _, value in best], *frame.up, margin=0.04)
+    x = replace(scale([each.at for each in known], *frame.across, margin=0.02), whole=True)
+    y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
-    parts += [svg.dot((x(v.at), y(v.value)), v.colour, 2.5, v.note, 0.75) for v in shown]
+    inside = [value for value in shown if not _beyond(axis, value.value)]
+    parts += [svg.dot((x(v.at), y(v.value)), status_colour(v.status), 3.0, v.note) for v in inside]
     steps = stairs([(x(at), y(value)) for at, value in best], frame.across[1])
-    parts += [svg.path(thinned(steps, DOTS), BEST, 1.8)] if steps else []
+    parts += [svg.path(thinned(steps, DOTS), BEST, 2.2)] if steps else []
+    outside = [value for value in known if _beyond(axis, value.value)]
+    parts += _edge_marks([(x(value.at), value) for value in outside], axis, frame)
     entries = [("best so far", BEST)] if steps else []
-    parts += legend(entries, frame.width - frame.right, 13, frame.width / 2)
+    entries += [(_WORDS.get(status, status), status_colour(status)) for status in _statuses(known)]
+    parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.7)
     return svg.drawing(*size, parts, f"{names[1]} of {formatting.count(len(values), 'trial')}")
+
+
+_WORDS = {"succeeded": "result", "pruned": "pruned, at its last step"}
+
+
+def _statuses(values: Sequence[Value]) -> list[str]:
+    return list(dict.fromkeys(value.status for value in values))
+
+
+def _beyond(axis: ValueAxis | None, value: float) -> int:
+    """-1 below the axis, 1 above it, else 0."""
+    return 0 if axis is None else -1 if value < axis.low else 1 if value > axis.high else 0
+
+
+def _edge_marks(values: Sequence[tuple[float, Value]], axis: ValueAxis | None, frame: Frame) -> list[str]:
+    """Triangles at the edge with the values, as far as they have room."""
+    parts: list[str] = []
+    free = -math.inf
+    written = 0
+    marks = sorted(values, key=lambda entry: entry[0])[:DOTS]
+    following = [place for place, _ in marks[1:]] + [frame.width]
+    for (place, value), after in zip(marks, following, strict=False):
+        above = _beyond(axis, value.value) > 0
+        tip = frame.up[1] if above else frame.up[0]
+        parts.append(svg.triangle((place, tip), 8 if above else -8, status_colour(value.status), value.note))
+        words = formatting.number(value.value)
+        room = len(words) * svg.CHARACTER
+        before = place + 14 + room > after
+        if place - (14 + room if before else 0) > free and written < _MOST_LABELS:
+            at = place - 7 if before else place + 7, tip + (9 if above else -2)
+            parts.append(svg.text(at, words, "end" if before else "start"))
+            free, written = place + (8 if before else room + 14), written + 1
+        else:
+            free = max(free, place + 8)
+    return parts
 
 
 def spread(values: Sequence[Value], kept: set[int]) -> list[Value]:
@@ -103,28 +175,35 @@ def spread(values: Sequence[Value], kept: set[int]) -> list[Value]:
 
 
 def curves(
-    lines: Sequence[Curve], band: Quantiles | None, names: tuple[str, str], size: tuple[float, float] = (WIDTH, HEIGHT)
+    lines: Sequence[Curve],
+    band: Quantiles | None,
+    names: tuple[str, str],
+    axis: ValueAxis | None = None,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """One line for each curve; with a band, the quantiles of those that are not drawn."""
+    """One line for each curve; with a band, the quantiles of those that are not drawn.
+
+    Without an axis, it is that of the curves.
+    """
     whole = [_finite_curve(line) for line in lines]
+    axis = axis or lines_axis(([value for _, value in line.points] for line in whole), None)
     frame = Frame(*size)
-    ends = [] if band is None else [*zip(band.steps, band.low, strict=False), *zip(band.steps, band.high, strict=False)]
-    places = [point for line in whole for point in line.points] + ends
-    x = scale([place[0] for place in places], *frame.across, log=False)
-    y = scale([place[1] for place in places], *frame.up, margin=0.04)
+    steps = [step for line in whole for step, _ in line.points] + ([] if band is None else list(band.steps))
+    x = replace(scale(steps, *frame.across), whole=True)
+    y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
     parts += _band(band, x, y) if band is not None and band.steps else []
     most = max(8, POINTS_OF_CURVES // max(1, len(whole)))
-    few = len(whole) <= len(COLOURS)
-    for number, line in enumerate(whole):
-        colour = COLOURS[number % len(COLOURS)]
+    few = len(whole) <= _FEW_CURVES
+    for line in whole:
         points = thinned([(x(step), y(value)) for step, value in line.points], most)
-        opacity = 1.0 if few or line.strong else 0.45
-        dots = [svg.dot(point, colour, words=line.name) for point in points[:1]] if len(points) == 1 else []
-        parts += dots or [svg.path(points, colour, 2.2 if line.strong else 1.2, opacity, line.name)]
-    if few:
-        entries = [(line.name, COLOURS[number]) for number, line in enumerate(whole)]
-        parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.62)
+        opacity = 1.0 if few or line.strong else 0.85
+        dots = [svg.dot(point, line.colour, words=line.name) for point in points[:1]] if len(points) == 1 else []
+        parts += dots or [svg.path(points, line.colour, 2.6 if line.strong else 1.3, opacity, line.name)]
+    entries = [("best", BEST)] if any(line.strong for line in whole) else []
+    statuses = dict.fromkeys(line.status for line in whole if line.status and not line.strong)
+    entries += [(status, status_colour(status)) for status in statuses]
+    parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.62)
     return svg.drawing(*size, parts, f"{names[1]} by {names[0]}")
 
 
@@ -136,21 +215,20 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     """
     dimensions = dimensions[-MOST_AXES:]
     frame = Frame(WIDTH, HEIGHT, left=40, right=50, top=34, bottom=16)
-    places = scale(list(range(len(dimensions))), *frame.across, log=False)
-    scales = [scale(_room(each), *frame.up, log=False if each.choices else each.log) for each in dimensions]
+    places = scale(list(range(len(dimensions))), *frame.across)
+    scales = [_scale_of(each, frame) for each in dimensions]
     parts: list[str] = []
     drawn = _strongest_last(values)
     best = {number for number, _ in drawn[-_BEST_LINES:]}
-    faintness = max(0.25, min(1.0, 100 / max(1, len(drawn))))
+    faintness = max(0.5, min(1.0, 100 / max(1, len(drawn))))
     for at, strength in drawn:
         points = [
             (places(number), own(value))
             for number, (own, each) in enumerate(zip(scales, dimensions, strict=True))
             if (value := each.values[at]) is not None and not math.isnan(value)
         ]
-        is_best = at in best and strength >= 0.9
-        colour, opacity = (BEST, 0.95) if is_best else (COLOURS[0], (0.2 + 0.7 * strength**2) * faintness)
-        parts.append(svg.path(points, colour, 1 + strength, opacity, names[at]))
+        opacity = 1.0 if at in best and strength >= 0.9 else max(0.75, strength) * faintness
+        parts.append(svg.path(points, ramp_colour(strength), 1 + 1.2 * strength, opacity, names[at]))
     for number, (own, each) in enumerate(zip(scales, dimensions, strict=True)):
         parts += _axis(places(number), own, each, frame, len(dimensions))
     return svg.drawing(frame.width, frame.height, parts, f"{formatting.count(len(values), 'trial')} by parameter")
@@ -171,7 +249,7 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     rows = list(dict.fromkeys(each.row for each in spans))
     shown = rows[:MOST_ROWS]
     frame = Frame(WIDTH, 64 + 18.0 * max(1, len(shown)), left=120)
-    x = scale([0.0, *(each.end for each in spans)], *frame.across, log=False)
+    x = scale([0.0, *(each.end for each in spans)], *frame.across)
     top, bottom = frame.top + 4, frame.height - frame.bottom
     parts = [svg.line((frame.left, bottom), (frame.across[1], bottom))]
     for place, label in x.ticks(7):
@@ -182,10 +260,10 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     for each in joined([each for each in spans if each.row in place_of], pixel):
         start, end = x(each.start), x(each.end)
         parts.append(
-            svg.bar((start, place_of[each.row]), (end - start, 14), colour_of(each.kind), each.note or each.kind)
+            svg.bar((start, place_of[each.row]), (end - start, 14), status_colour(each.kind), each.note or each.kind)
         )
     kinds = list(dict.fromkeys(each.kind for each in spans))
-    parts += legend([(kind, colour_of(kind)) for kind in kinds], frame.across[1], 13, frame.width * 0.7)
+    parts += legend([(kind, status_colour(kind)) for kind in kinds], frame.across[1], 13, frame.width * 0.7)
     hidden = f"; {len(rows) - len(shown)} more rows" if len(rows) > len(shown) else ""
     parts.append(svg.text((WIDTH / 2, frame.height - 5), names[0] + hidden, "middle"))
     parts.append(svg.text((6, 13), names[1]))
@@ -211,23 +289,22 @@ def joined(spans: Sequence[Span], width: float) -> list[Span]:
     return sorted(together, key=lambda each: each.start - each.end)[:MOST_BARS]
 
 
-def bars(values: Sequence[tuple[str, float]], title: str) -> str:
-    """A horizontal bar for each name, from 0 to 1, with the number beside it; of many the first forty."""
-    shown = [(name, max(0.0, min(1.0, value))) for name, value in values if finite([value])][:MOST_ROWS]
-    frame = Frame(WIDTH, 34 + 20.0 * max(1, len(shown)), left=170, right=60)
-    x = Scale(0.0, max([1e-9, *(value for _, value in shown)]), *frame.across)
+def bars(values: Sequence[Share], title: str) -> str:
+    """A horizontal bar for each name with its interval, and the numbers beside it; of many the first forty."""
+    shown = [each for each in values if len(finite([each.share, each.low, each.high])) == 3][:MOST_ROWS]
+    frame = Frame(WIDTH, 34 + 22.0 * max(1, len(shown)), left=190, right=130)
+    x = Scale(0.0, max([1e-9, *(min(1.0, each.high) for each in shown)]), *frame.across)
     parts = [svg.text((6, 13), title)]
-    for at, (name, value) in enumerate(shown):
-        top = frame.top + 20 * at
-        parts.append(svg.text((frame.left - 8, top + 12), svg.clean(name, 25), "end"))
-        parts.append(svg.bar((frame.left, top + 1), (x(value) - frame.left, 14), COLOURS[0], f"{name}: {value:.1%}"))
-        parts.append(svg.text((x(value) + 6, top + 12), f"{value:.0%}"))
+    for at, each in enumerate(shown):
+        middle = frame.top + 22 * at + 9
+        words = f"{each.share:.0%} ({each.low:.0%} to {each.high:.0%})"
+        size = max(0.0, x(each.share) - frame.left), 14
+        parts.append(svg.text((frame.left - 8, middle + 4), svg.clean(each.name, 28), "end"))
+        parts.append(svg.bar((frame.left, middle - 7), size, SERIES[0], f"{each.name}: {words}"))
+        parts.append(svg.line((x(each.low), middle), (x(each.high), middle), 0.9))
+        parts += [svg.line((x(end), middle - 4), (x(end), middle + 4), 0.9) for end in (each.low, each.high)]
+        parts.append(svg.text((frame.across[1] + 8, middle + 4), words))
     return svg.drawing(frame.width, frame.height, parts, title)
-
-
-def colour_of(kind: str) -> str:
-    """The colour of what became of a trial."""
-    return KIND_COLOURS.get(kind, COLOURS[0])
 
 
 def stairs(points: Sequence[Point], right: float) -> list[Point]:
@@ -250,8 +327,13 @@ def _band(of: Quantiles, x: Scale, y: Scale) -> list[str]:
     return [svg.area(upper, lower, FAINT, of.name), svg.path(middle, FAINT, 1.5, 0.8, of.name)]
 
 
-def _room(of: Dimension) -> list[float | None]:
-    return [0.0, float(len(of.choices) - 1)] if len(of.choices) > 1 else list(of.values)
+def _scale_of(dimension: Dimension, frame: Frame) -> Scale:
+    if dimension.metric is not None:
+        return metric_scale(dimension.metric, *frame.up, margin=0.0)
+    if dimension.choices:
+        return scale([0.0, max(1.0, len(dimension.choices) - 1)], *frame.up)
+    made = scale(dimension.values, *frame.up, log=dimension.log)
+    return replace(made, whole=dimension.whole, listed=dimension.ticks)
 
 
 def _axis(place: float, own: Scale, of: Dimension, frame: Frame, number: int) -> list[str]:

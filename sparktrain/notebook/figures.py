@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from sparktrain.errors import SpecError
 from sparktrain.notebook.axes import scale, thinned
-from sparktrain.notebook.charts import POINTS_OF_CURVES, Dimension, colour_of, joined, spread
+from sparktrain.notebook.charts import POINTS_OF_CURVES, Dimension, Share, joined, spread
 from sparktrain.notebook.plot_data import CurvesData, HistoryData, ParallelData, TimelineData
-from sparktrain.notebook.svg import BEST, COLOURS, FAINT, clean
+from sparktrain.notebook.svg import FAINT, clean
+from sparktrain.report.palette import BEST, SERIES, ramp_colour, status_colour
+from sparktrain.report.views.value_axis import ValueAxis
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -39,7 +41,7 @@ def history_figure(data: HistoryData) -> "Figure":
         text=[_text(each.note) for each in shown],
         hoverinfo="text",
         mode="markers",
-        marker={"color": [each.colour for each in shown]},
+        marker={"color": [status_colour(each.status) for each in shown]},
         name="trials",
     )
     best = [*data.best, (len(data.values), data.best[-1][1])] if data.best else []
@@ -50,8 +52,7 @@ def history_figure(data: HistoryData) -> "Figure":
         mode="lines",
         name="best so far",
     )
-    log = scale([each.value for each in data.values], 0, 1).log
-    return _laid_out(go.Figure([points, line]), "trials that have ended", _text(data.metric), log)
+    return _laid_out(go.Figure([points, line]), "trials that have ended", _text(data.metric), data.axis)
 
 
 def curves_figure(data: CurvesData) -> "Figure":
@@ -66,9 +67,9 @@ def curves_figure(data: CurvesData) -> "Figure":
         figure.add_trace(go.Scatter(**both, **fill, name=data.band.name, hoverinfo="skip"))
         figure.add_trace(go.Scatter(x=steps, y=list(data.band.middle), line={"color": FAINT}, name="median"))
     most = max(8, POINTS_OF_CURVES // max(1, len(data.lines)))
-    for number, line in enumerate(data.lines):
+    for line in data.lines:
         points = thinned(line.points, most)
-        style = {"color": COLOURS[number % len(COLOURS)], "width": 3 if line.strong else 1}
+        style = {"color": line.colour, "width": 3 if line.strong else 1}
         figure.add_trace(
             go.Scatter(
                 x=[step for step, _ in points],
@@ -79,15 +80,14 @@ def curves_figure(data: CurvesData) -> "Figure":
                 showlegend=len(data.lines) <= _LEGEND_TO,
             )
         )
-    log = scale([value for line in data.lines for _, value in line.points], 0, 1).log
-    return _laid_out(figure, "step", _text(data.metric), log)
+    return _laid_out(figure, "step", _text(data.metric), data.axis)
 
 
 def parallel_figure(data: ParallelData) -> "Figure":
     """An axis for each parameter and for the metric, on which a part can be chosen."""
     import plotly.graph_objects as go
 
-    colours = {"color": list(data.strengths), "colorscale": [[0, "#c9d4e0"], [0.8, COLOURS[0]], [1, BEST]]}
+    colours = {"color": list(data.strengths), "colorscale": [[0, ramp_colour(0.0)], [1, ramp_colour(1.0)]]}
     return go.Figure(go.Parcoords(dimensions=[_axis(each) for each in data.dimensions], line=colours))
 
 
@@ -108,26 +108,32 @@ def timeline_figure(data: TimelineData) -> "Figure":
                 text=[_text(each.note) for each in spans],
                 textposition="none",
                 hoverinfo="text",
-                marker={"color": colour_of(kind)},
+                marker={"color": status_colour(kind)},
                 name=kind,
             )
         )
     figure.update_layout(barmode="overlay")
     figure.update_yaxes(categoryorder="array", categoryarray=sorted({each.row for each in longest}, reverse=True))
-    return _laid_out(figure, data.unit, "slot", False)
+    return _laid_out(figure, data.unit, "slot")
 
 
-def importance_figure(shares: list[tuple[str, float]]) -> "Figure":
-    """A bar for each parameter, the most important one at the top."""
+def importance_figure(shares: list[Share]) -> "Figure":
+    """A bar for each parameter with its interval, the most important one at the top."""
     import plotly.graph_objects as go
 
     bars = go.Bar(
         orientation="h",
-        y=[_text(name) for name, _ in shares],
-        x=[share for _, share in shares],
-        marker_color=COLOURS[0],
+        y=[_text(each.name) for each in shares],
+        x=[each.share for each in shares],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [each.high - each.share for each in shares],
+            "arrayminus": [each.share - each.low for each in shares],
+        },
+        marker_color=SERIES[0],
     )
-    figure = _laid_out(go.Figure(bars), "importance", "", False)
+    figure = _laid_out(go.Figure(bars), "importance", "")
     return figure.update_yaxes(autorange="reversed", type="category")
 
 
@@ -154,18 +160,33 @@ def _axis(of: Dimension) -> dict[str, Any]:
             "ticktext": [_text(each) for each in of.choices],
             "range": [0, max(1, len(places) - 1)],
         }
-    made = scale(of.values, 0, 1, log=of.log)
+    log = of.metric.log if of.metric is not None else of.log
+    made = scale(of.values, 0, 1, log=log)
     values = [math.nan if value is None else math.log10(value) if made.log else value for value in of.values]
     axis: dict[str, Any] = {"label": _text(of.name), "values": values}
-    if made.log:
+    if of.ticks:
+        places_of = [math.log10(tick) if made.log else tick for tick in of.ticks]
+        axis |= {"tickvals": places_of, "ticktext": [f"{tick:.6g}" for tick in of.ticks]}
+    elif made.log:
         ticks = [made.value(place) for place, _ in made.ticks()]
         axis |= {"tickvals": [math.log10(value) for value in ticks], "ticktext": [f"{value:.3g}" for value in ticks]}
     return axis
 
 
-def _laid_out(figure: "Figure", x: str, y: str, log: bool) -> "Figure":
+def _laid_out(figure: "Figure", x: str, y: str, axis: ValueAxis | None = None) -> "Figure":
+    """`axis` is that of the metric: a reader zooms out for the values beyond it."""
+    import math
+
     figure.update_layout(xaxis_title=x, yaxis_title=y, margin={"t": 30})
-    return figure.update_yaxes(type="log") if log else figure
+    if axis is not None and axis.log:
+        figure.update_yaxes(type="log")
+    if axis is not None and (axis.below or axis.above):
+        free = 0.05 * (axis.high - axis.low)
+        ends = [axis.low - free, axis.high + free]
+        if axis.log:
+            ends = [math.log10(axis.low), math.log10(axis.high)]
+        figure.update_yaxes(range=ends)
+    return figure
 
 
 def _text(words: str) -> str:

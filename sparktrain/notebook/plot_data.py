@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from sparktrain import formatting
 from sparktrain.errors import SpecError
-from sparktrain.notebook.charts import Curve, Dimension, Quantiles, Span, Value
-from sparktrain.notebook.svg import COLOURS, FAINT, Point
+from sparktrain.notebook.charts import Curve, Dimension, Quantiles, Share, Span, Value
+from sparktrain.notebook.svg import Point
 from sparktrain.report.views.curves_view import Curves
 from sparktrain.report.views.parameter_axes import Axis, as_text, is_number
 from sparktrain.report.views.report_document import ReportDocument
 from sparktrain.report.views.timeline_view import Bar, TimelineView
 from sparktrain.report.views.trial_rows import TrialRow
+from sparktrain.report.views.value_axis import ValueAxis
 
 NO_METRIC = "no trial has a value to compare by: the run has no metric, or no trial with a result"
 _MINUTES_FROM, _HOURS_FROM = 300.0, 3 * 3600.0
@@ -25,6 +26,7 @@ class HistoryData:
     best: Sequence[Point]
     """Where the best so far changes."""
     metric: str
+    axis: ValueAxis
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class CurvesData:
     metric: str
     total: int
     """Trials that have reported the metric."""
+    axis: ValueAxis
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,14 @@ def history_data(of: ReportDocument) -> HistoryData | None:
         return None
     rows = _rows(of)
     values = [
-        Value(at, value, _words(rows[trial], value), COLOURS[0] if rows[trial].status == "succeeded" else FAINT)
+        Value(at, value, _words(rows[trial], value), rows[trial].status)
         for at, (trial, value) in enumerate(zip(view.trials, view.values, strict=True), 1)
     ]
     best: list[Point] = []
     for at, value in enumerate(view.best, 1):
         if value is not None and (not best or value != best[-1][1]):
             best.append((at, value))
-    return HistoryData(values, best, view.metric)
+    return HistoryData(values, best, view.metric, view.y)
 
 
 def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
@@ -86,12 +89,19 @@ def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
         raise SpecError(
             f"no curves of metric {metric!r} are in the views of run {of.headline.name}; there are: {known}"
         )
+    rows = _rows(of)
     places = {row.id: row.place for row in of.trials if row.place is not None}
     order = sorted(found.lines, key=lambda line: places.get(line.trial, len(of.trials)), reverse=True)
     lines = [
-        Curve(f"trial {line.trial}", _points(found.steps, line.values), places.get(line.trial) == 0) for line in order
+        Curve(
+            name=f"trial {line.trial}",
+            points=_points(found.steps, line.values),
+            strong=places.get(line.trial) == 0,
+            status=rows[line.trial].status if line.trial in rows else "",
+        )
+        for line in order
     ]
-    return CurvesData(lines, _band(found), found.metric, found.total)
+    return CurvesData(lines, _band(found), found.metric, found.total, found.y)
 
 
 def parallel_data(of: ReportDocument) -> ParallelData | None:
@@ -101,7 +111,7 @@ def parallel_data(of: ReportDocument) -> ParallelData | None:
         return None
     shown = [rows[trial] for trial in view.trials]
     dimensions = [_dimension(axis, shown) for axis in view.axes]
-    dimensions.append(Dimension(of.headline.metric, [row.value for row in shown]))
+    dimensions.append(Dimension(of.headline.metric, [row.value for row in shown], metric=view.y))
     last = max(1, max((row.place or 0 for row in shown), default=0))
     strengths = [1.0 - (row.place or 0) / last for row in shown]
     return ParallelData(dimensions, strengths, [_words(row, row.value) for row in shown], view.left_out)
@@ -118,9 +128,9 @@ def timeline_data(of: ReportDocument) -> TimelineData | None:
     return TimelineData([_span(bar, view, per) for bar in view.bars], unit)
 
 
-def importance_data(of: ReportDocument) -> list[tuple[str, float]]:
+def importance_data(of: ReportDocument) -> list[Share]:
     """The share of each parameter, the largest first; none where the view names a reason."""
-    return [(each.name, each.share) for each in of.views.importance.shares]
+    return [Share(each.name, each.share, each.low, each.high) for each in of.views.importance.shares]
 
 
 def _rows(of: ReportDocument) -> dict[int, TrialRow]:
@@ -155,7 +165,8 @@ def _dimension(axis: Axis, rows: Sequence[TrialRow]) -> Dimension:
         place = {text: float(at) for at, text in enumerate(axis.values)}
         values = [place.get(as_text(row.params[axis.name])) if axis.name in row.params else None for row in rows]
         return Dimension(axis.name, values, axis.values)
-    return Dimension(axis.name, [float(value) if is_number(value) else None for value in known], log=axis.log)  # type: ignore[arg-type] # is_number has looked
+    numbers = [float(value) if is_number(value) else None for value in known]  # type: ignore[arg-type] # is_number has looked
+    return Dimension(axis.name, numbers, log=axis.log, whole=axis.integer, ticks=axis.ticks)
 
 
 def _span(bar: Bar, view: TimelineView, per: float) -> Span:

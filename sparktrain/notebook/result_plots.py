@@ -40,7 +40,7 @@ class ResultPlots:
             return self._empty("history", plot_data.NO_METRIC)
         best = f", best {formatting.number(data.best[-1][1])}" if data.best else ""
         text = f"{formatting.plain(data.metric)} of {formatting.count(len(data.values), 'trial')}{best}"
-        svg = charts.history(data.values, data.best, ("trials that have ended", data.metric))
+        svg = charts.history(data.values, data.best, ("trials that have ended", data.metric), data.axis)
         return self._plot("history", text, svg, data)
 
     @users_call
@@ -72,7 +72,7 @@ class ResultPlots:
         text = f"{formatting.plain(data.metric)} of {formatting.count(data.total, 'trial')} by step"
         if data.band is not None:
             text += f": the best {len(data.lines)}, and 10 % to 90 % of all"
-        svg = charts.curves(data.lines, data.band, ("step", data.metric))
+        svg = charts.curves(data.lines, data.band, ("step", data.metric), data.axis)
         return self._plot("curves", text, svg, data)
 
     @users_call
@@ -87,13 +87,18 @@ class ResultPlots:
 
     @users_call
     def importance(self) -> Plot:
-        """How much each parameter matters for the metric: PED-ANOVA of Optuna, which the extra `search` brings."""
+        """How much each parameter matters for the metric, with the interval of each share: the view of the report.
+
+        By PED-ANOVA of Optuna, which the extra `search` brings, over 20 trials at least.
+        """
         document = self._read()
         shares = plot_data.importance_data(document)
         if not shares:
             return self._empty("importance", document.views.importance.reason)
-        title = f"importance for {document.headline.metric}"
-        return self._plot("importance", _listed(shares), charts.bars(shares, title), shares)
+        view = document.views.importance
+        title = f"importance for {document.headline.metric}, from {formatting.count(view.trials, 'trial')}"
+        unsure = "" if view.sure else "; the intervals overlap: with more trials the order may change"
+        return self._plot("importance", f"{_listed(shares)}{unsure}", charts.bars(shares, title), shares)
 
     def _plot(self, kind: str, text: str, svg: str, data: Any) -> Plot:
         return Plot(self._title(kind), text, svg, partial(figures.FIGURES[kind], data))
@@ -115,6 +120,9 @@ class ResultPlots:
         return document
 
 
-def _listed(shares: Sequence[tuple[str, float]]) -> str:
-    found = ", ".join(f"{formatting.plain(name)} {share:.0%}" for name, share in shares[:_LISTED])
-    return f"{found}{' ...' if len(shares) > _LISTED else ''}"
+def _listed(shares: Sequence[charts.Share]) -> str:
+    words = [
+        f"{formatting.plain(each.name)} {each.share:.0%} ({each.low:.0%} to {each.high:.0%})"
+        for each in shares[:_LISTED]
+    ]
+    return f"{', '.join(words)}{' ...' if len(shares) > _LISTED else ''}"

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from sparktrain import formatting
+from sparktrain.report.palette import status_colour
 
-COLOURS = ("#3b82c4", "#e08214", "#2a9d5f", "#c2459d", "#8a6fd1", "#17a2b0", "#c0504d", "#9a8a1f")
-"""Colours of series: each can be read on a light and on a dark page."""
-BEST, FAILED, FAINT = "#2a9d5f", "#c8403c", "#8a8a8a"
+FAINT = status_colour("queued")
+"""What stands back, such as a band or a median."""
 INK = "currentColor"
+MOST_GROWTH = 1.8
+"""A drawing is as wide as its cell, up to this multiple of its own width: its letters grow with it."""
 CHARACTER = 6.2
 """About how wide a character is, in pixels."""
 _LONGEST_TEXT = 200
@@ -74,6 +76,13 @@ def dot(at: Point, colour: str, radius: float = 3.0, words: str = "", opacity: f
     return element("circle", hint(words) if words else "", cx=at[0], cy=at[1], r=radius, **style)
 
 
+def triangle(tip: Point, down: float, colour: str, words: str) -> str:
+    """A mark at an edge; `down` is how far its base is below its tip, negative for one that points down."""
+    corners = [tip, (tip[0] + 5, tip[1] + down), (tip[0] - 5, tip[1] + down)]
+    listed = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
+    return element("polygon", hint(words), points=listed, fill=colour)
+
+
 def bar(corner: Point, size: Point, colour: str, words: str = "", opacity: float = 0.9) -> str:
     """A filled rectangle; `corner` is the upper left one."""
     place = {"x": corner[0], "y": corner[1], "width": max(0.5, size[0]), "height": max(0.5, size[1])}
@@ -84,11 +93,10 @@ def drawing(width: float, height: float, parts: Iterable[str], label: str) -> st
     """The whole; `label` is read out to people who do not see it."""
     listed = {
         "xmlns": "http://www.w3.org/2000/svg",
-        "width": number(width),
-        "height": number(height),
         "viewBox": f"0 0 {number(width)} {number(height)}",
         "role": "img",
         "aria_label": clean(label),
-        "style": "max-width: 100%; height: auto; font: 11px sans-serif; background: none",
+        "style": f"width: 100%; max-width: {number(MOST_GROWTH * width)}px; height: auto; font: 11px sans-serif; "
+        "background: none; display: block",
     }
     return element("svg", "".join(parts), **listed)

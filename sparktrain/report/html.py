@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from msgspec import Struct
 
+from sparktrain.report.palette import as_css
 from sparktrain.report.views.report_document import encoded
 
 SCRIPTS = (
@@ -19,6 +20,7 @@ SCRIPTS = (
     "enqueue.js",
     "sections.js",
     "compare.js",
+    "live_log.js",
     "live.js",
     "app.js",
 )
@@ -83,7 +85,9 @@ def asset(name: str) -> bytes:
         raise KeyError(name)
     folder = files("sparktrain.report") / "assets"
     joined = {"app.js": SCRIPTS, "app.css": STYLES}.get(name, (name,))
-    texts = [(folder / each).read_text(encoding="utf-8") for each in joined]
+    texts = [(folder / part).read_text(encoding="utf-8") for part in joined]
+    if name == "app.css":
+        texts.insert(0, as_css())
     body = "\n".join(texts)
     return (f'"use strict";\n(() => {{\n{body}\n}})();' if name == "app.js" else body).encode()
 

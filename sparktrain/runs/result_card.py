@@ -15,7 +15,7 @@ _LEFT = 'style="text-align: left; padding-right: 16px; font-weight: normal; opac
 def card_html(title: str, parts: Mapping[str, Mapping[str, Any]], lines: Sequence[str] = ()) -> str:
     """The card: a title, a small table for each part by its heading, and lines below them.
 
-    A part without values is left out. It raises nothing: a value whose `__str__` raises has none.
+    A part without values is left out. It raises nothing: of a value that raises in `__str__` it shows the type.
     """
     tables = [_table(heading, values) for heading, values in parts.items() if values]
     below = [f"<p>{escape(_cut(line))}</p>" for line in lines if line]

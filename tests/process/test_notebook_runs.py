@@ -36,6 +36,12 @@ for each in threads:
     each.join()
 print(results["left"].best.metrics, results["right"].best.metrics)
 """
+SAMPLE = """
+st.sweep(
+    train, {"x": st.uniform(1, 2)}, metric="accuracy", name="sampled", trials=1, sampler="tpe", spark=machine,
+    preload=[], progress=False,
+).best
+"""
 
 
 @pytest.fixture
@@ -71,3 +77,8 @@ def test_runs_at_once_have_a_display_each_and_a_cell_may_be_executed_again(noteb
     assert "accuracy of 2 trials, best 20.00" in plot.result["text/plain"]
     assert plot.result["text/html"].count("<circle") == 2
     assert notebook.run("print(len(results))", CELL_S).printed == "2\n"
+
+    sampled = notebook.run(SAMPLE, CELL_S)  # Optuna imports tqdm, which would show a red box without ipywidgets
+    assert sampled.printed == ""
+    assert "IProgress" not in notebook.output.read_text()
+    assert "<b>Trial 0: succeeded</b>" in sampled.result["text/html"]

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ScriptedRun:
     for trial in range(TRIALS):
         made.at += 1.0
         made.form(trial, hosts=(f"host-{trial % 5}",))
-        value = draw.random()
+        value = -1e9 if trial == 5 else draw.random()
         if trial % 3 == 0:
             made.note(trial, 1, 2, 3, accuracy=value)
         if trial % 50 == 7:
@@ -62,6 +63,19 @@ def test_a_report_is_drawn_and_searched(
     page.wait_for_selector("body[data-ready=yes]")
     assert "cannot be drawn" not in page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "wider than the screen"
+    cards = page.locator("main > section.card h2").all_inner_texts()
+    assert cards.index("Trials") <= 2
+    cut = "all => all.filter(cell => cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"
+    assert page.eval_on_selector_all(".th", cut) == [], "headers are whole"
+    table, card = page.locator(".table").bounding_box(), page.locator("#trials").bounding_box()
+    assert table is not None
+    assert card is not None
+    assert table["x"] + table["width"] <= card["x"] + card["width"], "a wide table scrolls in its card"
+    for section in ("history", "slices"):  # one terrible trial is a mark with its value, and flattens nothing
+        page.locator(f"#{section}").get_by_text("beyond the axis: ▼ -1e9 (trial 5)").wait_for()
+    assert page.locator("#slices svg .edge").count() == 2
+    assert page.locator("#slices").get_by_text("lr (log)").count() == 1
+    page.locator("#importance").get_by_text(re.compile(r"^\d+ % +\(\d+( to \d+)? %\)$")).first.wait_for()
     page.get_by_label("Filter trials").fill("act=<b>gelu</b>")
     page.get_by_label("Status", exact=True).select_option("failed")
     failed = page.locator("[data-trial]")

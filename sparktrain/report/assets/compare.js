@@ -1,6 +1,6 @@
 // Several runs beside each other.
 
-const RUN_COLOURS = ["--accent", "--failed", "--succeeded", "--pruned", "--paused", "--lost", "--stopped", "--muted"];
+const RUN_COLOURS = Array.from({ length: 8 }, (_, place) => `--series-${place}`);
 
 function comparisonPage(doc) {
   const ctx = { doc };
@@ -20,8 +20,8 @@ function comparisonPage(doc) {
   if (doc.differences.length) add("differences", "What differs", () => differencesTable(doc, runs, named));
   else add("differences", "What differs", () => h("p", { class: "muted" }, "The plans of the runs are the same but for their names."));
   if (doc.best_params.length) add("params", "Parameters of the best trials", () => matrix(runs, doc.best_params, named));
-  if (doc.history.length) add("history", "Best so far", (width) => overlay(doc.history, runs, "trials ended", width, colour, named));
-  for (const curves of doc.curves) add(`curves-${curves.metric}`, `${short(curves.metric, 80)} of the best trials`, (width) => overlay(curves.lines, runs, "step", width, colour, named));
+  if (doc.history.length) add("history", "Best so far", (width) => overlay(doc.history, doc.history_y, "trials ended", width, colour, named));
+  for (const curves of doc.curves) add(`curves-${curves.metric}`, `${short(curves.metric, 80)} of the best trials`, (width) => overlay(curves.lines, curves.y, "step", width, colour, named));
   for (const part of doc.code) add("code", `Code of ${part.letters}`, () => h("pre", { tabindex: "0" }, part.lines.join("\n")));
 }
 
@@ -51,14 +51,13 @@ function matrix(runs, entries, named) {
   return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, h("th", {}, ""), runs.map((_, at) => h("th", {}, named(at))))), h("tbody", {}, rows)));
 }
 
-function overlay(lines, runs, x, width, colour, named) {
+function overlay(lines, y, x, width, colour, named) {
   const box = h("div", { class: "plot" });
   const data = uPlot.join(lines.map((line) => [line.x, line.y]));
-  const range = robust(lines.flatMap((line) => line.y));
-  const pad = 0.05 * (range.high - range.low);
   uplot(width, 300, {
-    x, scales: { x: { time: false }, y: { range: () => [range.low - pad, range.high + pad] } }, cursor: { points: { show: false } },
-    series: [{}, ...lines.map((line) => ({ stroke: css(colour(line.run)), width: 2, spanGaps: true, points: { show: line.x.length < 3 } }))],
+    x, y, cursor: { points: { show: false } },
+    series: [{}, ...lines.map((line) => ({ stroke: css(colour(line.run)), width: 2.5, dash: line.run >= RUN_COLOURS.length ? [7, 4] : null, spanGaps: true, points: { show: line.x.length < 3 } }))],
   }, data, box);
-  return h("div", {}, box, h("div", { class: "foot" }, h("div", { class: "legend" }, lines.map((line) => named(line.run))), h("span", {}, cutNote(range.cut))));
+  const cut = (y.below || 0) + (y.above || 0);
+  return h("div", {}, box, h("div", { class: "foot" }, h("div", { class: "legend" }, lines.map((line) => named(line.run))), h("span", {}, cut ? `${count(cut, "value")} beyond the axis` : "")));
 }

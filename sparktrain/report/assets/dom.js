@@ -32,7 +32,7 @@ function number(value) {
   if (typeof value !== "number") return asText(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   const size = Math.abs(value);
-  if (size >= 1e6 || (size < 1e-3 && size > 0)) return value.toExponential(3).replace(/\.?0+e/, "e");
+  if (size >= 1e6 || (size < 1e-3 && size > 0)) return value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");
   return String(Number(value.toPrecision(5)));
 }
 
@@ -44,6 +44,22 @@ function asText(value) {
 function short(text, most) {
   const characters = Array.from(text);
   return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : text;
+}
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
+const pen = document.createElement("canvas").getContext("2d");
+
+function textWidth(text, font) {
+  pen.font = `${font} ${FONT}`;
+  return pen.measureText(text).width;
+}
+
+// The text, or as much of it as has room in pixels.
+function fitted(text, room, font) {
+  if (textWidth(text, font) <= room) return text;
+  let most = Math.max(1, Math.floor((room / textWidth(text, font)) * Array.from(text).length));
+  while (most > 1 && textWidth(short(text, most), font) > room) most--;
+  return short(text, most);
 }
 
 function duration(seconds) {
@@ -87,7 +103,9 @@ function statusColour(status) {
 }
 
 function chip(status, text) {
-  return h("span", { class: `chip chip-${STATUSES.includes(status) ? status : "queued"}` }, text || status);
+  const mark = h("i", { class: "key" });
+  mark.style.background = `var(--${status === "best" || STATUSES.includes(status) ? status : "queued"})`;
+  return h("span", { class: "chip" }, mark, text || status);
 }
 
 function command(text) {
@@ -109,7 +127,7 @@ function command(text) {
 function pairs(entries, className) {
   const rows = entries.map(([name, value]) => [
     h("dt", { title: name }, short(name, 60)),
-    h("dd", { title: asText(value) }, typeof value === "number" ? number(value) : short(asText(value), 300)),
+    h("dd", { title: asText(value) }, typeof value === "number" ? number(value) : short(asText(value), 600)),
   ]);
   return h("dl", { class: className || "pairs" }, rows);
 }

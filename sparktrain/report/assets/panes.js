@@ -33,9 +33,9 @@ class TrialPane {
     const { headline, live } = this.ctx.doc;
     const failure = this.ctx.doc.views.failures.kinds?.find((kind) => kind.trials.includes(row.id));
     const facts = [["took", duration(row.seconds)], ["started", moment(row.started)], ["ended", moment(row.ended)], ["host", row.host], ["generation", row.generations], ["last step", row.step], ["case", row.case], ["repeat", row.repeat], ["fold", row.fold]];
-    this.log = this.log || h("pre", { class: "log", tabindex: "0" });
+    this.log = this.log || new LogView();
     this.body.replaceChildren(...[
-      h("h2", {}, `Trial ${row.id} `, chip(row.status), row.place === 0 ? h("span", { class: "chip chip-best" }, "best") : null),
+      h("h2", {}, `Trial ${row.id} `, chip(row.status), row.place === 0 ? chip("best") : null),
       row.value !== undefined && h("p", { class: "big" }, number(row.value), h("small", {}, ` ${short(headline.metric || "", 60)}`)),
       row.error && h("p", { class: "warn" }, row.error),
       row.pruned && h("p", { class: "muted" }, row.pruned),
@@ -49,7 +49,7 @@ class TrialPane {
       this.part("Facts", facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")),
       row.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, row.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
       failure && failure.first === row.id && texts(failure),
-      live && h("section", {}, h("h3", {}, "Log"), this.log),
+      live && h("section", {}, h("h3", {}, "Log"), this.log.element),
       h("section", {}, h("h3", {}, "On the command line"), headline.again && command(headline.again + row.id), row.generations > 0 && command(headline.logs + row.id)),
       live && live.rights.includes("stop") && ["running", "queued", "paused"].includes(row.status) && h("button", { type: "button", class: "danger", onclick: () => this.ctx.live.stop(row.id) }, "Stop this trial"),
     ].filter(Boolean));
@@ -64,14 +64,24 @@ class TrialPane {
       const line = curves.lines.find((each) => each.trial === row.id);
       if (!line || line.values.filter((value) => value !== null).length < 2) continue;
       const box = h("section", {}, h("h3", {}, short(curves.metric, 60)));
-      const range = robust(line.values);
       const wide = Math.min(560, innerWidth - 60);
       const width = Math.max(240, Math.min(wide, (this.element.clientWidth || wide) - 56));
-      uplot(width, 180, { x: "step", scales: { x: { time: false }, y: { range: [range.low, range.high] } }, cursor: { show: false }, series: [{}, { stroke: css("--accent"), width: 2, spanGaps: true, points: { show: false } }] }, [curves.steps, line.values], box);
+      const colour = row.place === 0 ? css("--best") : statusColour(row.status);
+      uplot(width, 180, { x: "step", y: ownAxis(curves, line.values), cursor: { show: false }, series: [{}, { stroke: colour, width: 2, spanGaps: true, points: { show: false } }] }, [curves.steps, line.values], box);
       return box;
     }
     return null;
   }
+}
+
+// The axis of all curves; that of the curve alone where it ends beyond it.
+function ownAxis(curves, values) {
+  const known = values.filter((value) => value !== null);
+  if (!beyond(curves.y, known[known.length - 1])) {
+    const inside = known.filter((value) => !beyond(curves.y, value));
+    return { ...curves.y, low: Math.min(...inside), high: Math.max(...inside) };
+  }
+  return { low: Math.min(...known), high: Math.max(...known) };
 }
 
 function restartText(each) {

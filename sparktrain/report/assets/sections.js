@@ -44,6 +44,7 @@ function tiles(ctx) {
 
 const SECTIONS = [
   { id: "best", title: "Best trial", needs: ["headline"], draw: drawBest },
+  { id: "trials", title: "Trials", needs: ["trials"], skip: (doc) => !doc.trials.length, draw: (ctx) => (ctx.table = new TrialTable(ctx)).element, keep: (ctx) => ctx.table && ctx.table.refresh() },
   { id: "failures", title: "Failures", needs: ["failures"], skip: (doc) => !doc.views.failures.trials, draw: drawFailures },
   { id: "history", title: "History", needs: ["history"], skip: (doc) => !doc.views.history, draw: (ctx, width) => historyPlot(ctx, ctx.doc.views.history, width) },
   { id: "curves", title: "Learning curves", needs: ["curves"], skip: (doc) => !doc.views.curves.length, draw: (ctx, width) => drawCurves(ctx, ctx.doc.views.curves, width) },
@@ -53,7 +54,6 @@ const SECTIONS = [
   { id: "slices", title: "Slices and contours", needs: ["slices"], skip: (doc) => !doc.views.slices.axes?.length || !doc.views.slices.trials?.length, draw: drawSlices },
   { id: "timeline", title: "Timeline", needs: ["timeline"], skip: (doc) => !doc.views.timeline, draw: (ctx, width) => timelinePlot(ctx, ctx.doc.views.timeline, width) },
   { id: "cost", title: "Cost", needs: ["cost"], skip: (doc) => !doc.views.cost, draw: drawCost },
-  { id: "trials", title: "Trials", needs: ["trials"], skip: (doc) => !doc.trials.length, draw: (ctx) => (ctx.table = new TrialTable(ctx)).element, keep: (ctx) => ctx.table && ctx.table.refresh() },
   { id: "environment", title: "Environment", needs: ["environment"], draw: drawEnvironment },
 ];
 
@@ -73,7 +73,7 @@ function drawBest(ctx) {
 function drawFailures(ctx) {
   const view = ctx.doc.views.failures;
   const groups = view.kinds.map((kind, place) => h("details", { open: place === 0 },
-    h("summary", {}, h("span", { class: "chip chip-failed" }, `${kind.count}×`), h("b", {}, kind.kind), h("span", {}, short(kind.summary, 300))),
+    h("summary", {}, chip("failed", `${kind.count}×`), h("b", {}, kind.kind), h("span", {}, short(kind.summary, 300))),
     h("div", { class: "failure" },
       h("p", { class: "muted" }, `trial ${kind.first}`, kind.rank === undefined ? "" : `, rank ${kind.rank}`, kind.host ? ` on ${kind.host}` : "", kind.loss ? ` · ${kind.loss}` : "", kind.log ? ` · ${kind.log}` : ""),
       texts(kind),
@@ -101,19 +101,30 @@ function drawFront(ctx, width) {
 function drawImportance(ctx, width) {
   const view = ctx.doc.views.importance;
   if (!view.shares) return h("p", { class: "muted" }, view.reason);
-  return h("div", {}, importanceBars(view, width), h("p", { class: "muted" }, `PED-ANOVA over ${count(view.trials, "trial")}: how far the values of each parameter decide whether a trial is among the best.`));
+  const stopped = view.stopped ? `, ${view.stopped.toLocaleString("en")} of them stopped early or without a finite metric` : "";
+  const unsure = view.sure === false ? "The intervals of the first parameters overlap: with more trials their order may change. " : "";
+  return h("div", {}, importanceBars(view, width), h("p", { class: "muted" }, `${unsure}PED-ANOVA over the order of ${count(view.trials, "trial")}${stopped}: how far the values of each parameter decide whether a trial is among the best. The line is the interval in which nine of ten samples of these trials lie.`));
 }
 
 function drawSlices(ctx, width) {
   const view = ctx.doc.views.slices;
   const rows = view.trials.map((id) => ctx.row(id)).filter((row) => row && typeof row.value === "number");
-  const range = robust(rows.map((row) => row.value));
   const columns = Math.max(1, Math.floor(width / 300));
   const wide = Math.floor((width - 18 * (columns - 1)) / columns);
-  const slices = view.axes.map((axis) => slicePlot(ctx, axis, rows, range, wide));
-  const contours = (view.contours || []).map((contour) => contourPlot(ctx, contour, view.axes, rows, range, wide));
-  const left = ctx.doc.views.parallel.trials.length && rows.length >= 1500 ? "an even sample of 1,500 trials" : "";
-  return h("div", {}, h("div", { class: "multiples" }, slices), contours.length ? h("div", { class: "multiples" }, contours) : null, h("div", { class: "foot" }, contours.length ? rampLegend("worst", "best") : null, h("span", {}, [left, cutNote(range.cut)].filter(Boolean).join(" · "))));
+  const slices = view.axes.map((axis) => slicePlot(ctx, axis, rows, view, wide));
+  const sampled = rows.length >= 1500 ? "an even sample of 1,500 trials" : "";
+  const notes = [sampled, beyondNote(view.y, rows.map((row) => [row.value, row.id]))].filter(Boolean).join(" · ");
+  return h("div", {},
+    h("div", { class: "multiples" }, slices),
+    h("div", { class: "foot" }, h("div", { class: "legend" }, statusKeys(rows, { succeeded: "result", ...STOPPED_EARLY })), h("span", {}, notes)),
+    contoursPart(ctx, view, rows, wide));
+}
+
+function contoursPart(ctx, view, rows, wide) {
+  if (view.no_contours) return h("p", { class: "muted" }, view.no_contours);
+  if (!view.contours) return null;
+  const contours = view.contours.map((contour) => contourPlot(ctx, contour, view, rows, wide));
+  return h("div", {}, h("h3", {}, "Places of trials over two parameters"), h("div", { class: "multiples" }, contours), h("div", { class: "foot" }, rampLegend("worst trials", "best trials")));
 }
 
 function drawCost(ctx) {
@@ -126,12 +137,27 @@ function drawCost(ctx) {
     bar.append(part);
     return h("tr", {}, h("td", {}, keyOf(`--${each.kind}`, each.kind)), h("td", { class: "right" }, hours(each.slot_s)), h("td", { class: "right" }, percent(each.share)));
   });
-  return h("div", {}, bar, h("table", { class: "small" }, h("thead", {}, h("tr", {}, h("th", {}, "outcome"), h("th", { class: "right" }, "slot-hours"), h("th", { class: "right" }, "share"))), h("tbody", {}, rows)),
+  return h("div", {}, bar, h("div", { class: "scroll" }, h("table", { class: "small" }, h("thead", {}, h("tr", {}, h("th", {}, "outcome"), h("th", { class: "right" }, "slot-hours"), h("th", { class: "right" }, "share"))), h("tbody", {}, rows))),
     h("p", { class: "muted" }, `${hours(view.slot_s)} slot-hours were used of ${hours(view.available_s)} on ${count(view.slots, "slot")}; ${percent(view.lost_share)} of those used went to gangs that failed or were lost, ${percent(view.pruned_share)} to trials that were pruned.`));
 }
 
 function drawEnvironment(ctx) {
   const view = ctx.doc.views.environment;
   const groups = Object.entries(view.facts).map(([name, facts]) => h("div", {}, h("h3", {}, name), pairs(facts.map((fact) => [fact.name, fact.value]))));
-  return h("div", {}, h("div", { class: "facts" }, groups), view.source ? h("details", {}, h("summary", {}, "Source of the training function"), h("pre", { tabindex: "0" }, view.source)) : null);
+  return h("div", {},
+    h("div", { class: "facts" }, groups),
+    view.data && [h("h3", {}, "Datasets"), h("div", { class: "scroll" }, datasetTable(view.data))],
+    view.source ? h("details", {}, h("summary", {}, "Source of the training function"), h("pre", { tabindex: "0" }, view.source)) : null);
+}
+
+// A row for each dataset: its columns stand together by their types.
+function datasetTable(data) {
+  const rows = data.map((dataset) => {
+    const groups = (dataset.columns || []).map((group) => h("div", {}, h("b", {}, group.type), ` ${group.names.join(", ")}`));
+    const many = (dataset.columns || []).reduce((sum, group) => sum + group.names.length, 0);
+    const facts = Object.entries(dataset.facts || {}).map(([name, value]) => h("div", { class: "muted" }, `${name} ${value}`));
+    return h("tr", {}, h("th", {}, dataset.name), h("td", {}, dataset.kind, facts), h("td", { class: "right" }, dataset.rows === undefined ? "–" : dataset.rows.toLocaleString("en")), h("td", { class: "right" }, many), h("td", { class: "wide" }, groups));
+  });
+  const head = ["dataset", "kind", "rows", "columns", "columns by type"];
+  return h("table", { class: "small full" }, h("thead", {}, h("tr", {}, head.map((name, place) => h("th", { class: place === 2 || place === 3 ? "right" : "" }, name)))), h("tbody", {}, rows));
 }

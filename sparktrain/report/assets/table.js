@@ -2,7 +2,26 @@
 
 const ROW_HEIGHT = 32;
 const SPARE_ROWS = 12;
+const MOST_HEIGHT = 460;
 const MOST_COLUMNS = 60;
+const MEASURED_ROWS = 400; // of more, a longer cell further down is cut, and its title has the whole
+const WIDEST = { number: 240, text: 640, status: 140, moment: 190, duration: 120 };
+const HEADING = 150; // a longer heading takes several lines
+
+// The room for a heading with the arrow of its order, and for the widest cell.
+function columnWidth(column, rows) {
+  const words = textWidth(`${column.name} ↓`, "600 12px");
+  let cells = 0;
+  let longest = "";
+  for (const row of rows.slice(0, MEASURED_ROWS)) {
+    const text = cellText(column, column.get(row));
+    if (text.length + 2 < longest.length) continue; // digits and letters are about as wide as each other
+    if (text.length > longest.length) longest = text;
+    cells = Math.max(cells, textWidth(short(text, 120), column.kind === "text" ? "13px" : "600 13px"));
+  }
+  if (column.kind === "status") cells += 36; // the mark and the edges of a chip
+  return Math.ceil(Math.max(56, Math.min(WIDEST[column.kind], cells + 24), Math.min(HEADING, words) + 24));
+}
 
 function columnsOf(doc) {
   const { metric } = doc.headline;
@@ -13,26 +32,23 @@ function columnsOf(doc) {
   };
   const params = names("params");
   const metrics = names("metrics").sort((a, b) => (b === metric) - (a === metric));
-  const plain = (name, get, width, kind) => ({ name, title: name, get, width, kind: kind || "number" });
+  const plain = (name, get, kind) => ({ name, title: name, get, kind: kind || "number" });
   const some = (get) => doc.trials.some((row) => get(row) !== undefined && get(row) !== null && get(row) !== "");
-  const found = [
-    plain("trial", (row) => row.id, 70),
-    plain("status", (row) => row.status, 104, "status"),
-    plain("place", (row) => (row.place === undefined ? undefined : row.place + 1), 64),
-    ...metrics.map((name) => ({ name, title: `metric ${name}`, get: (row) => row.metrics?.[name], width: widthOf(name), kind: "number", group: "metric" })),
-    ...params.map((name) => ({ name, title: `parameter ${name}`, get: (row) => row.params?.[name], width: widthOf(name), kind: "number", group: "param" })),
-    plain("step", (row) => row.step, 84),
-    plain("time", (row) => row.seconds, 84, "duration"),
-    plain("started", (row) => row.started, 150, "moment"),
-    plain("host", (row) => row.host, 150, "text"),
-    plain("restarts", (row) => (row.restarts ? row.restarts.length : undefined), 80),
-    plain("error", (row) => row.error || row.pruned, 360, "text"),
+  const all = [
+    plain("trial", (row) => row.id),
+    plain("status", (row) => row.status, "status"),
+    plain("place", (row) => (row.place === undefined ? undefined : row.place + 1)),
+    ...metrics.map((name) => ({ name, title: `metric ${name}`, get: (row) => row.metrics?.[name], kind: "number", group: "metric" })),
+    ...params.map((name) => ({ name, title: `parameter ${name}`, get: (row) => row.params?.[name], kind: "number", group: "param" })),
+    plain("step", (row) => row.step),
+    plain("time", (row) => row.seconds, "duration"),
+    plain("started", (row) => row.started, "moment"),
+    plain("host", (row) => row.host, "text"),
+    plain("restarts", (row) => (row.restarts ? row.restarts.length : undefined)),
+    plain("error", (row) => row.error || row.pruned, "text"),
   ];
-  return found.filter((column) => column.name === "trial" || column.name === "status" || some(column.get)).slice(0, MOST_COLUMNS);
-}
-
-function widthOf(name) {
-  return Math.min(220, Math.max(96, 26 + 7.4 * Array.from(name).length));
+  const shown = all.filter((column) => column.name === "trial" || column.name === "status" || some(column.get)).slice(0, MOST_COLUMNS);
+  return shown.map((column) => ({ ...column, width: columnWidth(column, doc.trials) }));
 }
 
 function cellText(column, value) {
@@ -120,7 +136,7 @@ class TrialTable {
       const cell = h("button", {
         type: "button", role: "columnheader", class: `th ${column.kind === "text" || column.kind === "status" ? "" : "right"} ${column.group || ""}`, title: column.title,
         "aria-sort": mine ? (this.sort.down ? "descending" : "ascending") : "none", onclick: () => this.order(column),
-      }, h("span", {}, column.name), arrow);
+      }, h("span", {}, `${column.name}${arrow}`));
       cell.style.width = `${column.width}px`;
       return cell;
     }));
@@ -144,11 +160,12 @@ class TrialTable {
       const [one, other] = [column.get(a), column.get(b)];
       return empty(one) || empty(other) ? compare(one, other) || a.id - b.id : sign * compare(one, other) || a.id - b.id;
     });
-    this.shown.textContent = found.length === this.ctx.doc.trials.length ? count(found.length, "trial") : `${found.length.toLocaleString("en")} of ${count(this.ctx.doc.trials.length, "trial")}`;
+    const wide = this.width > this.box.clientWidth + 2 ? ` · ${this.columns.length} columns, scroll sideways` : "";
+    this.shown.textContent = (found.length === this.ctx.doc.trials.length ? count(found.length, "trial") : `${found.length.toLocaleString("en")} of ${count(this.ctx.doc.trials.length, "trial")}`) + wide;
     this.at = Math.min(this.at, Math.max(0, found.length - 1));
     this.rows.style.height = `${found.length * ROW_HEIGHT}px`;
     this.inner.style.width = `${this.width}px`;
-    this.box.style.height = `${Math.min(560, found.length * ROW_HEIGHT + 52)}px`;
+    this.box.style.height = `${Math.min(MOST_HEIGHT, found.length * ROW_HEIGHT + this.head.offsetHeight + 18)}px`;
     this.drawn = null;
     this.draw();
   }
@@ -159,7 +176,7 @@ class TrialTable {
   }
 
   draw() {
-    const high = this.box.clientHeight || 560;
+    const high = this.box.clientHeight || MOST_HEIGHT;
     const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
     const last = Math.min(this.found.length, Math.ceil((this.box.scrollTop + high) / ROW_HEIGHT) + SPARE_ROWS);
     const key = `${first} ${last} ${this.at}`;
@@ -176,7 +193,7 @@ class TrialTable {
       const value = column.get(row);
       const text = cellText(column, value);
       const right = column.kind !== "text" && column.kind !== "status" && typeof value !== "string";
-      const cell = h("span", { class: `td ${right ? "right" : ""}`, role: "gridcell", title: text.length > 12 ? short(text, 400) : null }, column.kind === "status" ? chip(text) : short(text, 80));
+      const cell = h("span", { class: `td ${right ? "right" : ""}`, role: "gridcell", title: text.length > 12 ? short(text, 400) : null }, column.kind === "status" ? chip(text) : short(text, 120));
       cell.style.width = `${column.width}px`;
       return cell;
     });
@@ -195,7 +212,7 @@ class TrialTable {
     } else if (event.key in moves && this.found.length) {
       event.preventDefault();
       this.at = Math.min(this.found.length - 1, Math.max(0, this.at + moves[event.key]));
-      const [top, high] = [this.at * ROW_HEIGHT, this.box.clientHeight - 52];
+      const [top, high] = [this.at * ROW_HEIGHT, this.box.clientHeight - this.head.offsetHeight - 18];
       if (top < this.box.scrollTop) this.box.scrollTop = top;
       if (top > this.box.scrollTop + high - ROW_HEIGHT) this.box.scrollTop = top - high + ROW_HEIGHT;
       this.draw();

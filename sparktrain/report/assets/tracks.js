@@ -6,20 +6,18 @@ function curvesPlot(ctx, curves, width, logarithm) {
   const usable = (value) => (value === null || (logarithm && value <= 0) ? null : value);
   const values = curves.lines.map((line) => line.values.map(usable));
   const band = curves.band ? [curves.band.q10, curves.band.q90, curves.band.q25, curves.band.q75, curves.band.q50].map((part) => part.map(usable)) : [];
-  const range = robust([...values, ...band].flat());
   const best = ctx.doc.headline.best ? ctx.doc.headline.best.trial : null;
   const strokes = curves.lines.map((line) => strokeOf(ctx, line.trial, best));
   const series = [
     {},
     ...band.map((_, at) => ({ stroke: at === 4 ? css("--muted") : "transparent", width: at === 4 ? 1.5 : 0, dash: at === 4 ? [5, 4] : null, points: { show: false }, spanGaps: true })),
-    ...curves.lines.map((line, at) => ({ stroke: strokes[at], width: line.trial === best ? 2.5 : 1.2, alpha: line.trial === best ? 1 : many > 60 ? 0.45 : 0.75, spanGaps: true, points: { show: curves.steps.length < 3 } })),
+    ...curves.lines.map((line, at) => ({ stroke: strokes[at], width: line.trial === best ? 3 : 1.4, alpha: line.trial === best ? 1 : many > 60 ? 0.5 : 0.8, spanGaps: true, points: { show: line.values.filter((value) => value !== null).length < 2, size: 5, fill: strokes[at] } })),
   ];
   const bands = curves.band ? [{ series: [2, 1], fill: css("--band") }, { series: [4, 3], fill: css("--band") }] : [];
   const caption = h("span", {}, "");
   const first = 1 + band.length;
-  const y = logarithm ? { distr: 3 } : { range: () => [range.low, range.high] };
   const plot = uplot(width, 320, {
-    x: "step", series, bands, scales: { x: { time: false }, y },
+    x: "step", y: curveAxis(curves, values, logarithm), series, bands,
     cursor: { points: { show: false }, focus: { prox: 14 } }, focus: { alpha: 0.25 },
     hooks: { setSeries: [(chart, at) => { focused = at; }] },
   }, [curves.steps, ...band, ...values], box);
@@ -34,13 +32,24 @@ function curvesPlot(ctx, curves, width, logarithm) {
   plot.over.addEventListener("mouseleave", hideTip);
   plot.over.addEventListener("click", () => { const line = curves.lines[focused - first]; if (line) ctx.open(line.trial); });
   caption.textContent = curves.band ? `the best ${many} of ${count(curves.total, "trial")}; bands hold the middle 50 % and 80 % of all, the dashed line is the median` : count(curves.total, "trial");
-  return h("div", {}, box, h("div", { class: "foot" }, caption, h("span", {}, logarithm ? "" : cutNote(range.cut))));
+  const statuses = curves.lines.map((line) => ctx.row(line.trial)).filter((row) => row && row.id !== best);
+  const key = h("div", { class: "legend" }, best !== null && keyOf("--best", "best", true), statusKeys(statuses, {}));
+  const last = (line) => line.values.reduce((newest, value) => (value === null ? newest : value), null);
+  const note = logarithm ? "" : beyondNote(curves.y, curves.lines.map((line) => [last(line), line.trial]).filter(([value]) => value !== null));
+  return h("div", {}, box, h("div", { class: "foot" }, key, caption), note && h("div", { class: "foot" }, h("span", {}, `last values ${note}`)));
+}
+
+// The axis of the document, or a logarithmic one over all positive values.
+function curveAxis(curves, values, logarithm) {
+  if (!logarithm || curves.y.log) return curves.y;
+  const positive = values.flat().filter((value) => value !== null);
+  if (!positive.length) return curves.y;
+  return { low: positive.reduce((a, b) => Math.min(a, b)), high: positive.reduce((a, b) => Math.max(a, b)), log: true };
 }
 
 function strokeOf(ctx, trial, best) {
   const row = ctx.row(trial);
-  if (trial === best) return css("--accent");
-  return row && ["failed", "lost", "pruned", "running"].includes(row.status) ? statusColour(row.status) : css("--point");
+  return trial === best ? css("--best") : statusColour(row ? row.status : "succeeded");
 }
 
 function timelinePlot(ctx, view, width) {

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.report.views.trial_rows import TrialRow
+from sparktrain.report.views.value_axis import ValueAxis, value_axis
 
 
 class HistoryView(Struct, frozen=True):
@@ -15,6 +16,8 @@ class HistoryView(Struct, frozen=True):
     values: tuple[float, ...]
     best: tuple[float | None, ...]
     """The best value until then, of the trials that can be the best; None before the first."""
+    y: ValueAxis
+    """The axis of the metric, for values and best ones."""
 
 
 def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView | None:
@@ -34,4 +37,6 @@ def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView |
         both = [each for each in (before, value) if each is not None]
         best.append(better(both) if both else None)
     values = tuple(row.value for row in ended if row.value is not None)
-    return HistoryView(metric, inputs.view.mode, tuple(row.id for row in ended), values, tuple(best))
+    axis = value_axis(values, inputs.view.mode)
+    assert axis is not None  # the value of a row is finite
+    return HistoryView(metric, inputs.view.mode, tuple(row.id for row in ended), values, tuple(best), axis)

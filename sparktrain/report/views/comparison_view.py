@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sparktrain.report.views.headline_view import Headline
 from sparktrain.report.views.report_document import ReportDocument
+from sparktrain.report.views.value_axis import ValueAxis, lines_axis
 
 MOST_RUNS = len(ascii_uppercase)
 _MOST_CODE_LINES = 400
@@ -43,6 +44,7 @@ class ComparedCurves(Struct, frozen=True):
 
     metric: str
     lines: tuple[ComparedLine, ...]
+    y: ValueAxis | None
 
 
 class CodeDifference(Struct, frozen=True):
@@ -65,6 +67,7 @@ class RunComparison(Struct, frozen=True, kw_only=True):
     best_params: tuple[ComparedValue, ...]
     history: tuple[ComparedLine, ...]
     """The best value so far by the number of trials that have ended; only of runs with the first one's metric."""
+    history_y: ValueAxis | None
     curves: tuple[ComparedCurves, ...]
     code: tuple[CodeDifference, ...]
 
@@ -72,6 +75,7 @@ class RunComparison(Struct, frozen=True, kw_only=True):
 def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
     """The comparison of at least two and at most 26 runs. Pure."""
     best = [each.headline.best.params if each.headline.best is not None else {} for each in documents]
+    history = _history(documents)
     return RunComparison(
         made=max(each.made for each in documents),
         sparktrain=documents[0].sparktrain,
@@ -81,7 +85,8 @@ def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
         ),
         differences=tuple(each for each in _side_by_side(list(map(_facts, documents))) if len(set(each.values)) > 1),
         best_params=_side_by_side(best) if any(best) else (),
-        history=_history(documents),
+        history=history,
+        history_y=_axis(history, documents[0].headline.mode),
         curves=_curves(documents),
         code=_code(documents),
     )
@@ -93,6 +98,8 @@ def _facts(document: ReportDocument) -> dict[str, Any]:
     for subject, facts in document.views.environment.facts.items():
         if subject != "run":
             found |= {f"{subject}: {each.name}": each.value for each in facts if each.name != "name"}
+    for dataset in document.views.environment.data:
+        found |= {f"data: {dataset.name}": dataset.summary, f"data: {dataset.name}, columns": dataset.columns_text}
     return found
 
 
@@ -119,7 +126,14 @@ def _curves(documents: Sequence[ReportDocument]) -> tuple[ComparedCurves, ...]:
             line = next((line for line in curves.lines if line.trial == best), None)
             if line is not None:
                 found.setdefault(curves.metric, []).append(ComparedLine(number, curves.steps, line.values))
-    return tuple(ComparedCurves(metric, tuple(lines)) for metric, lines in found.items())
+    modes = {curves.metric: curves.mode for each in documents for curves in each.views.curves}
+    return tuple(
+        ComparedCurves(metric, tuple(lines), _axis(lines, modes.get(metric))) for metric, lines in found.items()
+    )
+
+
+def _axis(lines: Sequence[ComparedLine], mode: str | None) -> ValueAxis | None:
+    return lines_axis((line.y for line in lines), mode)
 
 
 def _code(documents: Sequence[ReportDocument]) -> tuple[CodeDifference, ...]:

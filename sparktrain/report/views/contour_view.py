@@ -1,4 +1,8 @@
-"""The metric over pairs of parameters: a smoothed grid for each pair, and which trials to draw over it."""
+"""How good trials are over pairs of parameters: a smoothed grid for each pair.
+
+A grid has the places of trials, from 0 for the worst to 1 for the best, and not their values: so trials that a rule has
+stopped count, and one terrible value changes no other cell.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -13,7 +17,8 @@ CELLS = 24
 """Cells along each side of a grid."""
 MOST_PAIRED = 4
 """Parameters that are paired with each other."""
-_LEAST_TRIALS = 6
+LEAST_TRIALS = 20
+"""With fewer, a grid shows single trials and no areas."""
 _MOST_TRIALS = 1500
 _WIDTH = 0.09
 """Standard deviation of the smoothing, as a share of an axis."""
@@ -22,7 +27,7 @@ _LEAST_WEIGHT = 0.05
 
 
 class Contour(Struct, frozen=True):
-    """The smoothed metric over two parameters."""
+    """The smoothed place of trials over two parameters."""
 
     x: str
     y: str
@@ -30,35 +35,36 @@ class Contour(Struct, frozen=True):
     """Rows from the low end of `y`, each from the low end of `x`; null where no trial is near."""
 
 
-def contours_of(axes: Sequence[Axis], rows: Sequence[TrialRow]) -> tuple[Contour, ...]:
+def contours_of(axes: Sequence[Axis], ranked: Sequence[TrialRow]) -> tuple[Contour, ...]:
     """One contour for each pair of the first numeric axes, which are in the order of their importance.
 
-    `rows` are succeeded trials with a finite value.
+    `ranked` are in the order of `ranked_trials`; there is none for fewer than `LEAST_TRIALS`.
     """
     numeric = [axis for axis in axes if axis.kind == "number"][:MOST_PAIRED]
-    if len(rows) < _LEAST_TRIALS:
+    if len(ranked) < LEAST_TRIALS:
         return ()
-    stride = max(1.0, len(rows) / _MOST_TRIALS)
-    sample = [rows[int(place * stride)] for place in range(min(len(rows), _MOST_TRIALS))]
-    found = (_contour(x, y, sample) for x, y in combinations(numeric, 2))
-    return tuple(contour for contour in found if contour is not None)
+    stride = max(1.0, len(ranked) / _MOST_TRIALS)
+    sample = [ranked[int(place * stride)] for place in range(min(len(ranked), _MOST_TRIALS))]
+    contours = (_contour(x, y, sample) for x, y in combinations(numeric, 2))
+    return tuple(contour for contour in contours if contour is not None)
 
 
-def _contour(x: Axis, y: Axis, rows: Sequence[TrialRow]) -> Contour | None:
-    points = [(x.place(row.params.get(x.name)), y.place(row.params.get(y.name)), row.value) for row in rows]
-    whole = np.array([point for point in points if None not in point], np.float64)
-    if len(whole) < _LEAST_TRIALS:
+def _contour(x: Axis, y: Axis, ranked: Sequence[TrialRow]) -> Contour | None:
+    goodness = np.linspace(1.0, 0.0, len(ranked)).tolist()
+    places = [(x.place(row.params.get(x.name)), y.place(row.params.get(y.name))) for row in ranked]
+    points = [(*place, good) for place, good in zip(places, goodness, strict=True) if None not in place]
+    if len(points) < LEAST_TRIALS:
         return None
+    whole = np.array(points, np.float64)
     centres = (np.arange(CELLS) + 0.5) / CELLS
     near_x = np.exp(-(((centres[:, None] - whole[:, 0]) / _WIDTH) ** 2) / 2)
     near_y = np.exp(-(((centres[:, None] - whole[:, 1]) / _WIDTH) ** 2) / 2)
-    scale = max(1.0, float(np.abs(whole[:, 2]).max()))  # so that 1e300 does not overflow
     weights = near_y @ near_x.T
     nearest = np.array([(near_y[row] * near_x).max(axis=1) for row in range(CELLS)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = (near_y * (whole[:, 2] / scale)) @ near_x.T / weights * scale
+        means = (near_y * whole[:, 2]) @ near_x.T / weights
     cells = tuple(
-        tuple(float(f"{mean:.5g}") if near >= _LEAST_WEIGHT and np.isfinite(mean) else None for mean, near in pair)
+        tuple(round(mean, 3) if near >= _LEAST_WEIGHT and np.isfinite(mean) else None for mean, near in pair)
         for pair in (zip(means[row].tolist(), nearest[row].tolist(), strict=True) for row in range(CELLS))
     )
     return Contour(x.name, y.name, cells)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sparktrain.config.direction import implied_by
 from sparktrain.report.views.report_columns import Floats, Integers, ReportColumns
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.value_axis import ValueAxis, lines_axis
 
 MOST_LINES = 300
 """Up to so many trials are drawn each for itself."""
@@ -48,6 +49,8 @@ class Curves(Struct, frozen=True):
     """Of more than 300 trials, the quantiles of all; the lines are the 50 best then."""
     total: int
     """Trials that have reported the metric."""
+    y: ValueAxis
+    """The axis of the metric."""
 
 
 def curves_of(inputs: RunInputs) -> tuple[Curves, ...]:
@@ -74,7 +77,16 @@ def curves_of_metric(columns: ReportColumns, metric: str, mode: str | None, plac
     chosen = range(ids.size) if ids.size <= MOST_LINES else _best(ids.tolist(), table, mode, places)
     lines = tuple(Line(int(ids[each]), _rounded(table[each])) for each in chosen)
     band = _band(table) if ids.size > MOST_LINES else None
-    return Curves(metric, mode, tuple(steps.tolist()), lines, band, int(ids.size))
+    axis = _axis_of(lines, band, mode)
+    return Curves(metric, mode, tuple(steps.tolist()), lines, band, int(ids.size), axis)
+
+
+def _axis_of(lines: Sequence[Line], band: Band | None, mode: str | None) -> ValueAxis:
+    """The axis of what is drawn: a curve that leaves it at its worse end has diverged."""
+    quantiles = [] if band is None else [band.q10, band.q90]
+    axis = lines_axis([*(line.values for line in lines), *quantiles], mode)
+    assert axis is not None  # one value at least is finite
+    return axis
 
 
 def _grid(step: Integers) -> tuple[Integers, Integers]:

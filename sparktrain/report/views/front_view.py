@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.value_axis import ValueAxis, value_axis
 from sparktrain.runs.pareto import front_of
 
 MOST_POINTS = 3000
@@ -15,6 +16,8 @@ class FrontView(Struct, frozen=True):
     modes: tuple[str, ...]
     trials: tuple[int, ...]
     constraints: tuple[str, ...]
+    axes: tuple[ValueAxis | None, ...]
+    """The axis of each metric; None where no trial has it."""
 
 
 def front_view(inputs: RunInputs) -> FrontView | None:
@@ -28,4 +31,8 @@ def front_view(inputs: RunInputs) -> FrontView | None:
         tuple(each.mode for each in objectives),
         tuple(trial.id for trial in front_of(outcome)) if outcome.other_metrics else (),
         tuple(map(str, outcome.constraints)),
+        tuple(
+            value_axis((trial.metrics.get(objective.metric) for trial in outcome.trials), objective.mode)
+            for objective in objectives
+        ),
     )

@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
-from sparktrain.runs import hparam_columns
+from sparktrain.config.distribution import Distribution
+from sparktrain.runs import flat_params
 from sparktrain.runs.results_json import json_value
+from sparktrain.search.sampled_space import Leaf
 
 MOST_AXES = 40
 """More parameters are not drawn."""
 _MOST_CATEGORIES = 40
+_MOST_TICKS = 12
 _LOG_RATIO = 100.0
-"""Positive values that span more than this factor get a logarithmic axis."""
+"""Positive values of no declared scale that span more than this factor get a logarithmic axis."""
+_LOG_KINDS = ("loguniform", "lograndint")
+_LISTED_KINDS = ("choice", "quniform", "randint", "lograndint")
 _LONGEST_TEXT = 200
 
 
@@ -27,6 +33,10 @@ class Axis(Struct, frozen=True, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     log: bool = False
+    integer: bool = False
+    """All its values are whole numbers, and so are its ticks."""
+    ticks: tuple[float, ...] = ()
+    """The values of a list of a few numbers, ascending: an axis has its ticks there. Else none."""
     values: tuple[str, ...] = ()
     """The values of a category, as text."""
 
@@ -44,19 +54,9 @@ class Axis(Struct, frozen=True, omit_defaults=True):
         return 0.5 if high == low else (at - low) / (high - low)
 
 
-class ParallelView(Struct, frozen=True, omit_defaults=True):
-    """Parallel coordinates: the values are those of the rows of trials."""
-
-    axes: tuple[Axis, ...]
-    trials: tuple[int, ...]
-    """The trials that are drawn, the worst first: the best lies on top."""
-    left_out: int = 0
-    """Trials with a result that are not drawn."""
-
-
 def flat(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters by their paths, in JSON's types; a list is one value."""
-    return {path: json_value(value) for path, value in hparam_columns.flat(params).items()}
+    return {path: json_value(value) for path, value in flat_params.flat(params).items()}
 
 
 def is_number(value: object) -> bool:
@@ -81,32 +81,63 @@ def _json_text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def axes_of(cases: Iterable[Mapping[str, Any]]) -> tuple[Axis, ...]:
-    """The axes of the parameters that differ between cases, which are flat, in the order in which names first come."""
+def axes_of(cases: Iterable[Mapping[str, Any]], leaves: Mapping[str, Leaf] | None = None) -> tuple[Axis, ...]:
+    """The axes of the parameters that differ between cases, which are flat, in the order in which names first come.
+
+    `leaves` are the lists and distributions of the space by their paths, as far as they are known: they decide on the
+    scale and on the ticks of an axis. Its ends are those of the cases.
+    """
     columns: dict[str, list[Any]] = {}
     for case in cases:
         for name, value in case.items():
             columns.setdefault(name, []).append(value)
-    found = (_axis(name, values) for name, values in columns.items())
-    return tuple(axis for axis in found if axis is not None)[:MOST_AXES]
+    axes = (_axis(name, values, (leaves or {}).get(name)) for name, values in columns.items())
+    return tuple(axis for axis in axes if axis is not None)[:MOST_AXES]
 
 
-def _axis(name: str, values: Sequence[Any]) -> Axis | None:
+def _axis(name: str, values: Sequence[Any], leaf: Leaf | None) -> Axis | None:
     """None where all values are the same, or there are too many texts."""
     if all(is_number(value) for value in values):
         low, high = float(min(values)), float(max(values))
         if low == high:
             return None
-        return Axis(name, "number", low, high, log=low > 0 and high / low >= _LOG_RATIO)
-    texts = list(dict.fromkeys(as_text(value) for value in values))
-    return Axis(name, "category", values=tuple(sorted(texts))) if 1 < len(texts) <= _MOST_CATEGORIES else None
+        integer = all(float(value).is_integer() for value in values) and max(-low, high) < 2**53
+        ticks = _ticks(values, leaf)
+        return Axis(name, "number", low, high, low > 0 and _is_log(leaf, ticks, high / low), integer, ticks)
+    texts = set(map(as_text, values))
+    listed = _listed(leaf) or sorted(texts)
+    order = [text for text in dict.fromkeys(map(as_text, listed)) if text in texts]
+    order += sorted(texts.difference(order))
+    return Axis(name, "category", values=tuple(order)) if 1 < len(order) <= _MOST_CATEGORIES else None
 
 
-def parallel_view(axes: tuple[Axis, ...], ranked: Sequence[int], most: int = 600) -> ParallelView:
-    """Of `ranked` trials, the best first: the best half of `most`, and an even sample of the others."""
-    shown = list(ranked)
-    if len(shown) > most:
-        best, rest = shown[: most // 2], shown[most // 2 :]
-        stride = len(rest) / (most - most // 2)
-        shown = best + [rest[int(place * stride)] for place in range(most - most // 2)]
-    return ParallelView(axes, tuple(reversed(shown)), len(ranked) - len(shown))
+def _is_log(leaf: Leaf | None, ticks: Sequence[float], ratio: float) -> bool:
+    """As the distribution declares; a list such as 16, 32, 64 is, too; of no declaration by how far values span."""
+    if isinstance(leaf, Distribution) and leaf.kind != "choice":
+        return leaf.kind in _LOG_KINDS
+    if leaf is None or len(ticks) < 3 or ticks[0] <= 0:
+        return ratio >= _LOG_RATIO
+    return _unevenness([math.log(tick) for tick in ticks]) < _unevenness(ticks)
+
+
+def _unevenness(ordered: Sequence[float]) -> float:
+    """The largest step between neighbours divided by the smallest."""
+    steps = [after - before for before, after in pairwise(ordered)]
+    return max(steps) / min(steps)
+
+
+def _listed(leaf: Leaf | None) -> tuple[Any, ...]:
+    """The values of a list, or of a distribution that counts them; none where there are too many for ticks."""
+    if isinstance(leaf, Distribution):
+        few = leaf.kind in _LISTED_KINDS and (leaf.size or 0) <= _MOST_CATEGORIES
+        return leaf.values or () if few else ()
+    return leaf or ()
+
+
+def _ticks(values: Sequence[float], leaf: Leaf | None) -> tuple[float, ...]:
+    """The listed values between the ends of those that trials have; without a list, a few different whole ones."""
+    low, high = min(values), max(values)
+    listed = {float(value) for value in _listed(leaf) if is_number(value) and low <= value <= high}
+    if leaf is None and all(float(value).is_integer() for value in values):
+        listed = set(map(float, values))
+    return tuple(sorted(listed)) if 1 < len(listed) <= _MOST_TICKS else ()

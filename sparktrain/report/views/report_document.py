@@ -14,10 +14,12 @@ from sparktrain.report.views.failures_view import FailuresView, failures_view
 from sparktrain.report.views.front_view import FrontView, front_view
 from sparktrain.report.views.headline_view import Headline, headline_of
 from sparktrain.report.views.importance_view import ImportanceView, importance_view
-from sparktrain.report.views.parameter_axes import Axis, ParallelView, axes_of, parallel_view
+from sparktrain.report.views.parallel_view import ParallelView, parallel_view
+from sparktrain.report.views.parameter_axes import Axis, axes_of
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.report.views.slices_view import SlicesView, slices_view
 from sparktrain.report.views.timeline_view import TimelineView, stays_of, timeline_view
+from sparktrain.report.views.trial_ranks import ranked_trials
 from sparktrain.report.views.trial_rows import TrialRow, trial_rows
 
 VERSION = 1
@@ -77,17 +79,19 @@ def document_of(inputs: RunInputs, sparktrain: str = "", live: Live | None = Non
 
 def views_of(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> Views:
     """The views of a run with these rows. Pure."""
-    ranked = sorted((row for row in rows if row.place is not None), key=lambda row: row.place or 0)
-    axes = axes_of(row.params for row in (ranked or rows))
-    importance = importance_view(axes, _in_id_order(ranked), inputs.view.mode)
+    mode = inputs.view.mode
+    results = sorted((row for row in rows if row.place is not None), key=lambda row: row.place or 0)
+    ranked = ranked_trials(rows, inputs.columns, inputs.view.metric, mode)
+    axes = axes_of((row.params for row in (ranked or rows)), inputs.leaves)
+    importance = importance_view(axes, ranked)
     stays = stays_of(inputs)
     timeline = timeline_view(inputs, stays)
     return Views(
         failures=failures_view(inputs.view.results),
         history=history_view(inputs, rows),
-        parallel=parallel_view(_by_importance(axes, importance), [row.id for row in ranked]),
+        parallel=parallel_view(_by_importance(axes, importance), results, mode),
         importance=importance,
-        slices=slices_view(axes, importance, _in_id_order(ranked)) if ranked else SlicesView(),
+        slices=slices_view(axes, importance, ranked, mode) if ranked else SlicesView(),
         curves=curves_of(inputs),
         timeline=timeline,
         cost=cost_view(stays, timeline),
@@ -99,10 +103,6 @@ def views_of(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> Views:
 def encoded(document: Struct | Sequence[Any]) -> bytes:
     """The JSON of a document, or of a part of it: NaN and infinity as null."""
     return msgspec.json.encode(document)
-
-
-def _in_id_order(rows: Sequence[TrialRow]) -> list[TrialRow]:
-    return sorted(rows, key=lambda row: row.id)
 
 
 def _by_importance(axes: Sequence[Axis], importance: ImportanceView) -> tuple[Axis, ...]:

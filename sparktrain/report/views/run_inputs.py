@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sparktrain.report.views.declared_space import declared_leaves
 from sparktrain.report.views.report_columns import ReportColumns
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.view import RunState, RunView
+from sparktrain.search.sampled_space import Leaf
 from sparktrain.state.records import AnyRecord
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class RunInputs:
     def columns(self) -> ReportColumns:
         """The reports that count, as columns."""
         return ReportColumns.of(self.reports)
+
+    @cached_property
+    def leaves(self) -> dict[str, Leaf]:
+        """The lists and distributions of its space by their paths, as far as they are known."""
+        return declared_leaves(self.plan, self.records)
 
     @cached_property
     def outcome(self) -> SweepOutcome:

@@ -45,13 +45,12 @@ def test_ticks_of_any_ends_are_few(low: float, high: float) -> None:
     assert all(map(math.isfinite, found))
 
 
-def test_a_scale_of_positive_values_far_apart_is_logarithmic() -> None:
-    made = scale([1e-4, 1e-1], 0, 300)
+def test_a_logarithmic_scale_needs_positive_values() -> None:
+    made = scale([1e-4, 1e-1], 0, 300, log=True)
     assert made.log
     assert [round(made(value)) for value in (1e-4, 1e-3, 1e-2, 1e-1)] == [0, 100, 200, 300]
     assert powers(1e-4, 1e-1) == [1e-4, 1e-3, 1e-2, 1e-1]
-    assert not scale([-1e-4, 1e-1], 0, 300).log
-    assert not scale([0.1, 0.2], 0, 300).log
+    assert not scale([-1e-4, 1e-1], 0, 300, log=True).log
 
 
 def test_history_shows_each_trial_and_the_best_line() -> None:
@@ -86,7 +85,7 @@ def test_names_of_users_stay_text(name: str) -> None:
         charts.curves([curve, charts.Curve(name, [(0, 1.0)])], None, (name, name)),
         charts.parallel(dimensions, [0.0, 1.0], [name, name]),
         charts.timeline([charts.Span(name, 0, 1, name, name)], (name, name)),
-        charts.bars([(name, 0.5)], name),
+        charts.bars([charts.Share(name, 0.5, 0.4, 0.6)], name),
     ):
         page = checked(drawing, 20_000)
         assert "script" not in page.tags
@@ -103,7 +102,7 @@ def test_any_values_make_a_drawing(first: float, second: float) -> None:
         charts.curves([charts.Curve("a", list(enumerate(pair)))], band, ("step", "loss")),
         charts.parallel([charts.Dimension("lr", pair), charts.Dimension("loss", [1.0, None])], pair, ["a", "b"]),
         charts.timeline([charts.Span("a", 0.0, abs(first), "failed")] if math.isfinite(first) else [], ("s", "slot")),
-        charts.bars([("lr", first), ("units", second)], "importance"),
+        charts.bars([charts.Share("lr", first, 0.0, second), charts.Share("units", second, 0.0, 1.0)], "importance"),
     ):
         checked(drawing, 20_000)
         assert "nan" not in drawing

@@ -64,28 +64,29 @@ def all_of(plots: ResultPlots) -> dict[str, Plot]:
 
 
 def test_each_view_has_a_drawing_a_text_and_a_figure(tmp_path: Path) -> None:
-    result = st.load(swept(tmp_path, 12))
+    result = st.load(swept(tmp_path, 24))
     made = all_of(result.plot)
     for plot in made.values():
         page = checked(plot._repr_html_(), 60_000)
         assert drawings(page.html) == [plot.svg]
     values = [trial.metrics["accuracy"] for trial in result.trials]
     texts = {kind: repr(plot).splitlines() for kind, plot in made.items()}
-    assert texts["history"] == ["mnist: history", f"accuracy of 12 trials, best {max(values):.4f}"]
-    assert texts["parallel"][1].startswith("12 trials by ")
+    assert texts["history"] == ["mnist: history", f"accuracy of 24 trials, best {max(values):.4f}"]
+    assert texts["parallel"][1].startswith("24 trials by ")
     assert texts["parallel"][1].endswith(", accuracy")
-    assert texts["curves"][1] == "accuracy of 12 trials by step"
-    assert texts["timeline"][1] == "12 generations of trials on 2 slots"
-    assert re.fullmatch(r"(lr|units) \d+%, (lr|units) \d+%", texts["importance"][1])
+    assert texts["curves"][1] == "accuracy of 24 trials by step"
+    assert texts["timeline"][1] == "24 generations of trials on 2 slots"
+    share = r"(lr|units) \d+% \(\d+% to \d+%\)"
+    assert re.match(f"{share}, {share}", texts["importance"][1])
 
     figures = {kind: plot.figure() for kind, plot in made.items()}
     assert [trace.type for trace in figures["history"].data] == ["scatter", "scatter"]
-    assert len(figures["history"].data[0].x) == len(figures["curves"].data) == 12
+    assert len(figures["history"].data[0].x) == len(figures["curves"].data) == 24
     assert list(figures["curves"].data[0].x) == [1, 2, 3, 4, 5]
     [parallel] = figures["parallel"].data
     assert parallel.type == "parcoords"
     assert parallel.dimensions[-1].label == "accuracy"
-    assert sum(len(trace.x) for trace in figures["timeline"].data) == 12
+    assert sum(len(trace.x) for trace in figures["timeline"].data) == 24
     assert sum(figures["importance"].data[0].x) == pytest.approx(1.0, abs=0.01)
 
 
@@ -112,7 +113,7 @@ def test_ten_thousand_trials_stay_small(tmp_path: Path) -> None:
 
 
 def test_what_users_named_is_text(tmp_path: Path) -> None:
-    directory = swept(tmp_path, 9, name=HOSTILE, params={"x" * 200: "🙂" * 100, "kind": HOSTILE})
+    directory = swept(tmp_path, 21, name=HOSTILE, params={"x" * 200: "🙂" * 100, "kind": HOSTILE})
     for plot in all_of(plots_of(directory)).values():
         page = checked(plot._repr_html_(), 60_000)
         assert "script" not in page.tags

@@ -20,7 +20,8 @@ def test_a_run_as_a_document(tmp_path: Path) -> None:
     assert document.views.timeline is not None
     kinds = [document.views.timeline.kinds[bar.kind] for bar in document.views.timeline.bars]
     assert sorted(kinds) == ["failed", "restarted", "restarted", "succeeded"]
-    assert "at least 8 trials" in document.views.importance.reason
+    assert "at least 20 trials" in document.views.importance.reason
+    assert "there is 1, so 19 more are missing" in document.views.importance.reason
 
 
 def test_values_that_json_lacks_are_null(tmp_path: Path) -> None:
