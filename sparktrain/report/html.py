@@ -86,10 +86,21 @@ def asset(name: str) -> bytes:
     folder = files("sparktrain.report") / "assets"
     joined = {"app.js": SCRIPTS, "app.css": STYLES}.get(name, (name,))
     texts = [(folder / part).read_text(encoding="utf-8") for part in joined]
+    if name != "uplot.js":  # its first lines are its licence
+        texts = [_compact(text) for text in texts]
     if name == "app.css":
         texts.insert(0, as_css())
     body = "\n".join(texts)
     return (f'"use strict";\n(() => {{\n{body}\n}})();' if name == "app.js" else body).encode()
+
+
+def _compact(source: str) -> str:
+    """Without comments on lines of their own and without indentation: a report has them in each copy.
+
+    The parts have no text over several lines, which a test checks.
+    """
+    lines = (line.strip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def escaped(json_text: str) -> str:

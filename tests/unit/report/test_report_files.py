@@ -4,7 +4,9 @@ import base64
 import hashlib
 import json
 import math
+import random
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from sparktrain import cli
 from sparktrain.errors import RunDirectoryError, SpecError
-from sparktrain.report.html import report_html
+from sparktrain.report.html import SCRIPTS, report_html
 from sparktrain.report.reading import read_document
 from sparktrain.report.writing import write_report
 from sparktrain.results.stored_result import load
@@ -45,6 +47,25 @@ def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path: Pa
     assert policy["script-src"].split() == [f"'sha256-{each}'" for each in hashes]
     assert len(hashes) == 2
     assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", html), "nothing is fetched"
+
+
+def test_a_report_of_a_hundred_trials_is_small(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    run = ScriptedRun(tmp_path / "runs", total=100).begin()
+    run.add(*({"lr": 10 ** chance.uniform(-4, 0), "units": chance.randint(1, 256)} for _ in range(100)))
+    for trial in range(100):
+        run.form(trial)
+        run.note(trial, *range(1, 21), accuracy=chance.random())
+        run.succeed(trial, accuracy=chance.random(), loss=chance.random())
+    run.end()
+    assert len(html_of(run.directory)) < 256 * 1024
+
+
+def test_a_template_of_the_page_ends_on_its_line() -> None:
+    """Comments and indentation are left out of a report: no text may lie over several lines."""
+    for part in SCRIPTS:
+        source = (files("sparktrain.report") / "assets" / part).read_text(encoding="utf-8")
+        assert [line for line in source.splitlines() if line.count("`") % 2] == [], part
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
