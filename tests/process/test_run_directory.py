@@ -98,7 +98,7 @@ def check_resumed(shell: Shell, result: bytes) -> None:
     assert shell("logs", "1") == (0, "from 4\n")
     seen = shell.status()
     assert (seen["state"], seen["status"], seen["complete"]) == ("ended", "succeeded", True)
-    assert shell("best")[1].startswith("trial 1: y 1.0000\n")
+    assert shell("best")[1].startswith("trial 1: y 1\n")
     assert shell("fsck")[0] == 0
     code, again, stderr = finish(start(shell.folder, "resume", shell.directory, "--json", JAVA_HOME=str(shell.folder)))
     assert (code, again) == (0, result), stderr  # a complete run needs no engine
