@@ -76,6 +76,7 @@ calls = {
     "extend()": lambda: st.extend("sparktrain-runs/first", trials=3),
     "refit()": lambda: st.refit("sparktrain-runs/first"),
     "pool()": lambda: st.pool(),
+    "session()": lambda: st.session("local[2]"),
     "a call without spark=": lambda: st.register_predict(None, "scored", "sparktrain-runs/first"),
     "sparktrain.ml.KerasEstimator": lambda: st.ml.KerasEstimator,
     "tensorflowonspark.pipeline": lambda: st.tensorflowonspark.pipeline,
