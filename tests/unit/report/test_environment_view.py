@@ -70,7 +70,7 @@ def test_a_comparison_and_a_difference_show_rules_alike(tmp_path: Path) -> None:
         ("asha(most=9)", "asha(most=27)")
     ]
     lines = compare_runs(*(read_sources(run.place) for run in runs)).sections["options"]
-    assert lines == ['- "stopper": "asha(most=9)"', '+ "stopper": "asha(most=27)"']
+    assert lines == ["stopper: asha(most=9) -> asha(most=27)"]
 
 
 def test_a_space_is_as_a_call_writes_it() -> None:
