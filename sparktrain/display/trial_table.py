@@ -15,6 +15,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display.failure_causes import explained
 from sparktrain.display.parts import GAP, STYLES, html_row, table, where_lines
+from sparktrain.display.result_warnings import warning_lines
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
@@ -93,7 +94,7 @@ def headline(result: SweepOutcome) -> str:
 
 
 def as_text(result: SweepOutcome) -> str:
-    """Headline, table, why trials failed, and where the results are, without colours: for `print` and logs."""
+    """Headline, table, why trials failed, warnings, where the results are, without colours: for `print` and logs."""
     out = StringIO()
     # In a notebook rich would display the table in addition to the text.
     console = Console(file=out, width=_TEXT_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
@@ -101,8 +102,8 @@ def as_text(result: SweepOutcome) -> str:
     console.print(TrialTable(result))
     for line in explained(result, _CAUSE_WIDTH):
         console.print(line, soft_wrap=True)
-    for place in where_lines(result.directory):
-        console.print(Text(place), soft_wrap=True)
+    for text in (*warning_lines(result), *where_lines(result.directory)):
+        console.print(Text(text), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 

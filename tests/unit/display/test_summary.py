@@ -6,6 +6,7 @@ from io import StringIO
 from rich.console import Console
 
 from sparktrain.display.summary import summary_table
+from sparktrain.display.trial_table import as_text
 from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.state.outcome import Failure, FailureKind
@@ -90,3 +91,9 @@ def test_each_notice_is_shown_once_whatever_number_of_trials_have_it() -> None:
     text = shown(replace(RESULT, trials=tuple(noticing)))
     assert text.count("warning") == 1
     assert "warning: trial 0: the same batch, and 2 other trials likewise" in text
+
+
+def test_a_printed_result_has_the_notices_that_the_command_line_shows() -> None:
+    result = replace(RESULT, trials=(replace(GOOD, unsaved="", notices=("the same batch",)),))
+    assert "\nwarning: trial 0: the same batch\n" in shown(result)
+    assert "\nwarning: trial 0: the same batch\n" in f"{as_text(result)}\n"
