@@ -39,7 +39,7 @@ def differences(
     """Lines of a unified difference of all parts with different digests.
 
     Each argument has `parts`, the `texts` of the function, and what was sent, then and now. Without a known text, only
-    the name of the part.
+    the name of the part. `-` and `+` mark a part that one side has alone.
     """
     archives = [_files(code.archive) for code in codes]
     lines: list[str] = []
@@ -47,7 +47,16 @@ def differences(
         if parts[0].get(name) == parts[1].get(name):
             continue
         before, after = texts if name.startswith(FUNCTION) else (archives[0].get(name), archives[1].get(name))
-        lines += [name, *(_difference(before or "", after or "") or [_untold(before, after)])]
+        changed = _difference(before or "", after or "")
+        if name not in parts[1]:
+            lines += [
+                f"- {name}",
+                *(() if name.startswith(FUNCTION) else changed),
+            ]  # of a function the other part has it
+        elif name not in parts[0]:
+            lines += [f"+ {name}", *changed]
+        else:
+            lines += [name, *(changed or [_untold(before, after)])]
     more = len(lines) - MOST_LINES
     return lines if more <= 0 else [*lines[:MOST_LINES], f"... and {more} more lines"]
 
