@@ -88,7 +88,7 @@ words: setup ## spelling, and the words that docs, comments and messages avoid: 
 	@$(BIN)/python -m scripts.words
 
 docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python -m scripts.check_site site
 
 format: setup ## put imports and format right

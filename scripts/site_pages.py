@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 COMMAND_LINE = "reference/command-line-options.md"
 _TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(?:notebooks/)?(\w+)\.(?:py|ipynb)\)")
 _TO_CHANGELOG = re.compile(r"\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)")
+_TO_PAGE = re.compile(r"\]\(docs/([^)]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -29,7 +30,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
-    pages = {COMMAND_LINE: command_line_page(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    pages = {COMMAND_LINE: command_line_page(), "changelog.md": changelog_page()}
     pages |= {f"examples/{source.stem}.md": example_page(source) for source in examples()}
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
@@ -41,6 +42,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     up = "../" * page.file.src_uri.count("/")
     markdown = _TO_EXAMPLE.sub(rf"({up}examples/\1.md)", markdown)
     return _TO_CHANGELOG.sub(lambda match: f"({up}changelog.md{match[1] or ''})", markdown)
+
+
+def changelog_page() -> str:
+    """The changelog, whose links start at the root of the tree, as a page beside those of docs/."""
+    return _TO_PAGE.sub(r"](\1)", (ROOT / "CHANGELOG.md").read_text("utf-8"))
 
 
 def examples() -> list[Path]:

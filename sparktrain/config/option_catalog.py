@@ -111,7 +111,7 @@ class EnvironmentKeywords(TypedDict, total=False):
             default={},
             says="none",
             flag_doc="Variable for trials; NAME alone takes its value here, which `ps` does not show. Repeatable.",
-            page="training-function.md#its-environment",
+            page="code-and-environment.md#the-environment-of-a-trial",
         ),
     ]
     forward_env: Annotated[
@@ -122,7 +122,7 @@ class EnvironmentKeywords(TypedDict, total=False):
             default=(),
             says="none",
             flag=None,
-            page="training-function.md#its-environment",
+            page="code-and-environment.md#the-environment-of-a-trial",
         ),
     ]
 
@@ -243,7 +243,7 @@ class DirectoryKeywords(TypedDict, total=False):
             whole(1),
             default=CODE_BYTES,
             says="60 MiB",
-            page="training-function.md",
+            page="code-and-environment.md#how-your-code-travels",
         ),
     ]
     data_version: Annotated[

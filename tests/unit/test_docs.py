@@ -3,11 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from markdown.extensions.toc import slugify
 
 import sparktrain
 from tests.unit.messages import templates
@@ -32,6 +34,7 @@ TERMS = {
 }  # fmt: skip
 """Terms that the glossary must define."""
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -40,6 +43,21 @@ def test_links_to_files_resolve(page: Path) -> None:
     files = [page.parent / target for target in targets]
     made = {(DOCS / name).resolve() for name in MADE}
     assert not [file for file in files if not file.exists() and file.resolve() not in made]
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as the site has them."""
+    code = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", code.sub("", page.read_text()), re.MULTILINE)
+    return {slugify(re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).replace("`", ""), "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_resolve(page: Path) -> None:
+    links = [(page.parent / target if target else page, anchor) for target, anchor in ANCHOR.findall(page.read_text())]
+    written = [(target.resolve(), anchor) for target, anchor in links if target.resolve().is_file()]
+    assert [(target.name, anchor) for target, anchor in written if anchor not in anchors(target)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
