@@ -15,35 +15,41 @@ from tests.support import drill
 STEP_S = 0.02
 AFTER = 30
 """Steps that the gang trains on after it has grown."""
+_STEPS: list[int] = []
+"""The batches of this process: attributes of a callback are restored with the training."""
 
 
 class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-    """Writes each step down, kills one agent at first, and ends some steps after the gang has grown."""
+    """Writes each step down, kills one agent at first, and ends some steps after the gang has grown.
 
-    def __init__(self, folder: Path, ctx: Any) -> None:
+    With `again` the agent of the member that has joined is killed at its first step, too, so that the gang grows twice.
+    """
+
+    def __init__(self, folder: Path, ctx: Any, again: bool) -> None:
         super().__init__()
+        self._kills = {(1, 1): 20, (3, 1): 1} if again else {(1, 1): 20}
         self._file = (folder / f"{ctx.generation}-{ctx.rank}.jsonl").open("a")
         self._ctx = ctx
-        self._steps = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         time.sleep(STEP_S)  # the work of a step
-        ctx, self._steps = self._ctx, self._steps + 1
+        ctx = self._ctx
+        _STEPS.append(batch)
         step = int(self.model.optimizer.iterations.numpy())
         print(json.dumps([time.time(), step, ctx.size]), file=self._file, flush=True)
-        if ctx.generation == 1 and ctx.rank == 1 and self._steps == 20:
+        if self._kills.get((ctx.generation, ctx.rank)) == len(_STEPS):
             os.kill(drill.pid_of("agent"), signal.SIGKILL)
-        if ctx.generation > 2 and self._steps >= AFTER:
+        if ctx.generation > 2 * len(self._kills) and len(_STEPS) >= AFTER:
             self.model.stop_training = True
 
 
-def grow(folder: str, ctx: Any) -> dict[str, float]:
+def grow(folder: str, ctx: Any, again: bool = False) -> dict[str, float]:
     """Train until the gang has been smaller, and then whole again."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
     x = np.random.default_rng(3).normal(size=(48, 5)).astype("float32")
     data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx)]
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx, again)]
     model.fit(data, epochs=500, verbose=0, callbacks=callbacks)
     return {"size": ctx.size, "steps": int(model.optimizer.iterations.numpy())}

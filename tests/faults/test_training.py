@@ -159,6 +159,23 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     )
 
 
+@pytest.mark.all
+def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+        result = pool.run(
+            grow, {"folder": str(tmp_path), "again": True}, workers=2, min_workers=1, backend="horovod",
+            dir=str(tmp_path / "runs"), progress=False,
+        )  # fmt: skip
+    assert result.metrics["size"] == 2
+    assert [restart.paused for restart in result.restarts] == [False, True, False, True]
+    assert all(restart.steps_lost <= 1 for restart in result.restarts[1:])
+
+
 def _comes_later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
     """Capacity comes back some seconds after a loss."""
     restarts._lives[slot].due = now + 4.0
