@@ -45,7 +45,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def changelog_page() -> str:
-    """The changelog, whose links start at the root of the tree, as a page beside those of docs/."""
+    """The changelog as a page beside those of docs/: its links start at the root of the tree."""
     return _TO_PAGE.sub(r"](\1)", (ROOT / "CHANGELOG.md").read_text("utf-8"))
 
 

@@ -1,4 +1,7 @@
-"""The public calls: `sweep`, `launch`, `run`, `resume` and `pool`. Wiring alone; other modules decide."""
+"""The public calls that train: `sweep`, `launch`, `run`, `resume`, `extend`, `refit` and `pool`.
+
+Wiring alone; other modules decide.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

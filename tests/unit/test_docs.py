@@ -19,7 +19,7 @@ KNOWN = {*sparktrain.__all__, *dir(sparktrain)}
 WITH_TENSORFLOW = {"Warmup"}
 """Names that load TensorFlow on import: tests/training/test_schedule.py imports them."""
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MADE = {"reference/command-line-options.md", "changelog.md", "examples/"}
 """Pages of the site that scripts/site_pages.py generates."""
 FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results.md"]
@@ -37,7 +37,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_to_files_resolve(page: Path) -> None:
     targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
     files = [page.parent / target for target in targets]
