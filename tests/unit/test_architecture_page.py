@@ -11,6 +11,8 @@ HOMES = [PACKAGE, PACKAGE / "training", ROOT]
 """Where a path on the page starts."""
 MADE = {"site"}
 """Folders that commands make."""
+OTHERS = {"checkup_task", "is_averaged", "local_context"}
+"""Words with an underscore on the page that are no modules."""
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
 
 
@@ -51,6 +53,13 @@ def test_each_path_exists() -> None:
     paths = [path.strip("/") for path in re.findall(r"`([\w.]+/[\w./]*)`", PAGE)]
     assert len(paths) > 60
     assert [path for path in paths if path not in MADE and not exists(path) and not is_subpackage(path)] == []
+
+
+def test_each_module_exists() -> None:
+    modules = {file.stem for folder in (PACKAGE, ROOT / "tests") for file in folder.rglob("*.py")}
+    names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
+    assert len(names) > 15
+    assert names - modules == OTHERS
 
 
 def is_subpackage(path: str) -> bool:

@@ -12,7 +12,7 @@ import yaml
 from markdown.extensions.toc import slugify
 
 import sparktrain
-from tests.unit.messages import templates
+from tests.unit.messages import VARYING, templates
 
 ROOT = Path(__file__).parents[2]
 KNOWN = {*sparktrain.__all__, *dir(sparktrain)}
@@ -24,6 +24,17 @@ MADE = {"reference/command-line-options.md", "changelog.md", "examples/"}
 """Pages of the site that scripts/site_pages.py generates."""
 FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results.md"]
 """Pages for data scientists."""
+PAGES_WITH_SAMPLES = [
+    "search.md",
+    "repeats.md",
+    "resume.md",
+    "training-function.md",
+    "yarn.md",
+    "code-and-environment.md",
+]
+"""Pages that show what the package prints, in indented blocks."""
+NO_SAMPLES = ("sparktrain ", "spark-submit ", "lr-sweep: succeeded.")
+"""Commands, and a summary, which consists of short parts."""
 TERMS = {
     "agent", "attempt", "barrier", "checkpoint", "chief", "collective", "coordinator", "corrupt", "decommission",
     "dataset", "evaluator", "fencing", "gang", "generation", "group", "heartbeat", "host cache", "journal", "lease",
@@ -116,6 +127,27 @@ def test_pages_for_data_scientists_are_short_and_linked_from_the_first_page() ->
     assert numbered == FIRST_PATH
 
 
+@cache
+def texts() -> list[str]:
+    """What the package can print, with `…` for each value."""
+    return templates()
+
+
+def test_each_sample_of_output_has_words_of_the_package() -> None:
+    longest = {max(text.split(VARYING), key=len).strip() for text in texts()}
+    words = {part for part in longest if " " in part and len(part) >= 12}
+    samples = [(page, " ".join(block.split())) for page in PAGES_WITH_SAMPLES for block in indented(page)]
+    printed = [(page, text) for page, text in samples if not text.startswith(NO_SAMPLES)]
+    assert len(printed) >= 8
+    assert [sample for sample in printed if not any(part in sample[1] for part in words)] == []
+
+
+def indented(page: str) -> list[str]:
+    """The indented blocks of a page."""
+    text = re.sub(r"```.*?```", "", (DOCS / page).read_text(), flags=re.DOTALL)
+    return re.findall(r"(?:^    \S.*\n(?:^    .*\n)*)", text, re.MULTILINE)
+
+
 def quotes() -> list[str]:
     """The messages on the troubleshooting page, each on one line."""
     page = (DOCS / "troubleshooting.md").read_text()
@@ -123,7 +155,7 @@ def quotes() -> list[str]:
 
 
 def test_each_message_on_the_troubleshooting_page_exists() -> None:
-    known = templates()
+    known = texts()
     assert len(quotes()) > 25
     assert [quote for quote in quotes() if not any(quote in text for text in known)] == []
 
