@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _STATES = {
     TrialStatus.QUEUED: "WAITING",
     TrialStatus.RUNNING: "RUNNING",
+    TrialStatus.PAUSED: "RUNNING",
     TrialStatus.SUCCEEDED: "COMPLETE",
     TrialStatus.PRUNED: "PRUNED",
 }

@@ -32,6 +32,19 @@ def sweep(*trials: st.TrialResult, metric: str | None = "loss") -> SweepResult:
     return SweepResult(name="mnist", status=SweepStatus.SUCCEEDED, metric=metric, mode="min", trials=trials)
 
 
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (S.QUEUED, TrialState.WAITING),
+        (S.RUNNING, TrialState.RUNNING),
+        (S.PAUSED, TrialState.RUNNING),
+        (S.STOPPED, TrialState.FAIL),
+    ],
+)
+def test_a_trial_without_a_result_has_the_state_of_its_status(status: st.TrialStatus, state: TrialState) -> None:
+    assert sweep(trial(0), trial(1, status, None)).to_study().trials[1].state is state
+
+
 def test_trials_have_their_states_values_and_attributes() -> None:
     made = sweep(
         trial(0, lr=0.1, units=[8, 8]),
