@@ -12,6 +12,7 @@ import pytest
 from sparktrain.config.quantities import MIB
 from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, Threshold, Wilcoxon
 from sparktrain.config.sweep_spec import trial_seed
+from sparktrain.state.pruning.rule import GRID
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -175,6 +176,12 @@ def test_the_defaults_of_population_based_training_are_those_of_the_page() -> No
     assert rule.quantile == 1 / 5
     for text in ("`quantile` (a fifth)", f"`resample` ({rule.resample:g})", f"`factors` ({factors})"):
         assert text in text_of("stopping")
+
+
+def test_rules_make_as_many_decisions_as_the_page_states() -> None:
+    assert "a million steps make 1,100 decisions" in text_of("stopping")
+    decisions = sum(point <= 10**6 for point in GRID)
+    assert round(decisions, -2) == 1100
 
 
 def test_the_seed_of_a_trial_follows_the_rule_of_the_page() -> None:
