@@ -172,9 +172,9 @@ class CheckpointContract:
         """It finds kept, unacknowledged and partial checkpoints of an old generation."""
         for case in cases(store, local, when, error, self.stride):
             base = case.acknowledged(1)
-            case.put(2, writer="who was replaced")
+            case.put(2, writer="e" * 32)
             for name in NAMES:
-                store.put_if_absent(f"{case.layout.generation(TRIAL, Generation(1)).data(3, 'crashed')}/{name}", b"x")
+                store.put_if_absent(f"{case.layout.generation(TRIAL, Generation(1)).data(3, 'c' * 32)}.{name}", b"x")
             newest = case.acknowledged(2, generation=2)
             kept = tuple(case.trial.kept)
             case.breaks(lambda gated, c=case, k=kept: collect_garbage(gated, c.layout, TRIAL, k, Generation(2)))
@@ -183,12 +183,14 @@ class CheckpointContract:
             collect_garbage(store, case.layout, TRIAL, kept, Generation(2))
             assert len(case.paths()) == 2 * (FILES + 1)
             assert loaded(store, base, case.local) == content(1, 1)
-        assert case.gate.seen == 1 + 1 + 2 * FILES
+        assert case.gate.seen == 1 + 2 * (1 + 2 * FILES), (
+            "a look at what leads out of the folder, and a deletion, for each"
+        )
 
     def test_leftovers_belong_to_no_kept_checkpoint(self, store: Store, local: Path) -> None:
         case = Case(store, local, FailAt(0, "never", Crash()))
         kept = [case.acknowledged(1), case.acknowledged(2), case.acknowledged(2, generation=2)]
-        late, place = case.put(3, writer="who was replaced"), case.layout.generation(TRIAL, Generation(1))
+        late, place = case.put(3, writer="e" * 32), case.layout.generation(TRIAL, Generation(1))
         for step in (2, 4):
             store.put_if_absent(f"{place.data(step, 'crashed')}.{NAMES[0]}", b"x")
         left = left_over(store, case.layout, TRIAL, kept)

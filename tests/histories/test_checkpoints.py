@@ -313,7 +313,7 @@ def _the_journal_is_overwritten() -> Any:
 
 
 def _no_driver_is_deposed() -> Any:
-    return patch.object(Journal, "check", lambda self: None)
+    return patch.object(Journal, "_check_rivals", lambda self: None)
 
 
 MUTANTS = {

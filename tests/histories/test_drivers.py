@@ -206,7 +206,7 @@ MUTANTS = {
         patch.object(JournalWriter, "_must_wait", lambda *_: False),
         "before its gang|is reported",
     ),
-    "no driver is deposed": (patch.object(Journal, "check", lambda _: None), "is reported|started|metrics"),
+    "no driver is deposed": (patch.object(Journal, "_check_rivals", lambda _: None), "is reported|started|metrics"),
     "finished trials are queued": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
     "generations restart from 1": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),
     "samplers forget their trials": (patch.object(prepare, "past", lambda *_: []), None),

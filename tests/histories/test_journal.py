@@ -120,7 +120,7 @@ def test_no_history_loses_doubles_or_forks_what_was_acknowledged(histories: int)
 
 
 def _no_check_after_the_put() -> Any:
-    return patch.object(Journal, "check", lambda self: None)
+    return patch.object(Journal, "_check_rivals", lambda self: None)
 
 
 def _check_before_the_put() -> Any:
@@ -128,8 +128,8 @@ def _check_before_the_put() -> Any:
     real = Journal._put
 
     def put(self: Journal, records: Sequence[AnyRecord]) -> None:
-        self.check()
-        with patch.object(self, "check", lambda: None):  # of this driver alone: others take turns with it
+        self._check_rivals()
+        with patch.object(self, "_check_rivals", lambda: None):  # of this driver alone: others take turns with it
             real(self, records)
 
     return patch.object(Journal, "_put", put)

@@ -38,8 +38,8 @@ FAILURES = {
         "metric 'accuracy' is -inf, and no finite number: did the training diverge? A lower learning rate may help",
     ),
     "misspelt": ("metric", "the result lacks metric 'accuracy'; it has 'acuracy', 'loss': is 'acuracy' meant?"),
-    "text": ("result", f"the function returned a value of type str{ALLOWED}"),
-    "nested": ("result", f"the function returned a dict with a value 'accuracy' that is a dict of 1{ALLOWED}"),
+    "text": ("result", f"the function returned '0.5' of type str{ALLOWED}"),
+    "nested": ("metric", f"the result lacks metric 'accuracy' as a number: it is a dict of 1{ALLOWED}"),
     "nothing": ("result", f"the function returned None{ALLOWED}"),
     "slow": ("timeout", "ran longer than trial_timeout (6 s) and was stopped"),
 }

@@ -101,7 +101,7 @@ RAISED = {
     "surrogate": Case(_raises(ValueError("\udcff")), Kind.EXCEPTION, "ValueError: \\udcff"),
     "nan": Case(_calls(float, "nan"), Kind.METRIC, "metric 'acc' is nan, and no finite number"),
     "missing": Case(lambda: {"accuracy": 1, "loss": 2}, Kind.METRIC, "lacks metric 'acc'; it has 'accuracy', 'loss'"),
-    "text": Case(lambda: "0.9", Kind.RESULT, "the function returned a value of type str; return a number, or"),
+    "text": Case(lambda: "0.9", Kind.RESULT, "the function returned '0.9' of type str; return a number, or"),
     "nothing": Case(lambda: None, Kind.RESULT, "the function returned None; return a number"),
     "not-there": Case("nowhere.train:train", Kind.LOAD, "module 'nowhere' cannot be imported on executor host"),
     "no-function": Case("os:sep", Kind.LOAD, "TypeError: a function was expected, not str"),

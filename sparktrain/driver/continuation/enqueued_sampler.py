@@ -69,7 +69,8 @@ class EnqueuedSampler(Sampler):
             for case in cases:
                 self._add(case)
             return Suggestion(cases, self._is_full, {MEMO: [each.id for each in added]})
-        return self._of_inner(left)
+        # The journal has what was asked for: as long as nothing was added, the inner sampler is asked for the same.
+        return self._of_inner(count if self._count == self._inner_count else left)
 
     def observe(self, observation: Observation) -> None:
         """See base class."""
