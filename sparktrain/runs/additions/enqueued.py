@@ -1,7 +1,5 @@
 """Trials that users add to a running sweep: a file for each in the run directory, which its driver takes."""
 
-import getpass
-import secrets
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
@@ -14,6 +12,7 @@ from sparktrain.config.param_values import plain
 from sparktrain.config.sampler_names import OBJECT
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.additions.submission import current_user, new_name
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
@@ -52,7 +51,7 @@ def enqueue(place: RunLocation, params: Mapping[str, Any], clock: Clock | None =
     _check_takes_more(view)
     case = _checked(place, params)
     now = clock.wall()
-    trial = EnqueuedTrial(id=f"{int(now * 1000):013d}-{secrets.token_hex(4)}", params=case, user=_user(), at=now)
+    trial = EnqueuedTrial(id=new_name(now), params=case, user=current_user(), at=now)
     content = msgspec.json.encode(trial)
     if len(content) > MOST_BYTES:
         raise SpecError(f"the parameters have {len(content):,} bytes, and {MOST_BYTES:,} is the most: pass less")
@@ -113,10 +112,3 @@ def _checked(place: RunLocation, params: Mapping[str, Any]) -> dict[str, Any]:
                     "name another one"
                 )
     return case
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may have a user without a name
-        return ""

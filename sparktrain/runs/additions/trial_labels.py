@@ -1,7 +1,5 @@
 """Notes and tags of trials: small files that users add to a run directory, whether the run has ended or not."""
 
-import getpass
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -12,6 +10,7 @@ from msgspec import Struct
 from sparktrain.clock import SystemClock
 from sparktrain.errors import SpecError
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.additions.submission import current_user, new_name
 from sparktrain.store.base import Store
 
 LONGEST_NOTE, LONGEST_TAG = 2000, 100
@@ -62,8 +61,8 @@ def checked_label(kind: LabelKind, text: object) -> str:
 def add_label(store: Store, layout: RunLayout, trial: int, kind: LabelKind, text: object) -> str:
     """Store a note or a tag of a trial that exists; returns its text. Blocks. Raises SpecError, OSError."""
     plain, now = checked_label(kind, text), SystemClock().wall()
-    label = Label(trial=trial, kind=kind, text=plain, user=_user(), at=now)
-    name = f"{int(now * 1000):013d}-{secrets.token_hex(4)}"
+    label = Label(trial=trial, kind=kind, text=plain, user=current_user(), at=now)
+    name = new_name(now)
     store.put_if_absent(layout.label(name), msgspec.json.encode(label))
     return plain
 
@@ -97,10 +96,3 @@ def _folded(labels: Sequence[Label | None]) -> dict[int, TrialLabels]:
         if label is not None:
             found[label.trial] = found.get(label.trial, TrialLabels()).with_label(label)
     return found
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may have a user without a name
-        return ""
