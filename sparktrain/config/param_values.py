@@ -190,19 +190,24 @@ class _Converter:
 
 def native(value: object) -> Any:
     """A scalar of NumPy as Python's, and a one-dimensional array as a list; every other value as it is."""
-    # From sys.modules: a program with an array has imported NumPy already.
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim <= 1:
-        return value.tolist()
+    if _is_of_numpy(value, "ndarray") and value.ndim <= 1:  # type: ignore[attr-defined] # it is an array
+        return value.tolist()  # type: ignore[attr-defined]
     return _python_scalar(value)
 
 
 def _python_scalar(value: object) -> object:
-    # From sys.modules: a program with a NumPy scalar has imported NumPy already.
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic) and not isinstance(value, numpy.datetime64):
-        return value.item()
+    if _is_of_numpy(value, "generic") and not _is_of_numpy(value, "datetime64"):
+        return value.item()  # type: ignore[attr-defined] # it is a scalar
     return value
+
+
+def _is_of_numpy(value: object, kind: str) -> bool:
+    """Whether `value` is of a class of NumPy, which is not imported for that: a program with such a value has done so.
+
+    While another thread imports NumPy the module is there without its classes.
+    """
+    known = getattr(sys.modules.get("numpy"), kind, None)
+    return known is not None and isinstance(value, known)
 
 
 def _in_place_of(value: object) -> str:

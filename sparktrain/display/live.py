@@ -326,8 +326,8 @@ def choose_display(*, quiet: bool = False, stream: TextIO | None = None) -> Disp
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     # Only sys.modules is read: a kernel has imported IPython, and no other process imports it for this.
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find_shell() if find_shell is not None else None
     return getattr(shell, "kernel", None) is not None
 
 

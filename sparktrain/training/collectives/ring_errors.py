@@ -26,8 +26,9 @@ def is_ring_error(error: BaseException) -> bool:
 
 
 def _of_operation(error: BaseException) -> bool:
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+    # Without its classes where an import of TensorFlow has failed, or another thread imports it.
+    kind = getattr(getattr(sys.modules.get("tensorflow"), "errors", None), "OpError", None)
+    if kind is None or not isinstance(error, kind):
         return False
     return any(mark in str(error) for mark in _MARKS)
 
