@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,15 @@ class Rings(LoadScopeScheduling):
         if nodeid.startswith(SESSION) and not nodeid.startswith(OWN_SESSIONS):
             return SESSION
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
+
+
+@pytest.fixture(autouse=True)
+def _path_of_before() -> Iterator[None]:
+    """A command that a test runs in this process puts the folder of its program on the path: later tests must not find
+    that program."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:

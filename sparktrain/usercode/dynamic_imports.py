@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from sparktrain.usercode.imports import Sources
@@ -31,7 +32,13 @@ def named_packages(imports: Imports, sources: Sources, values: Iterable[str] = (
     found = {_top(text) for text in dotted if _is_module(text, sources)}
     if imports_by_name(imports):
         found |= {_top(text) for text in dotted} | imports.texts | given.texts
-    return {name for name in found if name != script and sources.files_of(name)}
+    return {name for name in found if name != script and sources.files_of(name) and _is_on_path(name)}
+
+
+def _is_on_path(name: str) -> bool:
+    """Whether Python finds the module now. One that is only loaded still, from a folder that the path has no more, is
+    not there for the next driver, which would take the code for other code."""
+    return PathFinder.find_spec(name) is not None
 
 
 def _top(text: str) -> str:

@@ -1,11 +1,12 @@
 """Packages that code names in texts travel: their modules are imported by names that only a run knows."""
 
-import importlib
+import importlib.util
 import io
 import os
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def test_a_file_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "dynmain.py").write_text("import importlib\ndef train(k): importlib.import_module('dynspace.' + k)\n")
     assert {"dynpack/cnn.py", "dynspace/cnn.py"} <= files(pack(resolve(f"{tmp_path}/dynmain.py:train")))
     monkeypatch.delitem(sys.modules, "dynmain")
+
+
+def test_a_module_that_is_loaded_from_a_folder_that_the_path_has_no_more_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next driver does not find it, and would take the code for other code."""
+    function = cell("import importlib\ndef train(k): return importlib.import_module('dynpack.' + k)\n")
+    assert files(pack(function)) == {"dynpack/__init__.py", "dynpack/cnn.py"}
+    spec = PathFinder.find_spec("dynpack")
+    assert spec is not None
+    monkeypatch.setitem(sys.modules, "dynpack", importlib.util.module_from_spec(spec))
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    assert files(pack(function)) == set()
 
 
 def test_a_named_folder_that_is_too_large_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
