@@ -29,7 +29,8 @@ def write_cached(path: Path, batch: pa.RecordBatch) -> None:
     with pa.memory_map(os.fspath(path)) as source:  # its pages are in memory still
         stream = source.read_buffer()
         trailer = _TRAILER.pack(_MAGIC, len(stream), checksum(stream))
-    with path.open("ab") as file:
+    with path.open("r+b") as file:  # not "ab": that makes a new file where a cleaner has deleted this one meanwhile
+        file.seek(0, os.SEEK_END)
         file.write(trailer)
 
 

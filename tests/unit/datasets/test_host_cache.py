@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparktrain.datasets import host_cache
+from sparktrain.datasets import cached_group, host_cache
 from sparktrain.datasets.cached_group import write_cached
+from sparktrain.datasets.group_file import checksum
 from sparktrain.datasets.host_cache import HostCache
 from sparktrain.errors import DataError, StoreTimeoutError
 
@@ -503,3 +504,18 @@ def test_a_manifest_that_has_changed_on_the_disk_is_read_from_its_store_again(
     assert [content(), content()] == [b"manifest"] * 2
     assert len(reads) == 2
     assert caplog.text.count("manifest.json is corrupt: it is fetched again") == 1
+
+
+def test_a_file_that_a_cleaner_deletes_before_its_checksum_is_written_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "0.arrow"
+
+    def checked(stream: pa.Buffer) -> int:
+        path.unlink()
+        return checksum(stream)
+
+    monkeypatch.setattr(cached_group, "checksum", checked)
+    with pytest.raises(FileNotFoundError):
+        cached_group.write_cached(path, batch_of(1))
+    assert list(tmp_path.iterdir()) == []
