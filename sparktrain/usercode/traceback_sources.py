@@ -90,7 +90,7 @@ def _sources(function: bytes) -> dict[str, Source]:
 
 def _cell(name: str) -> str | None:
     """`Cell In[3]`, as IPython calls it; None for anything else."""
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell: Any = find_shell() if find_shell is not None else None
     known = shell.compile.format_code_name(name) if shell is not None else None
     return " ".join(known) if known else None
