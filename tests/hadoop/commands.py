@@ -71,10 +71,10 @@ def kill_driver(application: str | None) -> None:
     epoch = r"(?:e\d+_)?"  # after a restart of the ResourceManager
     master = re.compile(application.replace("application_", f"container_{epoch}") + r"_01_000001\b")
     processes = psutil.process_iter(["name", "cmdline"])
-    [java] = [
-        each for each in processes if each.info["name"] == "java" and master.search(" ".join(each.info["cmdline"]))
-    ]
-    kill(java.pid)
+    # A process that ends while it is read has no command line.
+    javas = (process for process in processes if process.info["name"] == "java")
+    [driver] = [java for java in javas if master.search(" ".join(java.info["cmdline"] or ()))]
+    kill(driver.pid)
 
 
 @contextmanager

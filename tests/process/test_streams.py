@@ -101,8 +101,8 @@ def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certifica
     wait_until(lambda: made.ask("streams") == FEEDERS, 60, "the feeders are connected")
     found = []
     for _ in range(PARTS):
-        for each in feeders:
-            wait_until(lambda each=each: settled(each, made), 60, "the queue is full")  # type: ignore[misc]
+        wait_until(lambda: made.ask("full", "train"), 60, "the queue is full")
+        wait_until(lambda: settled(*feeders, made), 60, "nothing is on its way")
         found.append(made.ask("used memory") / 2**20)
         made.ask("drain", "train", FEEDERS * ROWS // PARTS - 10_000)
     made.ask("stop", "train", 1)

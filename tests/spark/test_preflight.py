@@ -153,7 +153,8 @@ def test_a_call_beside_a_pool_is_refused_and_the_pool_closes_before_its_agents_h
     assert log.getConfiguration().hasFilter(), "Spark does not warn of the tasks that a closing pool ends"
     pool.close()
     assert clock.now() - started < CLOSE_S
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    # Spark's listeners learn of the end of a job after `close` does.
+    wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds(), SOON_S, "no job is left")
 
 
 def test_another_version_on_executors_is_refused_with_both(

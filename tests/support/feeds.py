@@ -213,6 +213,8 @@ def _member(setup: Any) -> None:
                 say(_drained(server.feed(feed), rows))
             case ["streams"]:
                 say(server.streams)
+            case ["full", feed]:
+                say(_full(server.feed(feed)))
             case ["memory"]:
                 say(psutil.Process().memory_info().rss)
             case ["used memory"]:
@@ -226,6 +228,12 @@ def _take_all(queue: Any) -> None:
         say(_ranges(queue))
     except Exception as error:
         say([type(error).__name__, str(error)])
+
+
+def _full(queue: Any) -> bool:
+    """Whether each exchange of this feed waits for room: while it does, it does not listen to its peer."""
+    with queue._lock:
+        return bool(queue._feeders) and not any(feeder.listening for feeder in queue._feeders.values())
 
 
 def _drained(queue: Any, rows: int) -> int:
