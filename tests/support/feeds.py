@@ -217,9 +217,8 @@ def _member(setup: Any) -> None:
                 say(_full(server.feed(feed)))
             case ["memory"]:
                 say(psutil.Process().memory_info().rss)
-            case ["used memory"]:
-                ctypes.CDLL(None).malloc_trim(0)  # what is free in the allocator depends on the load
-                say(psutil.Process().memory_info().rss)
+            case ["allocated"]:
+                say(_allocated())
 
 
 def _take_all(queue: Any) -> None:
@@ -228,6 +227,34 @@ def _take_all(queue: Any) -> None:
         say(_ranges(queue))
     except Exception as error:
         say([type(error).__name__, str(error)])
+
+
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
+
+
+def _allocated() -> int:
+    """The bytes that are allocated, by malloc and by Arrow: how much is free beside them depends on the load."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd) + int(pa.total_allocated_bytes())
 
 
 def _full(queue: Any) -> bool:
