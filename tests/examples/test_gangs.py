@@ -95,8 +95,8 @@ def swept_by_gangs(pool: st.Pool, train: Any, space: Any, accuracy: float, optio
     [
         ("multi_worker_mirrored", {"workers": 2}),
         ("parameter_server", {"workers": 2, "ps": 1}),
-        ("mirrored", {"workers": 1}),
-        ("central_storage", {"workers": 1}),
+        pytest.param("mirrored", {"workers": 1}, marks=pytest.mark.all),
+        pytest.param("central_storage", {"workers": 1}, marks=pytest.mark.all),
     ],
 )
 def test_programs_with_a_strategy_of_tensorflow(

@@ -73,6 +73,7 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn
         assert "manifest" in files
 
 
+@pytest.mark.all
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(
     yarn_cluster: Yarn, marks: Path
 ) -> None:

@@ -102,16 +102,17 @@ async def run_or_die(driver: Driver) -> RunOutcome | None:
 
 
 @pytest.mark.timeout(300)
-def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
-    run, points = prepared(TRIALS), 0
+@pytest.mark.parametrize("trials", [FEW, pytest.param(TRIALS, marks=pytest.mark.all)])
+def test_a_driver_may_die_after_each_operation_of_its_store(trials: int) -> None:
+    run, points = prepared(trials), 0
     while True:
         world, gate = World(), FailAt(points, "after", Crash())
         ran = play(run_or_die(Driver(world, run, gate))) or play(Driver(world, run, whole).run())
-        audit(world, ran, TRIALS)
+        audit(world, ran, trials)
         if not gate.broke:
             break
         points += 1
-    assert points > TRIALS
+    assert points > trials
 
 
 @pytest.mark.parametrize("again", [None, AGAIN], ids=["once", "twice"])

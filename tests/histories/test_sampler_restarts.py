@@ -60,7 +60,9 @@ def check_suggestions(run: PreparedRun, records: list[AnyRecord], since: int) ->
             assert sampler.suggest(len(each.cases)).cases == each.cases, f"trial {each.first} differs"
 
 
-SAMPLERS = pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes", "qmc", "nsgaii"])
+SAMPLERS = pytest.mark.parametrize(
+    "sampler", ["tpe", "cmaes", "nsgaii", *(pytest.param(name, marks=pytest.mark.all) for name in ("random", "qmc"))]
+)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.unit.driver.stored import typical
 
 LIMIT_MS = 20_000
 LOG_LINE, LOG_LINES = "step %08d: " + "loss 0.123456 " * 6, 1_000_000
-TRIALS = 200
+TRIALS = 80
 
 
 def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:
@@ -130,7 +130,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_run_of_two_hundred_trials_live(browser: Browser, runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_many_trials_live(browser: Browser, runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     running = Running(runs, capfd)
     seen = Watched(browser.new_page(), running.url)
     page = seen.page

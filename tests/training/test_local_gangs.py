@@ -66,7 +66,7 @@ MEMORY = {"memory_checkpoint": "0.001s", "checkpoint_every": None}
 @pytest.mark.parametrize(
     ("backend", "how"),
     [
-        ("tensorflow", MEMORY),
+        pytest.param("tensorflow", MEMORY, marks=pytest.mark.all),
         ("tensorflow", {"checkpoint_every": 2}),
         pytest.param("horovod", MEMORY, marks=pytest.mark.all),
         pytest.param("horovod", {"checkpoint_every": "0.01s"}, marks=pytest.mark.all),

@@ -32,7 +32,7 @@ def test_an_average_after_each_step_of_plain_sgd_is_one_process_on_the_whole_bat
 
 
 @both
-@pytest.mark.parametrize("local", [3, 4, pytest.param(100, marks=pytest.mark.all)])
+@pytest.mark.parametrize("local", [4, *(pytest.param(steps, marks=pytest.mark.all) for steps in (3, 100))])
 def test_members_compute_what_a_simulation_in_one_process_computes(backend: str, local: int) -> None:
     expected = run_gang(local_stepping.simulated, 1, "none", size=2, names=EVERY, local=local)[0]
     members = run_gang(local_stepping.member, 2, backend, names=EVERY, local=local)

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,15 @@ def test_mapped_weights_are_the_models_own(tmp_path: Path) -> None:
     assert (small / "weights.bin").stat().st_size < LEAST_BYTES
 
 
+@pytest.fixture
+def unregistered() -> Iterator[None]:
+    """Later tests in this process would send the class with their functions, as Keras has it registered."""
+    yield
+    sys.modules.pop("twice_layers", None)
+    keras.saving.get_custom_objects().pop("own>Twice", None)
+
+
+@pytest.mark.usefixtures("unregistered")
 def test_modules_register_layers_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "import keras\n@keras.saving.register_keras_serializable('own')\nclass Twice(keras.layers.Layer):\n"
     (tmp_path / "twice_layers.py").write_text(source + "    def call(self, x):\n        return 2 * x\n")

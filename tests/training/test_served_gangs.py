@@ -44,8 +44,18 @@ def test_a_served_gang_trains_what_one_process_trains(
         np.testing.assert_allclose(chief["losses"], losses, rtol=0, atol=EQUAL)
 
 
-@pytest.mark.parametrize("whom", ["worker", "ps"])
-@pytest.mark.parametrize("mode", ["async", "sync", "local-sgd"])
+@pytest.mark.parametrize(
+    ("mode", "whom"),
+    [
+        ("async", "worker"),
+        ("async", "ps"),
+        ("local-sgd", "worker"),
+        *(
+            pytest.param(*case, marks=pytest.mark.all)
+            for case in (("sync", "worker"), ("sync", "ps"), ("local-sgd", "ps"))
+        ),
+    ],
+)
 def test_a_killed_member_starts_again_alone_while_the_others_train(
     pool: st.Pool, tmp_path: Path, whom: str, mode: Any
 ) -> None:
@@ -81,8 +91,15 @@ def test_a_lost_gang_resumes_with_the_history_of_its_optimizer(
     np.testing.assert_allclose(np.load(tmp_path / "rank-0.npz")["weights"], alone[0], rtol=0, atol=EQUAL)
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
-@pytest.mark.parametrize("who", ["chief", "worker"])
+@pytest.mark.parametrize(
+    ("mode", "who"),
+    [
+        ("async", "chief"),
+        ("sync", "worker"),
+        pytest.param("async", "worker", marks=pytest.mark.all),
+        pytest.param("sync", "chief", marks=pytest.mark.all),
+    ],
+)
 def test_one_member_that_stops_stops_all(pool: st.Pool, tmp_path: Path, who: str, mode: Any) -> None:
     result = run(pool, served_programs.stop, tmp_path, params={"who": who}, workers=2, ps_mode=mode)
     assert result.metrics["epochs"] < 2000
