@@ -10,7 +10,7 @@ ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
 .PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig test-gpu bench soak try-readme check lint types imports \
-    words docs format lock clean
+    words house docs format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -72,7 +72,7 @@ bench-%: horovod hadoop
 try-readme: setup ## the README from top to bottom, as a newcomer: a wheel, an empty environment, an empty folder; some minutes
 	@scripts/try_readme.sh
 
-check: lint types imports words ## lint, types, imports and words
+check: lint types imports words house ## lint, types, imports, words and figures of the tree
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check
@@ -86,6 +86,9 @@ imports: setup ## the layers between the packages
 
 words: setup ## spelling, and the words that docs, comments and messages avoid: scripts/words.py has the rules
 	@$(BIN)/python -m scripts.words
+
+house: setup ## figures of the source tree, each within its bound: scripts/house.py has them
+	@$(BIN)/python -m scripts.house
 
 docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

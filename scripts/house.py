@@ -1,0 +1,214 @@
+"""Figures of the source tree, each with a bound: `make house` prints them, and fails where one is beyond its bound.
+
+Whoever improves a figure moves its bound in BOUNDS, so that it stays. GOALS says where the bounds are going.
+"""
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grimp
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "sparktrain"
+PLACEHOLDERS = frozenset(
+    (
+        "another",
+        "asked",
+        "beside",
+        "both",
+        "each",
+        "few",
+        "found",
+        "given",
+        "gone",
+        "got",
+        "had",
+        "has",
+        "here",
+        "kept",
+        "known",
+        "left",
+        "made",
+        "many",
+        "meant",
+        "more",
+        "once",
+        "other",
+        "others",
+        "ours",
+        "own",
+        "rest",
+        "said",
+        "same",
+        "seen",
+        "taken",
+        "theirs",
+        "then",
+        "there",
+        "this",
+        "told",
+        "wanted",
+        "what",
+        "which",
+        "who",
+        "whole",
+    )
+)
+"""Words that do not name what a variable holds."""
+WIDE = 12
+"""Fields of the widest class that a reader still keeps in mind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number of the tree."""
+
+    name: str
+    bound: float
+    goal: float
+    at_least: bool = False
+    """The figure must not fall below its bound; otherwise it must not exceed it."""
+
+    def holds(self, value: float) -> bool:
+        """Whether `value`, as it is printed, is within the bound."""
+        return round(value, 1) >= self.bound if self.at_least else round(value, 1) <= self.bound
+
+
+FIGURES = {
+    "placeholders": Figure(name="placeholder names, % of assigned names", bound=12.9, goal=0.5),
+    "parallel": Figure(name="parallel assignments per 1,000 statements", bound=11.1, goal=1),
+    "wide": Figure(name=f"classes above {WIDE} fields", bound=19, goal=6),
+    "widest": Figure(name="fields of the widest class", bound=29, goal=20),
+    "protocols": Figure(name="Protocols", bound=50, goal=30),
+    "circles": Figure(name="modules in circles of imports", bound=8, goal=0),
+    "comments": Figure(name="lines of comments per 1,000 lines", bound=1.2, goal=10, at_least=True),
+    "lines": Figure(name="lines of source", bound=92_400, goal=85_300),
+}
+
+
+def measure(sources: Iterable[str]) -> dict[str, float]:
+    """The figures that the text of modules has, by their keys in FIGURES."""
+    counts = dict.fromkeys(("names", "placeholders", "statements", "parallel", "comments", "lines", "protocols"), 0)
+    widths: list[int] = []
+    for source in sources:
+        counts["lines"] += source.count("\n")
+        counts["comments"] += sum(_is_comment_line(token) for token in _tokens(source))
+        for node in ast.walk(ast.parse(source)):
+            names = list(assigned_names(node))
+            counts["names"] += len(names)
+            counts["placeholders"] += sum(is_placeholder(name) for name in names)
+            counts["statements"] += isinstance(node, ast.stmt)
+            counts["parallel"] += is_parallel(node)
+            if isinstance(node, ast.ClassDef):
+                protocol = any(_is_protocol(base) for base in node.bases)
+                counts["protocols"] += protocol
+                widths.append(0 if protocol else _fields(node))
+    return {
+        "placeholders": 100 * counts["placeholders"] / max(1, counts["names"]),
+        "parallel": 1000 * counts["parallel"] / max(1, counts["statements"]),
+        "wide": sum(width > WIDE for width in widths),
+        "widest": max(widths, default=0),
+        "protocols": counts["protocols"],
+        "comments": 1000 * counts["comments"] / max(1, counts["lines"]),
+        "lines": counts["lines"],
+    }
+
+
+def assigned_names(node: ast.AST) -> Iterator[str]:
+    """The names that a statement, a loop or an expression gives a value; not those of parameters."""
+    match node:
+        case ast.Assign(targets=targets):
+            for target in targets:
+                yield from _names(target)
+        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() | ast.For() | ast.AsyncFor() | ast.comprehension():
+            yield from _names(node.target)
+        case ast.withitem(optional_vars=ast.expr() as target):
+            yield from _names(target)
+        case ast.ExceptHandler(name=str(name)):
+            yield name
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether a name is one of the words that say nothing."""
+    return name.strip("_") in PLACEHOLDERS
+
+
+def is_parallel(node: ast.AST) -> bool:
+    """Whether a statement assigns several values to as many names, and does not swap them."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            return {ast.unparse(target) for target in targets} != {ast.unparse(value) for value in values}
+    return False
+
+
+def circles(graph: grimp.ImportGraph) -> list[list[str]]:
+    """The modules that import each other in a circle, lazily and for types too; each circle sorted."""
+    modules = sorted(graph.modules)
+    numbers = {module: number for number, module in enumerate(modules)}
+    edges = [
+        (numbers[module], numbers[to]) for module in modules for to in graph.find_modules_directly_imported_by(module)
+    ]
+    rows = [edge[0] for edge in edges]
+    columns = [edge[1] for edge in edges]
+    matrix = csr_matrix(([1] * len(edges), (rows, columns)), shape=(len(modules), len(modules)))
+    _, labels = connected_components(matrix, connection="strong")
+    members: dict[int, list[str]] = {}
+    for module, label in zip(modules, labels, strict=True):
+        members.setdefault(int(label), []).append(module)
+    return [circle for circle in members.values() if len(circle) > 1]
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    match target:
+        case ast.Name(id=name):
+            yield name
+        case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            for part in targets:
+                yield from _names(part)
+        case ast.Starred(value=value):
+            yield from _names(value)
+
+
+def _is_protocol(base: ast.expr) -> bool:
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2] == "Protocol"
+
+
+def _fields(node: ast.ClassDef) -> int:
+    annotated = [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    return sum("ClassVar" not in ast.unparse(field.annotation) for field in annotated)
+
+
+def _is_comment_line(token: tokenize.TokenInfo) -> bool:
+    """Whether a token is a comment in a line of its own, which is no divider."""
+    return token.type == tokenize.COMMENT and token.line.lstrip().startswith("# ") and "----" not in token.string
+
+
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(source).readline)
+
+
+def main() -> int:
+    """Print each figure; 1 where one is beyond its bound."""
+    figures = measure(path.read_text() for path in sorted((ROOT / PACKAGE).rglob("*.py")))
+    found_circles = circles(grimp.build_graph(PACKAGE, cache_dir=None))
+    figures["circles"] = sum(len(circle) for circle in found_circles)
+    print(f"{'figure':45}{'now':>10}{'bound':>10}{'goal':>10}")
+    for key, figure in FIGURES.items():
+        print(f"{figure.name:45}{figures[key]:>10,.1f}{figure.bound:>10,g}{figure.goal:>10,g}")
+    for circle in found_circles:
+        print("circle:", ", ".join(circle))
+    beyond = [figure for key, figure in FIGURES.items() if not figure.holds(figures[key])]
+    for figure in beyond:
+        print(f"{figure.name}: beyond its bound ({figure.bound:g}) in {Path(__file__).name}", file=sys.stderr)
+    return 1 if beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

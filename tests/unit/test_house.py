@@ -1,0 +1,82 @@
+"""The figures of the tree: what counts, on small sources."""
+
+import ast
+
+import pytest
+from grimp import ImportGraph
+
+from scripts.house import Figure, assigned_names, circles, is_parallel, is_placeholder, measure
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("made = run()", ["made"]),
+        ("first, (second, *rest) = values", ["first", "second", "rest"]),
+        ("self.made = there[0] = run()", []),
+        ("count: int = 0", ["count"]),
+        ("count += 1", ["count"]),
+        ("[each for each in members]", ["each"]),
+        ("for rank, member in members: pass", ["rank", "member"]),
+        ("with open(path) as file: pass", ["file"]),
+        ("try: pass\nexcept OSError as error: pass", ["error"]),
+        ("while chunk := read(): pass", ["chunk"]),
+        ("def run(given): pass", []),
+    ],
+)
+def test_names_that_are_assigned(source: str, names: list[str]) -> None:
+    assert [name for node in ast.walk(ast.parse(source)) for name in assigned_names(node)] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "placeholder"), [("each", True), ("_made", True), ("member", False), ("made_at", False)]
+)
+def test_placeholders_are_whole_words(name: str, placeholder: bool) -> None:
+    assert is_placeholder(name) is placeholder
+
+
+@pytest.mark.parametrize(
+    ("source", "parallel"),
+    [
+        ("a, b = 1, 2", True),
+        ("self.a, b = x, y", True),
+        ("a, b = b, a", False),
+        ("a, b = pair", False),
+        ("a = 1, 2", False),
+        ("a = b = 1", False),
+    ],
+)
+def test_parallel_assignments(source: str, parallel: bool) -> None:
+    [statement] = ast.parse(source).body
+    assert is_parallel(statement) is parallel
+
+
+def test_fields_and_protocols_of_classes() -> None:
+    fields = "\n".join(f"    field_{number}: int" for number in range(13))
+    wide = f"class Wide:\n{fields}\n    limit: ClassVar[int] = 1\n"
+    figures = measure([wide, f"class Reader(Protocol[T]):\n{fields}\n", "class Refused(ProtocolError): pass\n"])
+    assert (figures["wide"], figures["widest"], figures["protocols"]) == (1, 13, 1)
+
+
+def test_shares_are_of_all_sources() -> None:
+    figures = measure(["# why\nmade = 1  # not in a line of its own\nx, y = 1, 2\n", "# ---- divider\nfound = 2\n"])
+    assert figures["placeholders"] == 50
+    assert figures["parallel"] == pytest.approx(1000 / 3)
+    assert figures["comments"] == 200
+    assert figures["lines"] == 5
+
+
+def test_circles_of_modules() -> None:
+    graph = ImportGraph()
+    for importer, imported in [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]:
+        graph.add_import(importer=importer, imported=imported)
+    assert circles(graph) == [["a", "b", "c"]]
+
+
+def test_a_figure_is_compared_as_it_is_printed() -> None:
+    most = Figure(name="most", bound=0.5, goal=0.1)
+    assert most.holds(0.54)
+    assert not most.holds(0.56)
+    least = Figure(name="least", bound=10, goal=10, at_least=True)
+    assert least.holds(9.96)
+    assert not least.holds(9.9)
