@@ -181,16 +181,16 @@ def resume(
             errors are those of `sweep` and `run`.
     """
     _check_place("resume", spark)
-    asked = settled(ResumeKeywords, options, "resume")
+    arguments = settled(ResumeKeywords, options, "resume")
     prepared = compose_again(
         directory_of(directory, "directory"),
-        asked["retry_failed"],
-        environment(asked["env"], asked["forward_env"]),
-        asked["tensorboard"],
+        arguments["retry_failed"],
+        environment(arguments["env"], arguments["forward_env"]),
+        arguments["tensorboard"],
     )
-    prepared = prepared.observed(asked).limited(asked["max_concurrent_trials"], asked["agents"])
-    made = _alone(prepared, asked["progress"], spark, asked["agents"])
-    return run_end(prepared, made).result() if prepared.plan.kind == "run" else made
+    prepared = prepared.observed(arguments).limited(arguments["max_concurrent_trials"], arguments["agents"])
+    sweep_result = _alone(prepared, arguments["progress"], spark, arguments["agents"])
+    return run_end(prepared, sweep_result).result() if prepared.plan.kind == "run" else sweep_result
 
 
 @users_call
@@ -221,15 +221,15 @@ def extend(
         UserError: nothing would be added, or the space is no wider one; what `resume` raises; errors of `sweep`.
     """
     _check_place("extend", spark)
-    asked = settled(ExtendKeywords, options, "extend")
+    arguments = settled(ExtendKeywords, options, "extend")
     prepared = compose_again(
         directory_of(run),
-        asked["retry_failed"],
-        environment(asked["env"], asked["forward_env"]),
-        asked["tensorboard"],
-        Extension(asked["trials"], space),
-    ).observed(asked)
-    return _alone(prepared.limited(asked["max_concurrent_trials"], None), asked["progress"], spark, None)
+        arguments["retry_failed"],
+        environment(arguments["env"], arguments["forward_env"]),
+        arguments["tensorboard"],
+        Extension(arguments["trials"], space),
+    ).observed(arguments)
+    return _alone(prepared.limited(arguments["max_concurrent_trials"], None), arguments["progress"], spark, None)
 
 
 def sweep_as(
@@ -274,8 +274,8 @@ def refit(
         NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
     """
     _check_place("refit", spark)
-    made, asked = compose_refit(directory_of(run), params or {}, options, train)
-    return run_end(made, _alone(made, asked["progress"], spark, asked["agents"])).result()
+    prepared, arguments = compose_refit(directory_of(run), params or {}, options, train)
+    return run_end(prepared, _alone(prepared, arguments["progress"], spark, arguments["agents"])).result()
 
 
 def refit_target(
@@ -287,8 +287,8 @@ def refit_target(
     display: Display | None = None,
 ) -> RunEnd:
     """Refit for the command line; `engine` is as in `sweep_target`."""
-    prepared, asked = compose_refit(directory, params, settings)
-    return run_end(prepared, _execute(prepared, LateAgents(engine, asked["agents"]), True, display))
+    prepared, arguments = compose_refit(directory, params, settings)
+    return run_end(prepared, _execute(prepared, LateAgents(engine, arguments["agents"]), True, display))
 
 
 def run_target(
@@ -331,8 +331,8 @@ def resume_target(
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
     prepared = compose_again(directory, retry_failed, env, tensorboard, extension).observed(observers or {})
-    made = _execute(prepared.limited(max_concurrent_trials, agents), LateAgents(engine, agents), True, display)
-    return run_end(prepared, made) if prepared.plan.kind == "run" else made
+    sweep_result = _execute(prepared.limited(max_concurrent_trials, agents), LateAgents(engine, agents), True, display)
+    return run_end(prepared, sweep_result) if prepared.plan.kind == "run" else sweep_result
 
 
 class Pool(ShownPool):
@@ -424,11 +424,11 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
         UserError: there is no session, or it has too few slots.
     """
     _check_place("pool", spark)
-    asked = settled(PoolKeywords, options, "pool")
-    engine = engine_of(spark).sharing((asked["gpu_memory"] or 0) // MIB)
+    arguments = settled(PoolKeywords, options, "pool")
+    engine = engine_of(spark).sharing((arguments["gpu_memory"] or 0) // MIB)
     engine.check_cluster()
-    count, _ = engine.agents_for(None, asked["agents"], None)
-    started = AgentPool(engine, count, asked["preload"], asked["idle_timeout"])
+    count, _ = engine.agents_for(None, arguments["agents"], None)
+    started = AgentPool(engine, count, arguments["preload"], arguments["idle_timeout"])
     started.open()
     return Pool(started)
 

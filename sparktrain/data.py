@@ -109,10 +109,10 @@ def dataframe(
 
 def table(table: Any, pad: Mapping[str, int] | None = None) -> TableSource:
     """A pandas DataFrame or an Arrow table in the memory of the driver. `pad`: see `parquet`. Raises SpecError."""
-    found = source_of(table, "table")
-    if not isinstance(found, TableSource):
+    source = source_of(table, "table")
+    if not isinstance(source, TableSource):
         raise SpecError(f"table is {described(table)}; pass a pandas DataFrame or a pyarrow.Table")
-    return TableSource(found.table, checked_pad(pad))
+    return TableSource(source.table, checked_pad(pad))
 
 
 def stream(df_or_rdd: Any, checkpoint: str | None = None) -> StreamSource:
@@ -121,7 +121,7 @@ def stream(df_or_rdd: Any, checkpoint: str | None = None) -> StreamSource:
     `checkpoint`: for Structured Streaming, a folder in storage that Spark reaches, such as HDFS. The next query, of a
     resumed run or another epoch, continues there after the last micro-batch that members have acknowledged.
     """
-    is_rdd = any(each.__module__.startswith("pyspark.") and each.__name__ == "RDD" for each in type(df_or_rdd).__mro__)
+    is_rdd = any(base.__module__.startswith("pyspark.") and base.__name__ == "RDD" for base in type(df_or_rdd).__mro__)
     if not is_frame(df_or_rdd) and not is_rdd:
         raise SpecError(f"df_or_rdd is {described(df_or_rdd)}; pass a Spark DataFrame or an RDD")
     if checkpoint is None:
@@ -137,8 +137,8 @@ def stream(df_or_rdd: Any, checkpoint: str | None = None) -> StreamSource:
 
 
 def _paths(paths: tuple[Any, ...], function: str) -> tuple[str, ...]:
-    given = paths[0] if len(paths) == 1 and not isinstance(paths[0], str | os.PathLike) else paths
-    return paths_of(given, f"paths of {function}")
+    flat_paths = paths[0] if len(paths) == 1 and not isinstance(paths[0], str | os.PathLike) else paths
+    return paths_of(flat_paths, f"paths of {function}")
 
 
 def _columns(columns: object) -> tuple[str, ...] | None:
@@ -158,9 +158,9 @@ def _features(features: object) -> dict[str, str]:
     """The features as sources and manifests have them: `int64`, `float32[784]`, `int64[]`."""
     if features is None:
         return {}
-    if not isinstance(features, Mapping) or not features or not all(isinstance(each, str) for each in features):
+    if not isinstance(features, Mapping) or not features or not all(isinstance(name, str) for name in features):
         raise SpecError(f"features is {described(features)}, types by name are expected: write {{'label': 'int64'}}")
-    return {name: _feature(name, each) for name, each in features.items()}
+    return {name: _feature(name, feature) for name, feature in features.items()}
 
 
 def _feature(name: str, given: object) -> str:

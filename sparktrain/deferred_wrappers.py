@@ -19,7 +19,7 @@ def defer() -> None:
 
     Call it before the import of Keras; again, or later, it changes nothing. Any thread may call it. Raises nothing.
     """
-    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 

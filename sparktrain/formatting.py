@@ -49,8 +49,8 @@ def number_format(column: Iterable[float]) -> Callable[[float], str]:
     NaN and infinity are formatted by their names either way, and do not make a column of whole numbers another one.
     """
     finite = [number for number in column if math.isfinite(number)]
-    whole = bool(finite) and all(float(number).is_integer() and abs(number) < _WHOLE_LIMIT for number in finite)
-    return _whole if whole else number
+    is_whole = bool(finite) and all(float(number).is_integer() and abs(number) < _WHOLE_LIMIT for number in finite)
+    return _whole if is_whole else number
 
 
 def _whole(value: float) -> str:
@@ -87,9 +87,9 @@ def short_host(host: str) -> str:
 
 def clock(seconds: float) -> str:
     """Format a running time, to the second: `0:07`, `12:31`, `27:00:00`."""
-    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    minutes, whole_seconds = divmod(int(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{whole_seconds:02d}" if hours else f"{minutes}:{whole_seconds:02d}"
 
 
 def duration(seconds: float) -> str:

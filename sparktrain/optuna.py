@@ -81,20 +81,20 @@ def optimize(
     """
     _check(study, objective, options)
     single_objective = len(study.directions) == 1
-    asked: dict[str, Any] = dict(options)
+    arguments: dict[str, Any] = dict(options)
     n_trials = native(n_trials)
     if n_trials is None and options.get("timeout") is None and not ends_by_itself(study):
         raise SpecError("optuna.optimize() has no end, and slots of a cluster cost money: pass n_trials=N or timeout=")
     if n_jobs is not None and n_jobs != -1:
-        asked["max_concurrent_trials"] = n_jobs
+        arguments["max_concurrent_trials"] = n_jobs
     if n_trials is not None:
-        asked["trials"] = n_trials
+        arguments["trials"] = n_trials
     if single_objective:
-        asked |= {"metric": VALUE, "mode": "max" if study.direction.name == "MAXIMIZE" else "min"}
+        arguments |= {"metric": VALUE, "mode": "max" if study.direction.name == "MAXIMIZE" else "min"}
     sampler = StudySampler(study, n_trials, StudyCallbacks(callbacks))
-    asked["sampler"] = sampler
+    arguments["sampler"] = sampler
     try:
-        return sweep_as(_CALL, _for_run(objective), single({}), asked, spark=spark, pool=pool)
+        return sweep_as(_CALL, _for_run(objective), single({}), arguments, spark=spark, pool=pool)
     finally:
         sampler.close()
 
@@ -132,10 +132,10 @@ class StudyCallbacks:
 
     def __init__(self, callbacks: object) -> None:
         """Raises SpecError for what is no list of functions."""
-        given: Any = () if callbacks is None else callbacks
-        if isinstance(given, str) or not isinstance(given, Iterable) or not all(map(callable, given := tuple(given))):
+        hooks: Any = () if callbacks is None else callbacks
+        if isinstance(hooks, str) or not isinstance(hooks, Iterable) or not all(map(callable, hooks := tuple(hooks))):
             raise SpecError(f"callbacks is {described(callbacks)}, a list of functions is expected: pass callbacks=[f]")
-        self._callbacks = tuple(given)
+        self._callbacks = tuple(hooks)
 
     def __call__(self, study: "Study", ended: "FrozenTrial") -> None:
         """Call all of them. Raises SamplerError for one that raises whatever it may be."""

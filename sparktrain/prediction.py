@@ -155,12 +155,12 @@ def predict_files(asked: FilePrediction, open_session: Callable[[], Any]) -> Non
     url = _url_of(asked.model)
     with open_session() as spark:
         try:
-            found = spark.read.format(asked.format).load(list(asked.inputs))
+            frame = spark.read.format(asked.format).load(list(asked.inputs))
             use = _use(
                 spark, url, asked.batch_size, asked.on_null, f"the input ({', '.join(asked.inputs)})", asked.modules
             )
             columns = asked.columns if asked.columns is None or len(asked.columns) > 1 else asked.columns[0]
-            scored = predicted_frame(found, use, columns, asked.output, True if asked.keep is None else asked.keep)
+            scored = predicted_frame(frame, use, columns, asked.output, True if asked.keep is None else asked.keep)
             mode = "overwrite" if asked.overwrite else "errorifexists"
             scored.write.format(asked.format).mode(mode).save(asked.target)
         except SparktrainError:
@@ -172,11 +172,11 @@ def predict_files(asked: FilePrediction, open_session: Callable[[], Any]) -> Non
 def _explained(error: Exception) -> SparktrainError:
     """An error of Spark as one of ours: that of a task where it contains one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    ours = next((line for line in lines if line.startswith("sparktrain.errors.")), None)
-    if ours is not None:
-        kind, _, text = ours.removeprefix("sparktrain.errors.").partition(": ")
+    error_line = next((line for line in lines if line.startswith("sparktrain.errors.")), None)
+    if error_line is not None:
+        kind, _, text = error_line.removeprefix("sparktrain.errors.").partition(": ")
         return (DataError if kind == "DataError" else InfraError)(text or kind)
-    refused = "AnalysisException" in {each.__name__ for each in type(error).__mro__}
+    refused = "AnalysisException" in {base.__name__ for base in type(error).__mro__}
     return SpecError(f"Spark refuses the call: {lines[0]}") if refused else InfraError(f"the job failed: {lines[0]}")
 
 
@@ -199,22 +199,22 @@ def _use(
 
 def _url_of(model: Model) -> str:
     """The path or URL of the model's file. Raises SpecError, MissingFileError, and what `load` raises."""
-    found = model
+    result = model
     if isinstance(model, str | os.PathLike):
         url = os.fspath(model)
         if url.endswith(SUFFIX) or Path(url).expanduser().is_file():
             return url
-        found = load(url)
-    if isinstance(found, SweepResult):
-        found = found.best
-    if not isinstance(found, RunResult | TrialResult):
+        result = load(url)
+    if isinstance(result, SweepResult):
+        result = result.best
+    if not isinstance(result, RunResult | TrialResult):
         raise SpecError(
             f"model is {described(model)}; pass the result of a run, its directory, or a {SUFFIX} file, which "
             "model.save('name.keras') writes"
         )
-    path = found.model_path
+    path = result.model_path
     if path is None:
-        name = found.directory if isinstance(found, RunResult) else f"trial {found.id}"
+        name = result.directory if isinstance(result, RunResult) else f"trial {result.id}"
         raise MissingFileError(
             f"{name} has no model: call ctx.export(model) at the end of the training function; checkpoints hold "
             "weights alone"
@@ -235,8 +235,8 @@ def _opened(url: str, session: "SparkSession", modules: tuple[str, ...]) -> tupl
 def _keep_held(digest: str, folder: ModelFolder) -> None:
     """Keep the files of the models of the last calls, so that programs may alternate between models."""
     with _lock:
-        if (same := _held.pop(digest, None)) is not None:
-            same.release()
+        if (former_folder := _held.pop(digest, None)) is not None:
+            former_folder.release()
         _held[digest] = folder
         while len(_held) > MOST_HELD:
             _held.pop(next(iter(_held))).release()

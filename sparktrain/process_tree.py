@@ -52,23 +52,23 @@ def children() -> set[int]:
 
 def descendants() -> set[int]:
     """Children of this process and all their descendants, including those with a parent that is slow to die."""
-    found: set[int] = set()
+    pids: set[int] = set()
     newest = children()
     while newest:
-        found |= newest
-        newest = {child for pid in newest for child in _listed(str(pid))} - found
-    return found
+        pids |= newest
+        newest = {child for pid in newest for child in _listed(str(pid))} - pids
+    return pids
 
 
 def cull(pids: Iterable[int]) -> int:
     """Send SIGKILL to these processes, and reap dead children. Does not block; returns the number of reaped ones."""
-    gone = 0
+    reaped_count = 0
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            gone += os.waitpid(pid, os.WNOHANG)[0] == pid
-    return gone
+            reaped_count += os.waitpid(pid, os.WNOHANG)[0] == pid
+    return reaped_count
 
 
 def flush_native() -> None:

@@ -26,15 +26,15 @@ async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
     import asyncio  # `spawn` serves commands that have no event loop, and start sooner without it
 
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
     def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
+        if future.done():
             return
         if error is not None:
-            done.set_exception(error)
+            future.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
+            future.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
 
     def run() -> None:
         result: T | None = None
@@ -50,4 +50,4 @@ async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
             loop.call_soon_threadsafe(settle, result, failed)
 
     spawn(run, name)
-    return await done
+    return await future

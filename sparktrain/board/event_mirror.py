@@ -82,7 +82,7 @@ class EventMirror:
             copy = self._copy(path)
             if not copy.is_due():
                 continue
-            before = copy.size
+            old_size = copy.size
             try:
                 for piece in self._news(path, copy, starts):
                     copy.append(piece)
@@ -90,20 +90,20 @@ class EventMirror:
                 pass  # the complete file has replaced its parts: the next round finds it
             except OSError as error:
                 self._log(f"{self._store.where(path)}: {error}")
-            copy.looked(copy.size > before)
-            copied += copy.size - before
+            copy.looked(copy.size > old_size)
+            copied += copy.size - old_size
         return copied
 
     def _listed(self) -> Mapping[str, Sequence[int] | None]:
         """The event files: None for a whole one, otherwise the first byte of each part."""
-        whole: set[str] = set()
+        complete_files: set[str] = set()
         parts: defaultdict[str, list[int]] = defaultdict(list)
         for path in self._store.list(self._folder):
             if (part := part_of(path)) is not None:
                 parts[part[0]].append(part[1])
             elif is_shown(path):
-                whole.add(path)
-        return {**{path: sorted(starts) for path, starts in parts.items()}, **dict.fromkeys(whole)}
+                complete_files.add(path)
+        return {**{path: sorted(starts) for path, starts in parts.items()}, **dict.fromkeys(complete_files)}
 
     def _news(self, path: str, copy: _Copy, starts: Sequence[int] | None) -> Iterator[bytes]:
         """The bytes after those that were copied."""
@@ -116,10 +116,10 @@ class EventMirror:
 
     def _copy(self, path: str) -> _Copy:
         if path not in self._copies:
-            taken = {each.target for each in self._copies.values()}
+            targets = {copy.target for copy in self._copies.values()}
             relative = path.removeprefix(f"{self._folder}/") if self._folder else path
             names = (self._target / name for name in (shown_name(relative), f"files/{relative}"))
-            self._copies[path] = _Copy(next(name for name in names if name not in taken))
+            self._copies[path] = _Copy(next(name for name in names if name not in targets))
         return self._copies[path]
 
     def _log(self, problem: str) -> None:
@@ -131,9 +131,9 @@ class EventMirror:
 
 def shown_name(path: str) -> str:
     """The name that TensorBoard shows for the file at `path`: short in the first generation, and for the chief."""
-    found = _OF_MEMBER.fullmatch(path)
-    if found is None:
+    match = _OF_MEMBER.fullmatch(path)
+    if match is None:
         return path
-    trial, generation, rank, name = found.groups()
+    trial, generation, rank, name = match.groups()
     parts = [trial, f"generation-{generation}" * (generation != "1"), f"rank-{rank}" * (rank != "0"), name]
     return "/".join(filter(None, parts))

@@ -75,13 +75,13 @@ class _TrialFile:
         from tensorboard.compat.proto import event_pb2
         from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
-        known = {
+        statuses = {
             TrialStatus.SUCCEEDED: api_pb2.STATUS_SUCCESS,
             TrialStatus.PRUNED: api_pb2.STATUS_SUCCESS,  # it has a result, and TensorBoard has no better word
             TrialStatus.FAILED: api_pb2.STATUS_FAILURE,
             TrialStatus.LOST: api_pb2.STATUS_FAILURE,
         }
-        info = plugin_data_pb2.SessionEndInfo(status=known.get(status, api_pb2.STATUS_UNKNOWN), end_time_secs=at)
+        info = plugin_data_pb2.SessionEndInfo(status=statuses.get(status, api_pb2.STATUS_UNKNOWN), end_time_secs=at)
         summary = _hparams_summary(metadata.SESSION_END_INFO_TAG, session_end_info=info)
         self._write([event_pb2.Event(wall_time=at, summary=summary)])
         self.ended = status

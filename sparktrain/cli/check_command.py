@@ -163,13 +163,13 @@ def lines(report: "CheckReport") -> Iterator[str]:
         yield f"backend: {report.backend} ({report.backend_reason})"
     if report.mirrored:
         yield f"ran as rank 0 of {report.workers}, as if the other members had the same values"
-    yield from (f"Keras under a strategy: {each}" for each in report.keras_unsupported)
-    yield from (f"notice: {each}" for each in report.notices)
-    yield from (f"hint: {each}" for each in report.hints)
+    yield from (f"Keras under a strategy: {feature}" for feature in report.keras_unsupported)
+    yield from (f"notice: {notice}" for notice in report.notices)
+    yield from (f"hint: {hint}" for hint in report.hints)
 
 
 def _answer(report: "CheckReport") -> Iterator[str]:
-    shown = [f"step {each['step']}: {_metrics(each['metrics'])}" for each in report.reports]
+    shown = [f"step {row['step']}: {_metrics(row['metrics'])}" for row in report.reports]
     yield from _listed("reports", shown) if shown else ["reports: nothing"]
     if report.result is not None:
         yield f"returns: {_metrics(report.result) or 'nothing'}"
@@ -184,6 +184,6 @@ def _metrics(metrics: dict[str, Any]) -> str:
 
 
 def _listed(title: str, entries: list[str]) -> Iterator[str]:
-    yield from (f"{title}: {each}" for each in entries[:_SHOWN])
+    yield from (f"{title}: {entry}" for entry in entries[:_SHOWN])
     if len(entries) > _SHOWN:
         yield f"{title}: and {len(entries) - _SHOWN} more"

@@ -137,9 +137,9 @@ class Output:
 
     def write(self, content: bytes) -> None:
         """Write all of it. Raises BrokenPipeError when the reader has closed its end."""
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        remainder = memoryview(content)
+        while remainder:
+            remainder = remainder[os.write(self._descriptor, remainder) :]
 
     def show(self, picture: "RenderableType") -> None:
         """Draw `picture` for people; raises as `write`."""
@@ -223,13 +223,13 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
 
 def _prepare_local(request: CommandRequest) -> PreparedCommand:
     """As `prepare`, for a run on this machine."""
-    given = {
+    options = {
         "--master": request.master,
         "--conf": request.conf,
         "--py-files": request.py_files,
         "spark-submit": "PYSPARK_GATEWAY_PORT" in os.environ,
     }
-    if wrong := [option for option, value in given.items() if value]:
+    if wrong := [option for option, value in options.items() if value]:
         step = "PYTHONPATH finds modules here" if wrong == ["--py-files"] else "leave out one of them"
         verb = "is" if len(wrong) == 1 else "are"
         raise SpecError(f"--local starts no Spark, which {' and '.join(wrong)} {verb} for: {step}")
@@ -317,16 +317,16 @@ def _results(as_json: bool) -> Iterator[int]:
     With `as_json`, nothing else reaches it: the output of the function's module and of the JVM goes to stderr.
     """
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout_copy = os.dup(1)
     try:
         if as_json:
             os.dup2(2, 1)
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
-            yield kept
+            yield stdout_copy
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)
 
 
 def _show(ended: CommandOutcome, out: Output) -> None:

@@ -65,10 +65,10 @@ def look_at(out: Output, request: CommandRequest) -> int:
 
     with_spark = request.master is not None or is_submitted()
     session = common.prepare(request, "sparktrain doctor").session if with_spark else None
-    asked = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
-    found = ClusterExaminer(asked, os.cpu_count() or 1).examine()
+    scope = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
+    examination = ClusterExaminer(scope, os.cpu_count() or 1).examine()
     if out.as_json:
-        out.document(document(found))
+        out.document(document(examination))
     else:
-        out.show(DoctorReport(found))
-    return 1 if found.level is Level.FAIL else 0
+        out.show(DoctorReport(examination))
+    return 1 if examination.level is Level.FAIL else 0

@@ -64,7 +64,7 @@ def export(
     """Write the trials of a run, or what they reported, as a table; the run may have ended, or still run."""
 
     def write(out: Output) -> int:
-        passed = [name for name, given in (("csv", csv), ("jsonl", jsonl), ("parquet", parquet)) if given]
+        passed = [name for name, is_set in (("csv", csv), ("jsonl", jsonl), ("parquet", parquet)) if is_set]
         if len(passed) > 1:
             first, second = passed[:2]
             raise SpecError(f"--{first} and --{second} are two formats of one table: pass one of them")

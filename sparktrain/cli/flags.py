@@ -61,12 +61,12 @@ Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "-
 
 def _plain(parameters: list[Any]) -> list[Any]:
     """The parameters, with text as it stands, and with help that names no Python type and no braces."""
-    for each in parameters:
-        if not isinstance(each.process_value, partial):
-            each.process_value = partial(_value_of, each, each.process_value)
-            each.display_type_rich = partial(_value_shown, each)
-            if each.param_type_name == "argument" and each.required:
-                each.get_usage_pieces = partial(_usage_of, each)
+    for parameter in parameters:
+        if not isinstance(parameter.process_value, partial):
+            parameter.process_value = partial(_value_of, parameter, parameter.process_value)
+            parameter.display_type_rich = partial(_value_shown, parameter)
+            if parameter.param_type_name == "argument" and parameter.required:
+                parameter.get_usage_pieces = partial(_usage_of, parameter)
     return parameters
 
 

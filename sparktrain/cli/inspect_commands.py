@@ -190,24 +190,24 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     place = run_in(request.directory, LOOK_TIMEOUT_S)
     observer = Observer(place, SystemClock())
     view = observer.look()
-    wanted = logs.wanted_of(view, request.trial, request.generation, request.rank, request.all)
-    if wanted.trial is not None and request.follow:
+    selection = logs.wanted_of(view, request.trial, request.generation, request.rank, request.all)
+    if selection.trial is not None and request.follow:
         clean = logs.TerminalSanitizer() if out.terminal else bytes
-        follower = logs.Follower(place, observer.look, wanted, request.tail)
+        follower = logs.Follower(place, observer.look, selection, request.tail)
         for piece in follower.pieces(common.print_line):
             out.write(clean(piece))
         return 0
-    found = logs.logs_in(place, wanted.trial)
+    log_files = logs.logs_in(place, selection.trial)
     if out.as_json:
-        listed = logs.chosen(found, msgspec.structs.replace(wanted, all=True))
+        listed = logs.chosen(log_files, msgspec.structs.replace(selection, all=True))
         out.document(logs_json(place, view, listed))
-    elif wanted.trial is None and not wanted.all:
-        out.show(LogTable(view, found))
+    elif selection.trial is None and not selection.all:
+        out.show(LogTable(view, log_files))
     else:
-        if not found and logs.printed_nothing(view, wanted):
-            common.print_line(f"trial {wanted.trial} has ended, and printed nothing")
+        if not log_files and logs.printed_nothing(view, selection):
+            common.print_line(f"trial {selection.trial} has ended, and printed nothing")
             return 0
-        _print_logs(out, place, found, wanted, request.tail)
+        _print_logs(out, place, log_files, selection, request.tail)
     return 0
 
 
@@ -250,9 +250,9 @@ def show_best(out: Output, directory: str, metric: str | None, mode: str | None,
     from sparktrain.runs.watcher import Observer
 
     place = run_in(directory, LOOK_TIMEOUT_S)
-    found = best_in(place, Observer(place, SystemClock()).look(), metric, mode, top)
+    ranking = best_in(place, Observer(place, SystemClock()).look(), metric, mode, top)
     if out.as_json:
-        out.document(found.document())
+        out.document(ranking.document())
     else:
-        out.show(Lines(found.lines()))
-    return 0 if found.trials else 3
+        out.show(Lines(ranking.lines()))
+    return 0 if ranking.trials else 3

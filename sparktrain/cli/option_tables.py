@@ -37,13 +37,13 @@ def _table() -> Iterator[str]:
 
 def _of_calls() -> Iterator[tuple[str, ...]]:
     """A row for each option; calls that share its definition share the row."""
-    found: dict[tuple[str, str, str, bool], tuple[Declared, list[str]]] = {}
+    rows: dict[tuple[str, str, str, bool], tuple[Declared, list[str]]] = {}
     for call, keywords in CALLS.items():
-        for name, each in options_in(keywords).items():
-            key = (name, each.option.doc, each.option.says, each.required)
-            found.setdefault(key, (each, []))[1].append(call)
-    for each, calls in found.values():
-        yield f"`{each.name}`", f"`{shown_type(each.type)}`", _default(each), _meaning(each), ", ".join(calls)
+        for name, option in options_in(keywords).items():
+            key = (name, option.option.doc, option.option.says, option.required)
+            rows.setdefault(key, (option, []))[1].append(call)
+    for option, calls in rows.values():
+        yield f"`{option.name}`", f"`{shown_type(option.type)}`", _default(option), _meaning(option), ", ".join(calls)
 
 
 def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
@@ -55,8 +55,8 @@ def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[st
 
 def _meaning(declared: Declared) -> str:
     option = declared.option
-    more = f"[More]({option.page})." if option.page else ""
-    return " ".join(filter(None, [option.doc, option.more, more]))
+    link = f"[More]({option.page})." if option.page else ""
+    return " ".join(filter(None, [option.doc, option.more, link]))
 
 
 def _default(declared: Declared) -> str:
@@ -67,8 +67,8 @@ def write(folder: Path) -> None:
     """Write the tables of the pages in `folder`. Blocks on the disk."""
     for page in sorted(folder.glob("*.md")):
         text = page.read_text("utf-8")
-        if (new := written(text)) != text:
-            page.write_text(new, "utf-8")
+        if (new_text := written(text)) != text:
+            page.write_text(new_text, "utf-8")
 
 
 if __name__ == "__main__":

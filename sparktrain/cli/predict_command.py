@@ -73,7 +73,7 @@ def predict(
     from sparktrain.prediction import FilePrediction
 
     request = CommandRequest("", {}, master, (ATTEMPTS, *(conf or ())), py_files, quiet=quiet, debug=debug)
-    asked = FilePrediction(
+    prediction = FilePrediction(
         model=model,
         inputs=tuple(input),
         target=output,
@@ -86,7 +86,7 @@ def predict(
         on_null=on_null,
         modules=_names(modules) or (),
     )
-    return common.look(lambda out: perform(asked, request), as_json=False, debug=debug)
+    return common.look(lambda out: perform(prediction, request), as_json=False, debug=debug)
 
 
 def perform(asked: "FilePrediction", request: CommandRequest) -> int:
@@ -100,4 +100,4 @@ def perform(asked: "FilePrediction", request: CommandRequest) -> int:
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(each.strip() for each in text.split(",") if each.strip())
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())

@@ -79,13 +79,13 @@ def list_directory(out: Output, directory: str, sort: str, states: Sequence[str]
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
     from sparktrain.runs.run_list import list_runs, sorted_runs
 
-    for each in states:
-        if each not in STATES:
-            raise SpecError(f"--state ({each}) must be one of {', '.join(STATES)}")
+    for state in states:
+        if state not in STATES:
+            raise SpecError(f"--state ({state}) must be one of {', '.join(STATES)}")
     sorted_runs([], sort)  # a wrong order is refused before anything is read
     clock = SystemClock()
-    found, unreadable = list_runs(runs_in(directory, LOOK_TIMEOUT_S)[0], clock, sizes=sizes)
-    runs = sorted_runs([each for each in found if not states or each.state in states], sort)
+    all_runs, unreadable = list_runs(runs_in(directory, LOOK_TIMEOUT_S)[0], clock, sizes=sizes)
+    runs = sorted_runs([run for run in all_runs if not states or run.state in states], sort)
     if out.as_json:
         out.document(runs_json(runs, unreadable))
     else:
@@ -125,18 +125,18 @@ def remove_runs(out: Output, directories: Sequence[str], older_than: str, force:
     from sparktrain.runs.watcher import this_process
 
     silent_s, clock = seconds(older_than, "--older-than") or 0.0, SystemClock()
-    found_places = (run_in(each, without_overview=True) for each in directories)
+    found_places = (run_in(directory, without_overview=True) for directory in directories)
     places = {place.where: place for place in found_places}
     removers = [Remover(place, silent_s, clock, force=force) for place in places.values()]
-    found = [each.find() for each in removers]
-    if not dry and asks and not _agreed([each.line() for each in found]):
+    removals = [remover.find() for remover in removers]
+    if not dry and asks and not _agreed([removal.line() for removal in removals]):
         typer.echo("nothing was deleted", err=True)
         return 0
-    done = found if dry else [each.remove(this_process(clock, "sparktrain rm")) for each in removers]
+    results = removals if dry else [remover.remove(this_process(clock, "sparktrain rm")) for remover in removers]
     if out.as_json:
-        out.document({"version": VERSION, "dry_run": dry, "runs": [each.document() for each in done]})
+        out.document({"version": VERSION, "dry_run": dry, "runs": [removal.document() for removal in results]})
     else:
-        out.show(Lines([each.line() for each in done]))
+        out.show(Lines([removal.line() for removal in results]))
     return 0
 
 
@@ -146,9 +146,9 @@ def _agreed(lines: Sequence[str]) -> bool:
         raise SpecError("sparktrain rm asks before it deletes, and stdin is no terminal: pass --yes")
     for line in lines:
         typer.echo(line, err=True)
-    what = "this run" if len(lines) == 1 else f"these {len(lines)} runs"
+    target = "this run" if len(lines) == 1 else f"these {len(lines)} runs"
     try:
-        return typer.confirm(f"Delete {what} for good?", err=True)
+        return typer.confirm(f"Delete {target} for good?", err=True)
     except typer.Abort as error:
         raise KeyboardInterrupt("nothing was deleted") from error
 
@@ -169,9 +169,9 @@ def show_differences(out: Output, one: str, other: str) -> int:
     from sparktrain.runs.locate import run_in
     from sparktrain.runs.run_differences import compare_runs, read_sources
 
-    found = compare_runs(read_sources(run_in(one)), read_sources(run_in(other)))
+    differences = compare_runs(read_sources(run_in(one)), read_sources(run_in(other)))
     if out.as_json:
-        out.document(found.document())
+        out.document(differences.document())
     else:
-        out.show(Lines(found.lines()))
+        out.show(Lines(differences.lines()))
     return 0

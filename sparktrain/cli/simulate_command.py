@@ -61,24 +61,24 @@ def simulate(
         chosen = None if mode is None else mode_of(None, mode, "--mode")
         read = from_csv if source.endswith(".csv") else from_run
         _check_counts(("--trials", 1 if trials is None else trials), ("--seeds", seeds))
-        names = [named_sampler(each, "--sampler") for each in sampler or ()]
-        made = Comparison(read(source, metric, chosen), numbers, rules, names, trials, seeds)
+        names = [named_sampler(sampler_name, "--sampler") for sampler_name in sampler or ()]
+        comparison = Comparison(read(source, metric, chosen), numbers, rules, names, trials, seeds)
         if as_json:
-            out.document(made.as_json())
+            out.document(comparison.as_json())
         else:
-            out.show(Group(*made.lines(), made.table()))
+            out.show(Group(*comparison.lines(), comparison.table()))
         return 0
 
     return common.look(show, as_json=as_json, debug=debug)
 
 
 def _slots(text: str) -> list[int]:
-    parts = [each.strip() for each in text.split(",")]
-    if not all(each.isdecimal() and 0 < int(each) <= _MOST_SLOTS for each in parts):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) <= _MOST_SLOTS for part in parts):
         raise SpecError(
             f"--slots ({shown(text)}) must be numbers from 1 to {_MOST_SLOTS:,} with commas, such as 2,8,64"
         )
-    return [int(each) for each in parts]
+    return [int(part) for part in parts]
 
 
 def _check_counts(*given: tuple[str, int]) -> None:

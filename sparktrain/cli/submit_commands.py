@@ -185,19 +185,19 @@ def perform_prune(environment: Environment) -> int:
     from sparktrain.submit.env_pack.pack import plan, store_of
 
     store = store_of(environment.folder)
-    old = pruning.old_packs(store, plan(environment.packages).archive)
-    if not old:
+    packs = pruning.old_packs(store, plan(environment.packages).archive)
+    if not packs:
         common.print_line(f"no old packs in {store.where()}")
         return 0
     now = SystemClock().wall()
-    for each in old:
-        common.print_line(each.line(now))
+    for old_pack in packs:
+        common.print_line(old_pack.line(now))
     common.print_line("a running application that uses one of them fails when it starts a new executor")
-    size = formatting.size(sum(each.size for each in old))
-    if not _agreed(f"delete {formatting.count(len(old), 'pack')}, {size}, in {store.where()}? [y/N] "):
+    size = formatting.size(sum(old_pack.size for old_pack in packs))
+    if not _agreed(f"delete {formatting.count(len(packs), 'pack')}, {size}, in {store.where()}? [y/N] "):
         common.print_line("nothing was deleted")
         return 0
-    pruning.remove(store, old)
+    pruning.remove(store, packs)
     return 0
 
 
@@ -207,11 +207,11 @@ def perform_submit(out: Output, request: SubmitRequest) -> int:
     from sparktrain.submit.command import line_of, settings_of
     from sparktrain.submit.job import JobRequest, job_of
 
-    asked = JobRequest(
+    job_request = JobRequest(
         request.kind, request.words, request.place, common.conf_of(request.conf), request.properties_file,
         request.files, request.py_files,
     )  # fmt: skip
-    job, directory = job_of(asked, request.arguments)
+    job, directory = job_of(job_request, request.arguments)
     if not request.dry_run:
         yarn_client.check(settings_of(job))  # before anything is uploaded
     if request.environment.pack != "none":

@@ -156,21 +156,21 @@ def keys_in(pressed: bytes) -> "Iterator[TopKey]":
     from sparktrain.display.top_screen import TopKey
 
     while pressed:
-        found = max((each for each in _SEQUENCES if pressed.startswith(each)), key=len, default=pressed[:1])
-        pressed = pressed[len(found) :]
-        yield TopKey[_SEQUENCES.get(found, "OTHER")]
+        sequence = max((code for code in _SEQUENCES if pressed.startswith(code)), key=len, default=pressed[:1])
+        pressed = pressed[len(sequence) :]
+        yield TopKey[_SEQUENCES.get(sequence, "OTHER")]
 
 
 @contextmanager
 def _keys() -> Iterator[None]:
     """The terminal gives each key at once, and shows none. Ctrl-C still interrupts."""
     descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
+    attributes = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, attributes)
 
 
 def _log(place: "RunLocation", trial: int) -> str:
@@ -178,8 +178,8 @@ def _log(place: "RunLocation", trial: int) -> str:
     from sparktrain.ids import TrialId
     from sparktrain.runs.logs import LogSelection, TerminalSanitizer, chosen, content, logs_in
 
-    found = chosen(logs_in(place, TrialId(trial)), LogSelection(TrialId(trial)))
-    if not found:
+    logs = chosen(logs_in(place, TrialId(trial)), LogSelection(TrialId(trial)))
+    if not logs:
         return "there is no log yet"
     clean = TerminalSanitizer()
-    return b"".join(map(clean, content(place.store, found[-1], _LOG_LINES))).decode()
+    return b"".join(map(clean, content(place.store, logs[-1], _LOG_LINES))).decode()

@@ -196,8 +196,8 @@ def extend(
 
     Trials that have a result keep it, and the sampler knows all of them.
     """
-    more = {"grid": tuple(grid or ()), "space": tuple(space or ())}
-    request = request_of(SweepCommandRequest, directory, ExtendKeywords, given, **more)
+    additions = {"grid": tuple(grid or ()), "space": tuple(space or ())}
+    request = request_of(SweepCommandRequest, directory, ExtendKeywords, given, **additions)
     return common.perform(request, lambda: perform_resume(request, extension_of(request)))
 
 

@@ -64,10 +64,10 @@ def takes(keywords: type) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        own = [each for each in signature(function).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        params = [param for param in signature(function).parameters.values() if param.kind is not Parameter.VAR_KEYWORD]
         common = [_common(name, hint) for name, hint in get_type_hints(CallFlags, include_extras=True).items()]
-        made = [_flag(each) for each in options_in(keywords).values() if each.flag is not None]
-        ordered = sorted((each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*own, *common, *made]), key=_panel)
+        flags = [_flag(declared) for declared in options_in(keywords).values() if declared.flag is not None]
+        ordered = sorted((flag.replace(kind=Parameter.KEYWORD_ONLY) for flag in [*params, *common, *flags]), key=_panel)
         function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
         return function
 
@@ -83,18 +83,18 @@ def request_of(kind: type[R], target: str, keywords: type, given: Mapping[str, A
 
 def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The checked settings of the options that were given. Raises Misuse."""
-    found: dict[str, Any] = {}
-    known = options_in(keywords)
+    settings: dict[str, Any] = {}
+    options = options_in(keywords)
     try:
         for name, words in given.items():
             if name == "env":
-                found |= {key: known[key].checked(value, "--env") for key, value in variables_of(words).items()}
+                settings |= {key: options[key].checked(value, "--env") for key, value in variables_of(words).items()}
             elif words not in (None, False, []):
-                declared = known[name]
-                found[name] = words if words is True else declared.read(words, str(declared.flag))
+                declared = options[name]
+                settings[name] = words if words is True else declared.read(words, str(declared.flag))
     except SpecError as error:
         raise Misuse(str(error)) from error
-    return found
+    return settings
 
 
 def _flag(declared: Declared) -> Parameter:

@@ -185,16 +185,16 @@ def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: 
     from sparktrain.runs.upkeep.fsck import RunExaminer
     from sparktrain.runs.upkeep.repair import repair
 
-    place, done = run_in(directory, without_overview=True), []
+    place, repairs = run_in(directory, without_overview=True), []
     with shown_bytes("verifying", quiet=quiet) as on_bytes:
         examined = RunExaminer(place, fast, on_bytes).examine()
     if repairing and examined.code:
-        done = repair(place, examined, SystemClock())
+        repairs = repair(place, examined, SystemClock())
         if not out.as_json:
-            out.show(Lines([*examined.lines(), "", *(f"repaired: {line}" for line in done), ""]))
+            out.show(Lines([*examined.lines(), "", *(f"repaired: {line}" for line in repairs), ""]))
         examined = RunExaminer(place, True, lambda size, total: None).examine()
     if out.as_json:
-        out.document({**examined.document(), "repaired": done})
+        out.document({**examined.document(), "repaired": repairs})
     else:
         out.show(Lines(examined.lines()))
     return examined.code
@@ -238,9 +238,9 @@ def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: 
     chosen, older_than_s = keep_of(keep), seconds(older_than, "--older-than") or 0.0
     clock = SystemClock()
     tidier = Tidier(run_in(directory), chosen, older_than_s, clock)
-    found = tidier.find() if dry_run else tidier.tidy(this_process(clock, "sparktrain gc"))
+    leftovers = tidier.find() if dry_run else tidier.tidy(this_process(clock, "sparktrain gc"))
     if out.as_json:
-        out.document(found.document())
+        out.document(leftovers.document())
     else:
-        out.show(Lines(found.lines()))
-    return found.code
+        out.show(Lines(leftovers.lines()))
+    return leftovers.code

@@ -58,9 +58,9 @@ def space_of(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
     from sparktrain.search.sampled_space import space
     from sparktrain.search.space import grid, zipped
 
-    given = [name for name in ("grid", "space", "zipped", "params") if getattr(request, name)]
-    if len(given) != 1 and given != ["grid", "space"]:
-        have = " and ".join(f"--{name}".replace("zipped", "zip") for name in given) or "none of them"
+    options = [name for name in ("grid", "space", "zipped", "params") if getattr(request, name)]
+    if len(options) != 1 and options != ["grid", "space"]:
+        have = " and ".join(f"--{name}".replace("zipped", "zip") for name in options) or "none of them"
         raise SpecError(
             f"pass what to try with one of --grid, --zip, --space and --params, or with --space and --grid: the call "
             f"has {have}"

@@ -42,14 +42,14 @@ def failed(check: str, message: str, fix: str) -> Finding:
 
 def of_message(check: str, level: Level, message: str) -> Finding:
     """A finding from the text of an error of ours, which ends with the next step."""
-    found, fix = _split(message)
-    return Finding(check, level, found, fix)
+    problem, fix = _split(message)
+    return Finding(check, level, problem, fix)
 
 
 def worst(findings: Sequence[Finding]) -> Level:
     """The worst level among `findings`."""
     order = list(Level)
-    return max((each.level for each in findings), key=order.index, default=Level.PASS)
+    return max((finding.level for finding in findings), key=order.index, default=Level.PASS)
 
 
 def _split(message: str) -> tuple[str, str]:

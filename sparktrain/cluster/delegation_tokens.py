@@ -49,34 +49,34 @@ def fetch(context: Any, url: str) -> Fetched:
 
 def _fetch(jvm: Any, conf: Any, url: str) -> Fetched | None:
     security = jvm.org.apache.hadoop.security
-    user, found = security.UserGroupInformation.getCurrentUser(), security.Credentials()
+    user, credentials = security.UserGroupInformation.getCurrentUser(), security.Credentials()
     system = jvm.org.apache.hadoop.fs.Path(url).getFileSystem(conf)
     fresh = bool(user.hasKerberosCredentials())
     if fresh:
-        system.addDelegationTokens(user.getUserName(), found)
+        system.addDelegationTokens(user.getUserName(), credentials)
     else:
         for token in _all(jvm, user.getCredentials()):
             if token.getKind().toString() in _KINDS:
-                found.addToken(token.getService(), token)
-    of_hdfs = [token for token in _all(jvm, found) if token.getKind().toString() == _OF_HDFS]
+                credentials.addToken(token.getService(), token)
+    of_hdfs = [token for token in _all(jvm, credentials) if token.getKind().toString() == _OF_HDFS]
     if not of_hdfs:
         return None
     life_s = min(_renewed_life_s(token, conf) if fresh else _rest_s(token) for token in of_hdfs)
-    mine = found.getToken(jvm.org.apache.hadoop.io.Text(system.getCanonicalServiceName()))
+    mine = credentials.getToken(jvm.org.apache.hadoop.io.Text(system.getCanonicalServiceName()))
     if mine is not None:
         # Hadoop's own clients look a token up by the NameNode's IP address, the store's client by the name in its URL.
         authority = jvm.org.apache.hadoop.io.Text(split(url)[0])
         arguments = (mine.getIdentifier(), mine.getPassword(), mine.getKind(), authority)
-        found.addToken(authority, security.token.Token(*arguments))
+        credentials.addToken(authority, security.token.Token(*arguments))
     stream = jvm.java.io.ByteArrayOutputStream()
-    found.writeTokenStorageToStream(jvm.java.io.DataOutputStream(stream))
+    credentials.writeTokenStorageToStream(jvm.java.io.DataOutputStream(stream))
     return Fetched(bytes(stream.toByteArray()), life_s, fresh)
 
 
 def _all(jvm: Any, credentials: Any) -> Iterable[Any]:
     """The tokens of `credentials`, as a list: Py4J cannot iterate over what Hadoop returns."""
-    found: Iterable[Any] = jvm.java.util.ArrayList(credentials.getAllTokens())
-    return found
+    tokens: Iterable[Any] = jvm.java.util.ArrayList(credentials.getAllTokens())
+    return tokens
 
 
 def _renewed_life_s(token: Any, conf: Any) -> float:

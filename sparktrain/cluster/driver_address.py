@@ -44,17 +44,17 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
     if on_one_machine and named is None and bind is None:
         return Address(THIS_MACHINE, (THIS_MACHINE,), _port(conf))
     hosts = [host for host in dict.fromkeys((named, of_spark, socket.getfqdn(), socket.gethostname())) if host]
-    here = [host for host in hosts if is_ours(host)]
-    if bind is None and not here:
+    local_hosts = [host for host in hosts if is_ours(host)]
+    if bind is None and not local_hosts:
         raise SessionError(
             f"none of {', '.join(hosts)} is an address of this machine: set {HOST_KEY} to the one that executors "
             f"reach, and spark.driver.bindAddress to the one to listen on"
         )
     if named is not None:
-        return Address(bind or here[0], (named,), _port(conf))
+        return Address(bind or local_hosts[0], (named,), _port(conf))
     # Spark's own may be the address of a router or a container's host, which forwards connections.
-    reachable = [*here, *(host for host in hosts if host == of_spark and host not in here)]
-    return Address(bind or here[0], tuple(reachable or hosts), _port(conf))
+    reachable = [*local_hosts, *(host for host in hosts if host == of_spark and host not in local_hosts)]
+    return Address(bind or local_hosts[0], tuple(reachable or hosts), _port(conf))
 
 
 def _port(conf: Mapping[str, str]) -> int:

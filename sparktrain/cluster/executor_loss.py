@@ -71,8 +71,8 @@ _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(.*?\) Reason: ")
 def explain_failure(message: str) -> tuple[Loss, str]:
     """The kind of loss that Spark's message of a failed task means, and its explanation in one line."""
     for pattern, loss, explanation in _CAUSES:
-        if found := re.search(pattern, message):
-            return loss, found.expand(explanation)
+        if match := re.search(pattern, message):
+            return loss, match.expand(explanation)
     reason = _EXECUTOR_LOST.sub("", message.strip())
     return Loss.OTHER, f"Spark reports: {reason.partition(chr(10))[0] or 'nothing'}"
 
@@ -80,8 +80,8 @@ def explain_failure(message: str) -> tuple[Loss, str]:
 def lost_host(message: str) -> str | None:
     """The host of the lost node that Spark's message of a failed task names, if any; YARN reports a decommissioned node
     in the same way."""
-    found = _LOST_NODE.search(message)
-    return found[1] if found is not None else None
+    match = _LOST_NODE.search(message)
+    return match[1] if match is not None else None
 
 
 def decommissioned(message: str) -> str:
@@ -101,7 +101,7 @@ class UnexplainedLosses:
         if task is None:
             return
         self._tasks[agent] = task
-        self._lost = {each: lost for each, lost in self._lost.items() if lost[0] != task}
+        self._lost = {lost_agent: lost for lost_agent, lost in self._lost.items() if lost[0] != task}
 
     def left(self, agent: AgentId) -> None:
         """An agent has left in good order."""
@@ -120,7 +120,7 @@ class UnexplainedLosses:
 
     def settle(self, failed: Mapping[int, str]) -> list[tuple[AgentId, str]]:
         """The lost agents that `failed`, messages by task id, explains, each once and with its message."""
-        found = [(agent, failed[task.id]) for agent, (task, _) in self._lost.items() if task.id in failed]
-        for agent, _ in found:
+        explained_losses = [(agent, failed[task.id]) for agent, (task, _) in self._lost.items() if task.id in failed]
+        for agent, _ in explained_losses:
             del self._lost[agent]
-        return found
+        return explained_losses

@@ -66,9 +66,9 @@ def start(settings: Mapping[str, str], scratch: str) -> None:
     The configuration of its log is in `scratch`, unless the user has one. Raises what PySpark raises where the JVM does
     not start; stderr then has the cause.
     """
-    known: Any = SparkContext
+    context_class: Any = SparkContext
     launch: Any = launch_gateway  # without types
-    if known._gateway is not None:
+    if context_class._gateway is not None:
         return
     conf = SparkConf(loadDefaults=False)
     for key, value in settings.items():
@@ -84,7 +84,7 @@ def start(settings: Mapping[str, str], scratch: str) -> None:
         ended.wait(_LAST_LINES_S)
         raise
     os.close(writing)
-    known._ensure_initialized(gateway=gateway)
+    context_class._ensure_initialized(gateway=gateway)
 
 
 def log_to_file_alone(session: Any, scratch: str) -> None:
@@ -108,12 +108,12 @@ def kept_log(scratch: str, *, failed: bool) -> str | None:
             errors = sum(_ERROR.match(line) is not None for line in lines)
         if not errors and not (failed and log.stat().st_size):
             return None
-        handle, kept = tempfile.mkstemp(prefix="sparktrain-driver-", suffix=".log")
+        handle, copy_path = tempfile.mkstemp(prefix="sparktrain-driver-", suffix=".log")
         os.close(handle)
-        shutil.copyfile(log, kept)
+        shutil.copyfile(log, copy_path)
     except OSError:
         return None
-    return f"Spark logged {count(errors, 'error') if errors else 'warnings'} in the driver: {kept}"
+    return f"Spark logged {count(errors, 'error') if errors else 'warnings'} in the driver: {copy_path}"
 
 
 def hush(session: Any) -> None:
@@ -153,17 +153,17 @@ def _drop(java: Any, pattern: str) -> None:
 @contextmanager
 def _quiet_log(scratch: str) -> Iterator[None]:
     """Have Spark log into a file of `scratch`, and errors on stderr too, unless the user has configured its log."""
-    before = os.environ.get(_OPTIONS)
+    old_options = os.environ.get(_OPTIONS)
     if not _has_log():
         path = Path(scratch) / _LOG_FILE
         log = str(Path(scratch) / _SPARK_LOG)
         path.write_text(QUIET_LOG.replace("SPARK_LOG", log), encoding="utf-8")
-        os.environ[_OPTIONS] = f"{before or ''} -Dlog4j2.configurationFile={path}".strip()
+        os.environ[_OPTIONS] = f"{old_options or ''} -Dlog4j2.configurationFile={path}".strip()
     try:
         yield
     finally:
-        if before is not None:
-            os.environ[_OPTIONS] = before
+        if old_options is not None:
+            os.environ[_OPTIONS] = old_options
         else:
             os.environ.pop(_OPTIONS, None)
 

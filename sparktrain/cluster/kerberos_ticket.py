@@ -31,16 +31,16 @@ def ticket(library_name: str = LIBRARY) -> Ticket | None:
     except OSError:
         return None
     minor, held, name = c_uint32(), c_void_p(), c_void_p()
-    left, text = c_uint32(), _Buffer()
+    lifetime, text = c_uint32(), _Buffer()
     try:
         arguments = (None, _INDEFINITE, None, _INITIATE, byref(held), None, None)
         if library.gss_acquire_cred(byref(minor), *arguments):
             return None
-        if library.gss_inquire_cred(byref(minor), held, byref(name), byref(left), None, None):
+        if library.gss_inquire_cred(byref(minor), held, byref(name), byref(lifetime), None, None):
             return None
         if library.gss_display_name(byref(minor), name, byref(text), None):
             return None
-        return Ticket(ctypes.string_at(text.value or 0, text.length).decode(), float(left.value))
+        return Ticket(ctypes.string_at(text.value or 0, text.length).decode(), float(lifetime.value))
     finally:
         library.gss_release_buffer(byref(minor), byref(text))
         library.gss_release_name(byref(minor), byref(name))

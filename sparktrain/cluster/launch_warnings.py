@@ -42,9 +42,9 @@ def launch_findings(facts: Facts) -> list[Finding]:
 
 def warn(facts: Facts) -> None:
     """Log the findings of `launch_findings` that cost something."""
-    for each in launch_findings(facts):
-        if each.level is Level.WARN:
-            logger.warning("%s: %s; %s", each.check, each.message, each.fix)
+    for finding in launch_findings(facts):
+        if finding.level is Level.WARN:
+            logger.warning("%s: %s; %s", finding.check, finding.message, finding.fix)
 
 
 def session_findings(facts: Facts, gpus: int) -> list[Finding]:
@@ -61,9 +61,9 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
         count = preflight.agents_for(facts, agents, None)
     except ResourceError as error:
         return of_message("slots", Level.FAIL, str(error)), 0
-    there = spark_facts.slots(facts)
-    if there is not None:
-        return passed("slots", f"{formatting.count(there, 'slot')} on {facts.master}; a run takes {count}"), count
+    slot_count = spark_facts.slots(facts)
+    if slot_count is not None:
+        return passed("slots", f"{formatting.count(slot_count, 'slot')} on {facts.master}; a run takes {count}"), count
     return (
         warned(
             "slots",
@@ -78,33 +78,33 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
 
 def security_findings(facts: Facts) -> list[Finding]:
     """Who can read or change what the driver and its executors send each other."""
-    found = [passed("security", "agents and the coordinator use mutual TLS, with certificates for one call")]
+    findings = [passed("security", "agents and the coordinator use mutual TLS, with certificates for one call")]
     if facts.master.startswith("local"):
-        return [*found, passed("security", f"Spark stays on this machine ({facts.master})")]
+        return [*findings, passed("security", f"Spark stays on this machine ({facts.master})")]
     if facts.conf.get("spark.authenticate") != "true":
         problem = "Spark does not authenticate its processes: clients that reach their ports can run code as you"
         return [
-            *found,
+            *findings,
             warned("security", problem, "set spark.authenticate=true and spark.network.crypto.enabled=true"),
         ]
     if "true" not in (facts.conf.get("spark.network.crypto.enabled"), facts.conf.get("spark.ssl.rpc.enabled")):
         problem = "Spark sends tasks unencrypted, and with them the key that authenticates agents"
-        return [*found, warned("security", problem, "set spark.network.crypto.enabled=true")]
-    return [*found, passed("security", "Spark authenticates its processes and encrypts what they send")]
+        return [*findings, warned("security", problem, "set spark.network.crypto.enabled=true")]
+    return [*findings, passed("security", "Spark authenticates its processes and encrypts what they send")]
 
 
 def spark_findings(driver: Driver) -> list[Finding]:
     """Versions of Spark and Java on the driver."""
     java = f"Java {driver.java}" if driver.java else "a Java on another machine"
-    found = []
+    findings = []
     if driver.java and _major(driver.java) < LEAST_JAVA:
-        found.append(
+        findings.append(
             failed(
                 "java", f"Java is {driver.java}, and Spark 4 needs {LEAST_JAVA}", f"set JAVA_HOME to a JDK {LEAST_JAVA}"
             )
         )
     elif not driver.java and driver.spark is None and driver.pyspark:
-        found.append(
+        findings.append(
             failed(
                 "java",
                 "there is no Java: without it, only Spark Connect works",
@@ -112,7 +112,7 @@ def spark_findings(driver: Driver) -> list[Finding]:
             )
         )
     if driver.spark is not None and _minor(driver.spark) != _minor(driver.pyspark):
-        found.append(
+        findings.append(
             warned(
                 "spark",
                 f"PySpark is {driver.pyspark} here, and the session's Spark is {driver.spark}",
@@ -120,15 +120,15 @@ def spark_findings(driver: Driver) -> list[Finding]:
             )
         )
     if not driver.pyspark:
-        found.append(
+        findings.append(
             warned(
                 "spark",
                 "PySpark is not installed here: only runs on this machine work, by spark=local() or --local",
                 "pip install 'sparktrain[spark]', or set SPARK_HOME to the Spark of your cluster",
             )
         )
-    if found:
-        return found
+    if findings:
+        return findings
     of_session = f"Spark {driver.spark}" if driver.spark else f"PySpark {driver.pyspark}"
     return [passed("spark", f"{of_session}, {java}")]
 
@@ -136,13 +136,13 @@ def spark_findings(driver: Driver) -> list[Finding]:
 def packages_findings(driver: Driver) -> list[Finding]:
     """What is installed where the driver runs."""
     names = {"sparktrain": "sparktrain", "tensorflow": "TensorFlow", "keras": "Keras", "horovod": "Horovod"}
-    there = [f"{names[name]} {driver.versions[name]}" for name in names if name in driver.versions]
-    found = [passed("python", ", ".join([f"Python {driver.python}", *there, f"on {driver.host}"]))]
+    versions = [f"{names[name]} {driver.versions[name]}" for name in names if name in driver.versions]
+    findings = [passed("python", ", ".join([f"Python {driver.python}", *versions, f"on {driver.host}"]))]
     try:
         preflight.check_installed(GangSpec(workers=2, backend=Backend.HOROVOD), lambda name: name in driver.versions)
     except ResourceError as error:
-        found.append(of_message("horovod", Level.WARN, str(error)))
-    return found
+        findings.append(of_message("horovod", Level.WARN, str(error)))
+    return findings
 
 
 def _gpus(facts: Facts, gpus: int) -> list[Finding]:
@@ -164,11 +164,11 @@ def _memory(facts: Facts) -> list[Finding]:
     if facts.master != spark_facts.YARN:
         return []
     slots = max(1, spark_facts.slots_of_executor(facts))
-    heap, beside = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
+    heap, python = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
     memory = (
-        f"an executor has {heap} MiB for its JVM, and {beside} MiB for the Python of {formatting.count(slots, 'slot')}"
+        f"an executor has {heap} MiB for its JVM, and {python} MiB for the Python of {formatting.count(slots, 'slot')}"
     )
-    if beside >= slots * PYTHON_MIB:
+    if python >= slots * PYTHON_MIB:
         return [passed("memory", memory)]
     return [
         warned(

@@ -39,21 +39,21 @@ def agents_for(
     when the session has fewer slots than one trial needs.
     """
     check_agents(wanted)
-    there = slots(facts)
-    if there is None and concurrent is not None:
-        there = concurrent * size  # Spark adds executors on request
+    slot_count = slots(facts)
+    if slot_count is None and concurrent is not None:
+        slot_count = concurrent * size  # Spark adds executors on request
     if wanted is not None:
-        _check_wanted(facts, wanted, there, size)
+        _check_wanted(facts, wanted, slot_count, size)
         return wanted
-    if there is None and size > 1:
+    if slot_count is None and size > 1:
         # Executors that have not registered yet may bring the rest; the run waits for them until `start_timeout`.
-        there = max(registered_slots(facts) or DEFAULT_AGENTS, size)
-    elif there is None:
-        there = registered_slots(facts)
-    if there is not None and there < size:
-        raise _too_few_slots(facts, there, size)
-    there = there if there is not None else DEFAULT_AGENTS
-    limits = [each for each in (there // size, trials, concurrent) if each is not None]
+        slot_count = max(registered_slots(facts) or DEFAULT_AGENTS, size)
+    elif slot_count is None:
+        slot_count = registered_slots(facts)
+    if slot_count is not None and slot_count < size:
+        raise _too_few_slots(facts, slot_count, size)
+    slot_count = slot_count if slot_count is not None else DEFAULT_AGENTS
+    limits = [limit for limit in (slot_count // size, trials, concurrent) if limit is not None]
     return size * min(limits)
 
 
@@ -77,13 +77,13 @@ def too_few_agents(wanted: int, size: int) -> ResourceError:
 
 
 def _too_few_slots(facts: Facts, there: int, size: int) -> ResourceError:
-    more = f"give it more executors or cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
+    remedy = f"give it more executors or cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
     slots_there = formatting.count(there, "slot")
     if size == 1:
-        return ResourceError(f"the session ({facts.master}) has {slots_there}, and one trial needs 1: {more}")
+        return ResourceError(f"the session ({facts.master}) has {slots_there}, and one trial needs 1: {remedy}")
     return ResourceError(
         f"the gang has {size} members and the session has {slots_there}: a gang starts only when it has all of them; "
-        f"on {facts.master}, {more}, or lower the number of workers"
+        f"on {facts.master}, {remedy}, or lower the number of workers"
     )
 
 
@@ -152,10 +152,10 @@ def check_failures(facts: Facts, restarts: int) -> None:
     """
     if facts.master != YARN:
         return
-    there, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
-    if there < needed:
+    limit, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
+    if limit < needed:
         raise ResourceError(
-            f"{FAILURES_KEY} ({there}) must be {needed} or more on YARN: Spark counts lost containers as failures "
+            f"{FAILURES_KEY} ({limit}) must be {needed} or more on YARN: Spark counts lost containers as failures "
             f"(agents themselves never fail), and a trial may restart {restarts} times, and {EXCUSED_LIMIT} times more "
             f"when YARN preempts its containers; set it when you create the session"
         )

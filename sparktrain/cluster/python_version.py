@@ -32,25 +32,25 @@ def settle_python(session: SparkSession, facts: Facts) -> None:
 
 
 def _check(python: str) -> None:
-    ours, step = (
+    expected, step = (
         f"{sys.version_info.major}.{sys.version_info.minor}",
         f"unset {VARIABLE}, or set it to {sys.executable}",
     )
     try:
-        theirs = _version(python)
+        actual = _version(python)
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentMismatchError(
             f"the Python of executors, {VARIABLE} ({python}), cannot be run: {error}; {step}, before you create "
             "the session"
         ) from error
-    if theirs != ours:
+    if actual != expected:
         raise EnvironmentMismatchError(
-            f"executors run Python {theirs} ({VARIABLE} is {python}) and the driver runs Python {ours} "
+            f"executors run Python {actual} ({VARIABLE} is {python}) and the driver runs Python {expected} "
             f"({sys.executable}): {step}, before you create the session"
         )
 
 
 @cache
 def _version(python: str) -> str:
-    asked = [python, "-c", _ASKED]
-    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=ANSWER_TIMEOUT_S).stdout.strip()
+    command = [python, "-c", _ASKED]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=ANSWER_TIMEOUT_S).stdout.strip()

@@ -185,9 +185,9 @@ def _is_of_a_dead_jvm(error: Exception) -> bool:
 def read_facts(session: "SparkSession", cores: int) -> Facts:
     """Query the session. Raises SessionError when it cannot be reached."""
     try:
-        found = {key: session.conf.get(key, None) for key in KEYS}
-        master = found.get("spark.master") or ""
-        conf = {key: str(value) for key, value in found.items() if value is not None}
+        settings = {key: session.conf.get(key, None) for key in KEYS}
+        master = settings.get("spark.master") or ""
+        conf = {key: str(value) for key, value in settings.items() if value is not None}
         connect = getattr(session, "_sc", None) is None
         return Facts(master, conf, cores, _executors(session), connect)
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root

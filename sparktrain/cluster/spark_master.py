@@ -26,19 +26,19 @@ def check_reachable(master: str, connect: Callable[[str, int], None] | None = No
 
     Local masters and YARN have no address here.
     """
-    scheme, marked, rest = master.partition("://")
+    scheme, marked, addresses = master.partition("://")
     if not marked or scheme not in _PORTS:
         return
     problems = []
-    for place in rest.split(","):
-        found = _HOST_AND_PORT.fullmatch(place)
-        if found is None:
+    for place in addresses.split(","):
+        match = _HOST_AND_PORT.fullmatch(place)
+        if match is None:
             raise SessionError(f"{master} is not a valid master: write {scheme}://HOST:{_PORTS[scheme]}")
         try:
-            (connect or _connect)(found["host"].strip("[]"), int(found["port"] or _PORTS[scheme]))
+            (connect or _connect)(match["host"].strip("[]"), int(match["port"] or _PORTS[scheme]))
             return
         except socket.gaierror:
-            problems.append(f"the host name {found['host']!r} is unknown on this machine")
+            problems.append(f"the host name {match['host']!r} is unknown on this machine")
         except OSError as error:
             problems.append(f"{place}: {error.strerror or error}")
     raise SessionError(

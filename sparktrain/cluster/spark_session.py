@@ -70,8 +70,8 @@ def local_session(
 @contextmanager
 def program_session(master: str | None, conf: Mapping[str, str], name: str) -> Iterator[SparkSession]:
     """`local_session` for a program, which logs what that shows. Raises SessionError also where Spark runs already."""
-    known: Any = SparkContext  # without types
-    if known._active_spark_context is not None:
+    context_class: Any = SparkContext  # without types
+    if context_class._active_spark_context is not None:
         raise SessionError(
             "session() starts Spark, and this process has an active SparkSession already: pass that one as spark=, or "
             "stop it first"
@@ -84,9 +84,9 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
     submitted = spark_master.is_submitted()
     try:
         if submitted:
-            known = {**_submitted(), **conf}
-            _check_cluster(master, known)
-            settings = {**_absent(_PATIENCE, known), **conf}
+            merged_conf = {**_submitted(), **conf}
+            _check_cluster(master, merged_conf)
+            settings = {**_absent(_PATIENCE, merged_conf), **conf}
         else:
             master = master or DEFAULT_MASTER
             spark_master.check_reachable(master)

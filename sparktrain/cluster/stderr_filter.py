@@ -32,13 +32,13 @@ def pass_on(reading: int, noise: re.Pattern[bytes], write: Callable[[bytes], obj
 def stderr_without(noise: re.Pattern[bytes]) -> Iterator[None]:
     """Drop lines that start with `noise` from stderr of this process and its children. For one thread at a time."""
     try:
-        kept = os.dup(2)
+        saved_fd = os.dup(2)
     except OSError:  # this process has no stderr
         yield
         return
     reading, writing = os.pipe()
     ended = threading.Event()
-    spawn(lambda: pass_on(reading, noise, lambda line: os.write(kept, line), ended), "sparktrain-stderr")
+    spawn(lambda: pass_on(reading, noise, lambda line: os.write(saved_fd, line), ended), "sparktrain-stderr")
     _flush()
     os.dup2(writing, 2)
     os.close(writing)
@@ -46,9 +46,9 @@ def stderr_without(noise: re.Pattern[bytes]) -> Iterator[None]:
         yield
     finally:
         _flush()
-        os.dup2(kept, 2)
+        os.dup2(saved_fd, 2)
         if ended.wait(_LAST_LINES_S):
-            os.close(kept)
+            os.close(saved_fd)
 
 
 def _flush() -> None:

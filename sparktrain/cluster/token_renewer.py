@@ -52,7 +52,7 @@ class Countdown:
         if left_s > self._left_s + 1.0:
             self._whole_s, self._reported = left_s, 101
         self._left_s = left_s
-        due = [each for each in WARN_AT if left_s <= self._whole_s * each / 100 and each < self._reported]
+        due = [percent for percent in WARN_AT if left_s <= self._whole_s * percent / 100 and percent < self._reported]
         if not due:
             return None
         self._reported = due[-1]
@@ -167,8 +167,8 @@ def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
 
 def has_ticket(held: Callable[[], Ticket | None] = ticket) -> bool:
     """Whether this process has a valid ticket. Blocks for a local file."""
-    found = held()
-    return found is not None and found.left_s > 0
+    current_ticket = held()
+    return current_ticket is not None and current_ticket.left_s > 0
 
 
 @cache

@@ -36,8 +36,8 @@ class Application(Struct, frozen=True):
     @property
     def attempt(self) -> int:
         """How many times YARN has started its driver, as far as known."""
-        found = CONTAINER.search(self.logs_url)
-        return int(found["attempt"]) if found is not None else 1
+        match = CONTAINER.search(self.logs_url)
+        return int(match["attempt"]) if match is not None else 1
 
     @property
     def line(self) -> str:

@@ -92,7 +92,7 @@ def refusal(demand: Demand, status: YarnStatus) -> str:
     if queue is None:
         return (
             f"YARN has no queue {demand.queue} ({QUEUE_KEY}): set it to one of "
-            f"{', '.join(sorted(each['queueName'] for each in queues))}"
+            f"{', '.join(sorted(leaf['queueName'] for leaf in queues))}"
         )
     if queue.get("state", "RUNNING") != "RUNNING":
         return f"queue {queue['queueName']} of YARN is {queue['state']}: set {QUEUE_KEY} to another"
@@ -101,9 +101,9 @@ def refusal(demand: Demand, status: YarnStatus) -> str:
 
 def summary(status: YarnStatus) -> str:
     """The nodes, labels and queues of the cluster, in a few words."""
-    running = [each for each in status.nodes if each["state"] == "RUNNING"]
-    labels = {_label_of(each) for each in running} - {""}
-    queues = [_name(each) for each in _leaves(status.scheduler)]
+    running = [node for node in status.nodes if node["state"] == "RUNNING"]
+    labels = {_label_of(node) for node in running} - {""}
+    queues = [_name(queue) for queue in _leaves(status.scheduler)]
     parts = [formatting.count(len(running), "running node")]
     parts += [f"labels: {_listed(labels)}"] if labels else []
     parts += [f"queues: {_listed(queues)}"] if queues else []
@@ -112,7 +112,7 @@ def summary(status: YarnStatus) -> str:
 
 def out_of_service(host: str, nodes: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a host has a node, among `nodes`, that is decommissioned or about to be."""
-    return any(each.get("nodeHostName") == host and each["state"] in _OUT_OF_SERVICE for each in nodes)
+    return any(node.get("nodeHostName") == host and node["state"] in _OUT_OF_SERVICE for node in nodes)
 
 
 def outlook(demand: Demand, executors: int, status: YarnStatus) -> str:
@@ -122,22 +122,22 @@ def outlook(demand: Demand, executors: int, status: YarnStatus) -> str:
     queue = _queue_of(demand, status)
     label = _label(demand, queue)
     need = _rounded(demand.amounts, queue)
-    nodes = [each for each in status.nodes if _label_of(each) == label]
-    running = [each for each in nodes if each["state"] == "RUNNING"]
+    nodes = [node for node in status.nodes if _label_of(node) == label]
+    running = [node for node in nodes if node["state"] == "RUNNING"]
     where = f"{_named(label)}{f' in queue {_name(queue)}' if queue is not None else ''}"
     if not running:
-        states = ", ".join(f"{each['id']} is {each['state']}" for each in nodes) or "there is none"
+        states = ", ".join(f"{node['id']} is {node['state']}" for node in nodes) or "there is none"
         return f"no node {where} is running: {states}"
     mine = _own(demand, label, need, status)
-    free = sum(_times(need, _free(each)) for each in running)
-    most = sum(_times(need, _total(each)) for each in running)
+    free = sum(_times(need, _free(node)) for node in running)
+    capacity = sum(_times(need, _total(node)) for node in running)
     if (limit := _limit(queue, label)) is not None and queue is not None:
-        most = min(most, _times(need, limit))
+        capacity = min(capacity, _times(need, limit))
         free = min(free, _times(need, _less(limit, _used(queue, label))))
     if mine + free >= executors:
         return ""
     fit = f"{mine + free} of {formatting.count(executors, 'executor')} fit nodes {where} now"
-    return "; ".join([fit, f"capacity {most} x ({_shown(need)})", *_holders(demand, label, status)])
+    return "; ".join([fit, f"capacity {capacity} x ({_shown(need)})", *_holders(demand, label, status)])
 
 
 # ---- why not
@@ -148,18 +148,18 @@ def _refused_label(demand: Demand, queue: Mapping[str, Any], status: YarnStatus)
     if not label or _may_use(queue, label):
         return ""
     queues = list(_leaves(status.scheduler))
-    of_queues = {name for each in queues for name in each.get("nodeLabels") or ()}
-    known = ({_label_of(each) for each in status.nodes} | of_queues) - {"", "*"}
-    if label not in known:
+    of_queues = {name for leaf in queues for name in leaf.get("nodeLabels") or ()}
+    names = ({_label_of(node) for node in status.nodes} | of_queues) - {"", "*"}
+    if label not in names:
         return (
             f"no node of YARN has label {label} ({LABEL_KEY}): "
-            f"{f'there are {_listed(known)}; set it to one of these' if known else 'there are no labels: leave it out'}"
+            f"{f'there are {_listed(names)}; set it to one of these' if names else 'there are no labels: leave it out'}"
         )
-    others = [each["queueName"] for each in queues if _may_use(each, label)]
-    own = _listed(queue.get("nodeLabels") or ()) or "none"
+    allowed_queues = [leaf["queueName"] for leaf in queues if _may_use(leaf, label)]
+    csv = _listed(queue.get("nodeLabels") or ()) or "none"
     return (
-        f"queue {_name(queue)} may not use label {label} ({LABEL_KEY}), its labels: {own}; set {QUEUE_KEY} to one that "
-        f"may: {_listed(others) or 'there is none'}"
+        f"queue {_name(queue)} may not use label {label} ({LABEL_KEY}), its labels: {csv}; set {QUEUE_KEY} to one that "
+        f"may: {_listed(allowed_queues) or 'there is none'}"
     )
 
 
@@ -167,18 +167,18 @@ def _too_large(demand: Demand, queue: Mapping[str, Any], status: YarnStatus) -> 
     label = _label(demand, queue)
     need = demand.amounts
     largest = _amounts(queue.get("maximumAllocation") or status.scheduler.get("maximumAllocation") or {})
-    for name, wanted in need.items():
-        if wanted > largest.get(name, wanted):
+    for name, amount in need.items():
+        if amount > largest.get(name, amount):
             return (
-                f"an executor needs {_shown({name: wanted})}, and YARN gives a container at most "
+                f"an executor needs {_shown({name: amount})}, and YARN gives a container at most "
                 f"{_shown({name: largest[name]})}: lower {_KEY_OF[name]}"
             )
-    nodes = [_total(each) for each in status.nodes if each["state"] == "RUNNING" and _label_of(each) == label]
-    for name, wanted in need.items():
-        most_there = max((each.get(name, 0) for each in nodes), default=wanted)
-        if wanted > most_there:
+    nodes = [_total(node) for node in status.nodes if node["state"] == "RUNNING" and _label_of(node) == label]
+    for name, amount in need.items():
+        most_there = max((total.get(name, 0) for total in nodes), default=amount)
+        if amount > most_there:
             return (
-                f"an executor needs {_shown({name: wanted})}, and no node {_named(label)} has more than "
+                f"an executor needs {_shown({name: amount})}, and no node {_named(label)} has more than "
                 f"{_shown({name: most_there})}: lower {_KEY_OF[name]}"
             )
     return ""
@@ -200,10 +200,10 @@ def _leaves(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _queue_of(demand: Demand, status: YarnStatus) -> Mapping[str, Any] | None:
     """The queue of the application, or the one that it requests."""
-    mine = (str(each["queue"]) for each in status.applications if each["id"] == demand.application)
+    mine = (str(app["queue"]) for app in status.applications if app["id"] == demand.application)
     name = next(mine, demand.queue)
-    found = [each for each in _leaves(status.scheduler) if name in _names(each)]
-    return found[0] if found else None
+    queues = [queue for queue in _leaves(status.scheduler) if name in _names(queue)]
+    return queues[0] if queues else None
 
 
 def _names(queue: Mapping[str, Any]) -> set[str]:
@@ -218,14 +218,14 @@ def _label(demand: Demand, queue: Mapping[str, Any] | None) -> str:
 
 def _partition(queue: Mapping[str, Any], part: str, parts: str, label: str) -> Mapping[str, Any]:
     """What a queue reports about one label."""
-    found = _list((queue.get(part) or {}).get(parts))
-    return next((each for each in found if each.get("partitionName", "") == label), {})
+    partitions = _list((queue.get(part) or {}).get(parts))
+    return next((partition for partition in partitions if partition.get("partitionName", "") == label), {})
 
 
 def _limit(queue: Mapping[str, Any] | None, label: str) -> Amounts | None:
     """The most that a queue may have of the nodes with the label; None where it does not report it."""
-    most = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", label).get("effectiveMaxResource")
-    return _amounts(most) if most else None
+    maximum = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", label).get("effectiveMaxResource")
+    return _amounts(maximum) if maximum else None
 
 
 def _used(queue: Mapping[str, Any], label: str) -> Amounts:
@@ -260,7 +260,7 @@ def _total(node: Mapping[str, Any]) -> Amounts:
 
 def _own(demand: Demand, label: str, need: Amounts, status: YarnStatus) -> int:
     """How many executors the application has already."""
-    mine = next((each for each in status.applications if each["id"] == demand.application), None)
+    mine = next((app for app in status.applications if app["id"] == demand.application), None)
     if mine is None:
         return 0
     if not label:  # the application master is there too
@@ -275,14 +275,13 @@ def _held(application: Mapping[str, Any], label: str) -> Amounts:
 
 def _holders(demand: Demand, label: str, status: YarnStatus) -> list[str]:
     """The other applications on the nodes with the label, the largest first."""
-    held = [(_some(_held(each, label)), each) for each in status.applications if each["id"] != demand.application]
-    others = sorted((pair for pair in held if pair[0]), key=lambda pair: -pair[0].get(_MEMORY, 0))
+    held = [(_some(_held(app, label)), app) for app in status.applications if app["id"] != demand.application]
+    holders = sorted((pair for pair in held if pair[0]), key=lambda pair: -pair[0].get(_MEMORY, 0))
     names = [
-        f"{each['id']} ({each['name']} of {each['user']}, {_shown(amounts)})"
-        for amounts, each in others[:_MOST_HOLDERS]
+        f"{app['id']} ({app['name']} of {app['user']}, {_shown(amounts)})" for amounts, app in holders[:_MOST_HOLDERS]
     ]
-    more = [f"{len(others) - _MOST_HOLDERS} more"] if len(others) > _MOST_HOLDERS else []
-    return [f"held by {', '.join(names + more)}"] if names else []
+    remainder = [f"{len(holders) - _MOST_HOLDERS} more"] if len(holders) > _MOST_HOLDERS else []
+    return [f"held by {', '.join(names + remainder)}"] if names else []
 
 
 # ---- amounts
@@ -299,7 +298,7 @@ def _amounts(resource: Mapping[str, Any]) -> Amounts:
 
 def _information(resource: Mapping[str, Any], field: str) -> dict[str, int]:
     entries = _list((resource.get("resourceInformations") or {}).get("resourceInformation"))
-    return {str(each["name"]): int(each[field]) for each in entries if field in each}
+    return {str(entry["name"]): int(entry[field]) for entry in entries if field in entry}
 
 
 def _plain(memory: int, cores: int) -> dict[str, int]:
@@ -344,8 +343,8 @@ def _list(value: Any) -> list[Any]:
 
 def _mib(size: str, unit: str) -> int:
     """The MiB of a size in Spark's format; `unit` is that of a size that names none, and "" stands for bytes."""
-    found = _SIZE.fullmatch(size.strip())
-    if found is None:
+    match = _SIZE.fullmatch(size.strip())
+    if match is None:
         return 0  # Spark rejects it
-    number, named = int(found[1]), (found[2] or unit).lower()
+    number, named = int(match[1]), (match[2] or unit).lower()
     return int(number * _MIB_OF[named]) if named else number // 2**20

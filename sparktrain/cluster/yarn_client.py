@@ -44,7 +44,7 @@ class ResourceManager:
         settings = configured(_FILES, (_PREFIX, "yarn.http.policy"), "YARN_CONF_DIR")
         secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
         scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
-        ids = [f".{each.strip()}" for each in settings.get(f"{_PREFIX}ha.rm-ids", "").split(",") if each.strip()]
+        ids = [f".{rm_id.strip()}" for rm_id in settings.get(f"{_PREFIX}ha.rm-ids", "").split(",") if rm_id.strip()]
         urls = []
         for suffix in ids or [""]:
             host = settings.get(f"{_PREFIX}hostname{suffix}")
@@ -69,8 +69,8 @@ class ResourceManager:
         seconds at most."""
         for url in self.urls:
             try:
-                found = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
-                return sorted(map(application_of, found), key=lambda each: each.id, reverse=True)
+                reports = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
+                return sorted(map(application_of, reports), key=lambda each: each.id, reverse=True)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be queried: %s", url, error)
         return None
@@ -94,8 +94,8 @@ class Nodes:
             return message
         try:
             status = ResourceManager.configured().status()
-            gone = status is not None and out_of_service(host, status.nodes)
-            return decommissioned(message) if gone else message
+            is_out_of_service = status is not None and out_of_service(host, status.nodes)
+            return decommissioned(message) if is_out_of_service else message
         except Exception as error:  # as in `Outlook`
             logger.info("what became of node %s is not known: %s: %s", host, type(error).__name__, error)
             return message
@@ -104,11 +104,11 @@ class Nodes:
 def driver_output(application: Application, characters: int = 4000) -> str:
     """The end of the output of the driver's container, from its node; empty when that does not answer. Blocks for some
     seconds at most."""
-    found = _LOGS.match(application.logs_url)
-    if found is None:
+    match = _LOGS.match(application.logs_url)
+    if match is None:
         return ""
     for name in ("stdout", "stderr"):
-        url = f"{found['node']}/ws/v1/node/containerlogs/{found['container']}/{name}?size=-{characters}"
+        url = f"{match['node']}/ws/v1/node/containerlogs/{match['container']}/{name}?size=-{characters}"
         try:
             with build_opener(ProxyHandler({})).open(url, timeout=TIMEOUT_S) as answer:
                 content = str(answer.read().decode(errors="replace"))

@@ -11,8 +11,8 @@ CONTAINER = re.compile(r"container_(?:e\d+_)?(?P<application>\d+_\d+)_(?P<attemp
 def this_attempt() -> tuple[str, int]:
     """The application of this process' container, and how many times YARN has started its driver; `("", 0)` outside of
     YARN, which sets the environment variable."""
-    found = CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
-    return (found["application"], int(found["attempt"])) if found is not None else ("", 0)
+    match = CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
+    return (match["application"], int(match["attempt"])) if match is not None else ("", 0)
 
 
 def this_user() -> str:

@@ -92,12 +92,12 @@ class Declared(Struct, frozen=True):
 @cache
 def options_in(keywords: type) -> dict[str, Declared]:
     """The options of a TypedDict by name: required ones first, then the others in order."""
-    found = []
+    options = []
     for name, hint in get_type_hints(keywords, include_extras=True).items():
         required = get_origin(hint) is Required
         annotated = get_args(hint)[0] if required else hint
-        found.append(Declared(name, annotated.__metadata__[0], get_args(annotated)[0], required))
-    return {each.name: each for each in sorted(found, key=lambda each: not each.required)}
+        options.append(Declared(name, annotated.__metadata__[0], get_args(annotated)[0], required))
+    return {option.name: option for option in sorted(options, key=lambda each: not each.required)}
 
 
 def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
@@ -105,24 +105,24 @@ def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") ->
 
     Raises SpecError for an unknown option, a missing one, and a value that breaks its rule.
     """
-    known = options_in(keywords)
+    specs = options_in(keywords)
     for name in given:
-        if name not in known:
-            near = nearest(name, known.values()) or ";"
-            raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(known)}")
-    for name, each in known.items():
-        if each.required and name not in given:
-            raise SpecError(f"{call} lacks {name}: pass {name}= ({each.option.doc.rstrip('.')})")
-    return {name: each.checked(given[name]) if name in given else each.option.default for name, each in known.items()}
+        if name not in specs:
+            near = nearest(name, specs.values()) or ";"
+            raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(specs)}")
+    for name, declared in specs.items():
+        if declared.required and name not in given:
+            raise SpecError(f"{call} lacks {name}: pass {name}= ({declared.option.doc.rstrip('.')})")
+    return {name: spec.checked(given[name]) if name in given else spec.option.default for name, spec in specs.items()}
 
 
 def nearest(name: str, known: Iterable[Declared], others: Iterable[str] = ()) -> str:
     """`"; did you mean 'metric'?"` with the nearest of `known` and `others`; empty when none is near."""
     declared = list(known)
-    for each in declared:
-        if name in each.option.also:
-            return f"; did you mean {each.name!r}?"
-    return did_you_mean(name, [*(each.name for each in declared), *others])
+    for candidate in declared:
+        if name in candidate.option.also:
+            return f"; did you mean {candidate.name!r}?"
+    return did_you_mean(name, [*(option.name for option in declared), *others])
 
 
 def documented_by(keywords: type) -> Callable[[F], F]:
@@ -130,9 +130,9 @@ def documented_by(keywords: type) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        named = [_parameter(each) for each in options_in(keywords).values()]
-        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        own_params = [param for param in signature.parameters.values() if param.kind is not param.VAR_KEYWORD]
+        named = [_parameter(option) for option in options_in(keywords).values()]
+        function.__signature__ = signature.replace(parameters=[*own_params, *named])  # type: ignore[attr-defined]
         if function.__doc__ is not None:
             function.__doc__ = _PLACEHOLDER.sub(
                 lambda found: "\n".join(_lines(options_in(keywords).values(), found[1])), function.__doc__
@@ -148,9 +148,9 @@ def _parameter(declared: Declared) -> inspect.Parameter:
 
 
 def _lines(options: Iterable[Declared], indent: str) -> Iterable[str]:
-    for each in options:
-        default = "" if each.required or not each.option.default_words else f"Default: {each.option.default_words}."
-        words = " ".join(filter(None, [f"{each.name}: {each.option.doc}", default, each.option.more]))
+    for spec in options:
+        default = "" if spec.required or not spec.option.default_words else f"Default: {spec.option.default_words}."
+        words = " ".join(filter(None, [f"{spec.name}: {spec.option.doc}", default, spec.option.more]))
         yield fill(words, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 

@@ -86,18 +86,18 @@ def sources_of(value: object, subject: str = "data") -> dict[str, Source]:
     """The sources in the value of `data=`, by name. Raises SpecError."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{subject} is {described(value)}, a dict is expected: write {{'train': ...}}")
-    return {_name(name, subject): source_of(each, f"{subject}[{name!r}]") for name, each in value.items()}
+    return {_name(name, subject): source_of(entry, f"{subject}[{name!r}]") for name, entry in value.items()}
 
 
 def named_paths(entries: Sequence[str], subject: str) -> dict[str, list[str]]:
     """The paths of entries `NAME=PATH`, by name. Raises SpecError."""
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
         if not equals or not name or not path:
             raise SpecError(f"{subject} ({shown(entry)}) must be NAME=PATH, such as train=hdfs:///x/*.parquet")
-        found.setdefault(name, []).append(path)
-    return found
+        paths.setdefault(name, []).append(path)
+    return paths
 
 
 def source_of(value: Any, subject: str) -> Source:
@@ -110,7 +110,7 @@ def source_of(value: Any, subject: str) -> Source:
         return TableSource(table)
     if isinstance(value, str | os.PathLike):
         return _files([value], subject)
-    if isinstance(value, Sequence) and value and all(isinstance(each, str | os.PathLike) for each in value):
+    if isinstance(value, Sequence) and value and all(isinstance(path, str | os.PathLike) for path in value):
         return _files(value, subject)
     raise SpecError(
         f"{subject} is {described(value)}; pass a Spark DataFrame, a pandas or Arrow table, a path or a list of paths, "
@@ -120,7 +120,7 @@ def source_of(value: Any, subject: str) -> Source:
 
 def is_frame(value: object) -> bool:
     """Whether `value` is a Spark DataFrame, without importing PySpark."""
-    return any(each.__module__ in _FRAME_MODULES and each.__name__ == "DataFrame" for each in type(value).__mro__)
+    return any(base.__module__ in _FRAME_MODULES and base.__name__ == "DataFrame" for base in type(value).__mro__)
 
 
 def format_of(paths: Sequence[str], subject: str) -> Literal["parquet", "arrow", "tfrecord"]:
@@ -128,17 +128,17 @@ def format_of(paths: Sequence[str], subject: str) -> Literal["parquet", "arrow",
 
     Raises SpecError for several formats, and for names of files in formats that have no columns of tensors.
     """
-    if other := next((each for each in paths if _suffix(each) in _OTHER_SUFFIXES), None):
+    if misfit := next((path for path in paths if _suffix(path) in _OTHER_SUFFIXES), None):
         raise SpecError(
-            f"{subject} has {other!r}, and sparktrain reads Parquet, Arrow and TFRecord files: read it with Spark or "
+            f"{subject} has {misfit!r}, and sparktrain reads Parquet, Arrow and TFRecord files: read it with Spark or "
             "pandas, and pass the DataFrame"
         )
-    found = {SUFFIXES.get(_suffix(each), "parquet") for each in paths}
-    if len(found) > 1:
+    formats = {SUFFIXES.get(_suffix(path), "parquet") for path in paths}
+    if len(formats) > 1:
         raise SpecError(
-            f"{subject} has files of several formats, {' and '.join(sorted(found))}: pass one dataset for each"
+            f"{subject} has files of several formats, {' and '.join(sorted(formats))}: pass one dataset for each"
         )
-    return found.pop()
+    return formats.pop()
 
 
 def checked_pad(pad: object, subject: str = "pad") -> dict[str, int]:
@@ -162,15 +162,15 @@ def checked_on_error(value: object, subject: str = "on_error") -> OnError:
 
 def paths_of(value: object, subject: str) -> tuple[str, ...]:
     """One path or several, as texts. Raises SpecError."""
-    given = [value] if isinstance(value, str | os.PathLike) else value
-    if not isinstance(given, Sequence) or not given or not all(isinstance(each, str | os.PathLike) for each in given):
+    paths = [value] if isinstance(value, str | os.PathLike) else value
+    if not isinstance(paths, Sequence) or not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise SpecError(
             f"{subject} is {described(value)}, a path or a list of paths is expected; write 'folder/*.parquet'"
         )
-    found = tuple(os.fspath(each) for each in given)
-    if not all(each.strip() for each in found):
+    texts = tuple(os.fspath(path) for path in paths)
+    if not all(text.strip() for text in texts):
         raise SpecError(f"{subject} is {described(value)}, and an empty path names no file: write 'folder/*.parquet'")
-    return found
+    return texts
 
 
 def _files(value: Sequence[Any], subject: str) -> FileSource:
@@ -192,7 +192,7 @@ def _table(value: Any, subject: str) -> Any:
         try:
             return pa.Table.from_pandas(value, preserve_index=False)
         except (pa.ArrowException, ValueError, TypeError) as error:
-            why = ": ".join(str(each) for each in reversed(error.args))
+            why = ": ".join(str(part) for part in reversed(error.args))
             raise SpecError(
                 f"{subject} is a pandas DataFrame that Arrow cannot hold ({why}): give each column a name of its own, "
                 "and values of one type (df.astype): numbers, texts, bytes or lists of numbers"

@@ -38,7 +38,7 @@ class Distribution:
 
     def __str__(self) -> str:
         inside = json.dumps(self.arguments if self.kind == "choice" else None, ensure_ascii=False)
-        numbers = ", ".join(f"{each:.12g}" if isinstance(each, float) else str(each) for each in self.arguments)
+        numbers = ", ".join(f"{number:.12g}" if isinstance(number, float) else str(number) for number in self.arguments)
         return f"{self.kind}({inside if self.kind == 'choice' else numbers})"
 
     @property
@@ -168,9 +168,9 @@ def lograndint(low: int, high: int) -> Distribution:
 def choice(values: object) -> Distribution:
     """One of the values of a list, which has each once. Raises SpecError."""
     listed = value_list(values, "choice()")
-    seen = [json.dumps(each, sort_keys=True) for each in listed]
-    for index, each in enumerate(seen):
-        if each in seen[:index]:
+    texts = [json.dumps(value, sort_keys=True) for value in listed]
+    for index, text in enumerate(texts):
+        if text in texts[:index]:
             raise SpecError(
                 f"choice() lists {shown(listed[index])} twice, each value has one place: remove one of them"
             )
@@ -181,14 +181,14 @@ def choice(values: object) -> Distribution:
 def normal(mean: float, sd: float) -> Distribution:
     """A number by mean and standard deviation. Raises SpecError."""
     subject = f"normal({shown(mean)}, {shown(sd)})"
-    given = _number(mean, subject), _number(sd, subject)
-    if given[1] <= 0:
-        raise SpecError(f"{subject}: the standard deviation {given[1]:.12g} must be above 0; pass a positive number")
-    return Distribution("normal", given)
+    moments = _number(mean, subject), _number(sd, subject)
+    if moments[1] <= 0:
+        raise SpecError(f"{subject}: the standard deviation {moments[1]:.12g} must be above 0; pass a positive number")
+    return Distribution("normal", moments)
 
 
 KINDS: Mapping[str, Callable[..., Distribution]] = {
-    each.__name__: each for each in (uniform, loguniform, quniform, randint, lograndint, choice, normal)
+    factory.__name__: factory for factory in (uniform, loguniform, quniform, randint, lograndint, choice, normal)
 }
 """What makes a distribution, by its kind."""
 
@@ -208,10 +208,10 @@ def made(kind: str, arguments: list[Any], subject: str) -> Distribution:
     """The distribution of that kind. Raises SpecError, also for a wrong number of arguments."""
     expected = {"quniform": 3, "choice": 1}.get(kind, 2)
     if len(arguments) != expected:
-        some = {"quniform": "quniform(0, 1, 0.25)", "choice": "choice([1, 2])", "normal": "normal(0, 1)"}
+        examples = {"quniform": "quniform(0, 1, 0.25)", "choice": "choice([1, 2])", "normal": "normal(0, 1)"}
         raise SpecError(
             f"{subject}: {kind}() has {len(arguments)} arguments, {expected} are expected; "
-            f"write {some.get(kind, f'{kind}(1, 8)')}"
+            f"write {examples.get(kind, f'{kind}(1, 8)')}"
         )
     return KINDS[kind](*arguments)
 
@@ -236,9 +236,9 @@ def _integer(value: object, subject: str) -> int:
 
 def _range(low: Any, high: Any, subject: str) -> tuple[Any, Any]:
     if not low < high:
-        what = "empty" if low == high else "inverted"
+        defect = "empty" if low == high else "inverted"
         step = "list one value as it is" if low == high else f"write the smaller number first: {high}, {low}"
-        raise SpecError(f"{subject}: the range is {what}, the first number must be below the second; {step}")
+        raise SpecError(f"{subject}: the range is {defect}, the first number must be below the second; {step}")
     if not math.isfinite(high - low):
         raise SpecError(f"{subject}: the range is wider than a float can hold; narrow it")
     return low, high

@@ -48,14 +48,14 @@ _NAMES = {"quniform": ("low", "high", "q"), "choice": ("values",), "normal": ("m
 
 
 def _arguments(call: ast.Call, name: str, subject: str) -> list[Any]:
-    given = [_literal(each, subject) for each in call.args]
-    named = {each.arg: _literal(each.value, subject) for each in call.keywords}
-    for each in _NAMES.get(name, ("low", "high"))[len(given) :]:
-        if each in named:
-            given.append(named.pop(each))
+    arguments = [_literal(argument, subject) for argument in call.args]
+    named = {keyword.arg: _literal(keyword.value, subject) for keyword in call.keywords}
+    for parameter in _NAMES.get(name, ("low", "high"))[len(arguments) :]:
+        if parameter in named:
+            arguments.append(named.pop(parameter))
     if named:
         raise SpecError(f"{subject}: {name}() has no argument {next(iter(named))!r}; write {_example(name)}")
-    return given
+    return arguments
 
 
 def _literal(node: ast.expr, subject: str) -> Any:

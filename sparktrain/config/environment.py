@@ -26,21 +26,21 @@ def variables(value: object, subject: str = "env") -> dict[str, str]:
     """`value` when it maps names to text; numbers become text. Raises SpecError, which shows no value."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{subject} is {type(value).__name__}, a dict is expected: write {{'NAME': 'value'}}")
-    found = {_name(name, subject): _text(str(name), each, subject) for name, each in value.items()}
-    if (size := sum(len(f"{name}={each}".encode()) + 1 for name, each in found.items())) > MOST_BYTES:
+    texts = {_name(name, subject): _text(str(name), raw_value, subject) for name, raw_value in value.items()}
+    if (size := sum(len(f"{name}={text}".encode()) + 1 for name, text in texts.items())) > MOST_BYTES:
         raise SpecError(f"{subject} has {size} bytes, {MOST_BYTES} can be passed on: put what is long into a file")
-    return found
+    return texts
 
 
 def patterns(value: object, subject: str = "forward_env") -> tuple[str, ...]:
     """`value` when it lists names of variables, with an optional `*` at the end. Raises SpecError."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise SpecError(f"{subject} is {described(value)}, a list of names is expected: write ['WANDB_*']")
-    for each in value:
-        if not isinstance(each, str) or not _PATTERN.fullmatch(each):
-            raise SpecError(f"{subject} ({shown(each)}) must be a name such as 'HF_HOME', or a prefix: 'WANDB_*'")
-        if not each.endswith("*"):
-            _name(each, subject)
+    for pattern in value:
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            raise SpecError(f"{subject} ({shown(pattern)}) must be a name such as 'HF_HOME', or a prefix: 'WANDB_*'")
+        if not pattern.endswith("*"):
+            _name(pattern, subject)
     return tuple(value)
 
 

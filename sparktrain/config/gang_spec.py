@@ -98,20 +98,20 @@ class GangSpec:
                     "pushes; pass local_steps=8, or another mode"
                 )
             return
-        given = f"local_steps={self.local_steps} with"
+        prefix = f"local_steps={self.local_steps} with"
         if served and not self.servers.local:
             raise SpecError(
-                f"{given} ps_mode {self.ps_mode.value!r}: there the servers get each gradient; pass "
+                f"{prefix} ps_mode {self.ps_mode.value!r}: there the servers get each gradient; pass "
                 "ps_mode='local-sgd', or leave local_steps out"
             )
         if self.backend is Backend.NONE:
             raise SpecError(
-                f"{given} backend 'none': it averages nothing; choose backend 'horovod', 'tensorflow' or "
+                f"{prefix} backend 'none': it averages nothing; choose backend 'horovod', 'tensorflow' or "
                 "'parameter-server', or leave local_steps out"
             )
         if self.backend is Backend.TENSORFLOW and (self.ps or self.evaluator):
             raise SpecError(
-                f"{given} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
+                f"{prefix} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
                 "'parameter-server' with ps_mode='local-sgd' average weights; choose one of them, or leave local_steps "
                 "out"
             )
@@ -166,7 +166,7 @@ def wanted(value: object, subject: str = "backend") -> Backend | Literal["auto"]
 
 def backend(value: object, subject: str = "backend", *more: str) -> Backend:
     """The backend named `value`; `more` has other names that the caller accepts. Raises SpecError."""
-    names = [*more, *(each.value for each in Backend)]
+    names = [*more, *(choice.value for choice in Backend)]
     if isinstance(value, str) and value in list(Backend):
         return Backend(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""

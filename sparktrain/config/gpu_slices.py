@@ -19,9 +19,9 @@ def slice_in_pool(wanted: int, pool: int) -> int:
     """
     if wanted <= pool:
         return wanted or pool
-    has = f"have {formatting.size(pool * MIB)} each" if pool else "share no GPUs"
+    offer = f"have {formatting.size(pool * MIB)} each" if pool else "share no GPUs"
     raise ResourceError(
-        f"{slice_text(wanted)} is more than the agents of the pool may use, which {has}: pass gpu_memory= to pool(), "
+        f"{slice_text(wanted)} is more than the agents of the pool may use, which {offer}: pass gpu_memory= to pool(), "
         "as much as the largest call needs"
     )
 
@@ -44,13 +44,13 @@ def gpu_of_each_slot(totals: Mapping[str, int], slots: int, slice_mib: int) -> t
                 "that nvidia-smi works here, or leave gpu_memory out"
             )
     room = {name: total // slice_mib for name, total in totals.items()}
-    fit, there = sum(room.values()), ", ".join(formatting.size(total * MIB) for total in totals.values())
+    fit, sizes = sum(room.values()), ", ".join(formatting.size(total * MIB) for total in totals.values())
     if not fit:
-        raise ResourceError(f"{subject} is more than a GPU of this machine has ({there}): lower it")
+        raise ResourceError(f"{subject} is more than a GPU of this machine has ({sizes}): lower it")
     if fit < slots:
         raise ResourceError(
             f"{subject} for each of {slots} slots is more than the memory of {formatting.count(len(totals), 'GPU')} of "
-            f"this machine ({there}): lower it, or use local(slots={fit}) (--slots {fit})"
+            f"this machine ({sizes}): lower it, or use local(slots={fit}) (--slots {fit})"
         )
     held = dict.fromkeys(totals, 0)
     chosen = []

@@ -92,13 +92,13 @@ def load_gang(path: str | Path) -> GangFile:
 
 def parse_assignments(options: Sequence[str], option: str = "--grid") -> dict[str, list[Any]]:
     """Lists by name of all `options`, in their order. Raises SpecError; a name must not be given twice."""
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for text in options:
         name, values = parse_assignment(text, option)
-        if name in found:
+        if name in lists:
             raise SpecError(f"{option} {text!r}: {name!r} is given twice; write its values into one list: {name}=v1,v2")
-        found[name] = values
-    return found
+        lists[name] = values
+    return lists
 
 
 def parse_assignment(text: str, option: str = "--grid") -> tuple[str, list[Any]]:
@@ -112,16 +112,16 @@ def parse_assignment(text: str, option: str = "--grid") -> tuple[str, list[Any]]
     ('lr', [0.1, 0.01])
     """
     subject = f"{option} {shown(text)}"
-    name, equals, rest = text.partition("=")
+    name, equals, literal = text.partition("=")
     if not equals:
         raise SpecError(
             f"{subject}: no '=', NAME=VALUE,VALUE is expected; write {option} {name.strip() or 'lr'}=0.1,0.01"
         )
     name = check_name(name.strip(), subject)
-    rest = rest.strip()
-    if not rest:
+    literal = literal.strip()
+    if not literal:
         raise SpecError(f"{subject}: {name!r} has no value; write {option} {name}=VALUE,VALUE, or null for None")
-    return name, _json_values(rest, subject) if rest.startswith("[") else _option_values(rest, subject)
+    return name, _json_values(literal, subject) if literal.startswith("[") else _option_values(literal, subject)
 
 
 def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, Any]:
@@ -132,10 +132,10 @@ def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, A
     >>> parse_params(["lr=0.1", "layers=[64, 32]", 'title="a,b"'])
     {'lr': 0.1, 'layers': [64, 32], 'title': 'a,b'}
     """
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for text in options:
         name, values = parse_assignment(text, option)
-        if name in found:
+        if name in params:
             raise SpecError(f"{option} {text!r}: {name!r} is given twice; remove one of them")
         is_list = text.partition("=")[2].strip().startswith("[")
         if len(values) > 1 and not is_list:
@@ -144,8 +144,8 @@ def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, A
                 f"with sparktrain sweep --grid; a list is written as {name}=[1, 2], and text with a comma in double "
                 "quotes"
             )
-        found[name] = values if is_list else values[0]
-    return found
+        params[name] = values if is_list else values[0]
+    return params
 
 
 def parse_space(options: Sequence[str], option: str = "--space") -> dict[str, Any]:
@@ -156,19 +156,19 @@ def parse_space(options: Sequence[str], option: str = "--space") -> dict[str, An
     >>> parse_space(["lr=loguniform(1e-4, 1e-1)", "epochs=10", "units=[64, 256]"])["epochs"]
     10
     """
-    found: dict[str, Any] = {}
+    space: dict[str, Any] = {}
     for text in options:
-        name, _, rest = (part.strip() for part in text.partition("="))
-        if is_call(rest):
-            value: Any = parsed(rest, f"{option} {shown(text)}")
+        name, _, value_text = (part.strip() for part in text.partition("="))
+        if is_call(value_text):
+            value: Any = parsed(value_text, f"{option} {shown(text)}")
             check_name(name, f"{option} {shown(text)}")
         else:
             name, values = parse_assignment(text, option)
-            value = values[0] if len(values) == 1 and not rest.startswith("[") else values
-        if name in found:
+            value = values[0] if len(values) == 1 and not value_text.startswith("[") else values
+        if name in space:
             raise SpecError(f"{option} {text!r}: {name!r} is given twice; remove one of them")
-        found[name] = value
-    return found
+        space[name] = value
+    return space
 
 
 def _json_values(text: str, subject: str) -> list[Any]:
@@ -238,7 +238,7 @@ _Settings = dict[str, Declared]
 
 def _of_file(keywords: type) -> _Settings:
     """The options that a file may set."""
-    return {name: each for name, each in options_in(keywords).items() if each.option.in_file}
+    return {name: declared for name, declared in options_in(keywords).items() if declared.option.in_file}
 
 
 _OF_SWEEP, _OF_RUN = _of_file(LaunchKeywords), _of_file(RunKeywords)
@@ -272,20 +272,20 @@ def _values(document: Document, node: yaml.Node, kind: Kind) -> dict[str, Any] |
 
 def _space(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
     """The parameters of a space, or a mapping within one."""
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for name, (key, value) in document.entries(node, what).items():
         subject = f"{what}: {check_name(name, f'{document.at(key)}: {what}') if what == 'space' else name!r}"
         if isinstance(value, yaml.MappingNode):
-            found[name] = _space(document, value, subject)
+            params[name] = _space(document, value, subject)
         else:
             plain_value = document.value(value, subject)
             is_distribution = is_call(plain_value)
-            found[name] = parsed(plain_value, f"{document.at(value)}: {subject}") if is_distribution else plain_value
-    if not found:
+            params[name] = parsed(plain_value, f"{document.at(value)}: {subject}") if is_distribution else plain_value
+    if not params:
         raise SpecError(
             f"{document.at(node)}: {what} is empty, at least one parameter is needed; write 'lr: uniform(0, 1)'"
         )
-    return found
+    return params
 
 
 _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
@@ -318,8 +318,8 @@ def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, dec
 def _lists(document: Document, node: yaml.Node, kind: Kind) -> dict[str, list[Any]]:
     lists: dict[str, list[Any]] = {}
     for name, (key, values) in document.entries(node, kind).items():
-        what = f"{kind}: {check_name(name, f'{document.at(key)}: {kind}')!r}"
-        lists[name] = [document.value(item, what) for item in document.items(values, what)]
+        subject = f"{kind}: {check_name(name, f'{document.at(key)}: {kind}')!r}"
+        lists[name] = [document.value(item, subject) for item in document.items(values, subject)]
     if not lists:
         raise SpecError(
             f"{document.at(node)}: {kind} is empty, at least one parameter is needed; write 'lr: [0.1, 0.01]'"
@@ -363,10 +363,10 @@ def _csv_cases(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _header(row: list[str], at: str) -> list[str]:
     names = [cell.strip() for cell in row]
-    other = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
-    if other:
+    separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
+    if separator:
         raise SpecError(
-            f"{at}: the header {shown(row[0])} has no comma; separate cells by commas in place of {other!r}"
+            f"{at}: the header {shown(row[0])} has no comma; separate cells by commas in place of {separator!r}"
         )
     for name in names:
         check_name(name, f"{at}: header")

@@ -59,40 +59,40 @@ def objectives(value: object, subject: str = "objectives") -> tuple[Objective, .
 
     None as a direction, or a text without one, is the one that the metric's name implies. Raises SpecError.
     """
-    if isinstance(value, tuple) and all(isinstance(each, Objective) for each in value):
+    if isinstance(value, tuple) and all(isinstance(objective, Objective) for objective in value):
         return value
     if value == []:
         return ()
-    given = value
-    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value):
-        given = dict(_parted(each) for each in value)
-        if len(given) < len(value):
+    directions = value
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value):
+        directions = dict(_parted(text) for text in value)
+        if len(directions) < len(value):
             raise SpecError(f"{subject} ({shown(list(value))}) names a metric twice; name each of them once")
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(directions, Mapping) or not directions:
         raise SpecError(
             f"{subject} is {described(value)}; pass a dict of at least one metric and its better end, such as "
             '{"accuracy": "max", "latency_ms": "min"}'
         )
-    found = []
-    for name, way in given.items():
+    goals = []
+    for name, way in directions.items():
         if (metric := metric_name(name, f"{subject}: the name of a metric")) is None:
             raise SpecError(f"{subject}: the name of a metric is None; name a key of the function's result")
-        found.append(Objective(metric, mode_of(metric, way, f"{subject}[{shown(metric)}]")))
-    return tuple(found)
+        goals.append(Objective(metric, mode_of(metric, way, f"{subject}[{shown(metric)}]")))
+    return tuple(goals)
 
 
 def constraints(value: object, subject: str = "constraints") -> tuple[Constraint, ...]:
     """`["latency_ms <= 20", "size_mb < 5"]` as constraints, in that order. Raises SpecError."""
-    if isinstance(value, tuple) and all(isinstance(each, Constraint) for each in value):
+    if isinstance(value, tuple) and all(isinstance(constraint, Constraint) for constraint in value):
         return value
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise SpecError(f"{subject} is {described(value)}, a list of texts is expected; {GRAMMAR}")
-    return tuple(_constraint(each, f"{subject}[{number}]") for number, each in enumerate(value))
+    return tuple(_constraint(text, f"{subject}[{number}]") for number, text in enumerate(value))
 
 
 def feasible(metrics: Mapping[str, float], bounds: Sequence[Constraint]) -> bool:
     """Whether a trial with these metrics keeps all the bounds."""
-    return all(each.holds(metrics) for each in bounds)
+    return all(bound.holds(metrics) for bound in bounds)
 
 
 def _parted(text: str) -> tuple[str, str | None]:

@@ -56,9 +56,9 @@ def words(text: str) -> tuple[str, ...]:
 
 def wait(value: Any, subject: str) -> float:
     """Seconds of a wait that must end. Raises SpecError."""
-    if (found := seconds(value, subject)) is None:
+    if (wait_s := seconds(value, subject)) is None:
         raise SpecError(f"{subject} is None, a wait must end: pass seconds, such as 300")
-    return found
+    return wait_s
 
 
 def flag(value: object, subject: str) -> bool:
@@ -100,13 +100,13 @@ def module_names(value: object, subject: str = "preload") -> tuple[str, ...]:
 
 def changes(value: object, subject: str = "allow_changed") -> tuple[str, ...]:
     """`value` when each of its entries is one of `CHANGES`; text has commas between them. Raises SpecError."""
-    named: object = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    named: object = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(named, Sequence | frozenset | set):
         raise SpecError(f"{subject} is {described(value)}, a list is expected: name what may change, as in ['code']")
-    for each in named:
-        if each not in CHANGES:
-            hint = did_you_mean(each, CHANGES) if isinstance(each, str) else ""
-            raise SpecError(f"{subject} ({shown(each)}) must name what may change: {', '.join(CHANGES)}{hint}")
+    for change in named:
+        if change not in CHANGES:
+            hint = did_you_mean(change, CHANGES) if isinstance(change, str) else ""
+            raise SpecError(f"{subject} ({shown(change)}) must name what may change: {', '.join(CHANGES)}{hint}")
     return tuple(map(str, named))
 
 

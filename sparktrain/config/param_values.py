@@ -206,8 +206,8 @@ def _is_of_numpy(value: object, kind: str) -> bool:
 
     While another thread imports NumPy the module is there without its classes.
     """
-    known = getattr(sys.modules.get("numpy"), kind, None)
-    return known is not None and isinstance(value, known)
+    numpy_class = getattr(sys.modules.get("numpy"), kind, None)
+    return numpy_class is not None and isinstance(value, numpy_class)
 
 
 def _in_place_of(value: object) -> str:

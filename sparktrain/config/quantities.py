@@ -75,11 +75,11 @@ def memory(value: object, name: str) -> int:
     """Bytes in `value`: an integer, or text such as "8GiB". Raises SpecError about `name` for less than 1 MiB."""
     example = "write a number and MiB, GiB, MB or GB, such as '8GiB'"
     if isinstance(value, str):
-        found = _MEMORY.fullmatch(value.strip())
-        unit = _UNIT_BYTES.get(found[2].lower()) if found is not None else None
-        if found is None or unit is None:
+        match = _MEMORY.fullmatch(value.strip())
+        unit = _UNIT_BYTES.get(match[2].lower()) if match is not None else None
+        if match is None or unit is None:
             raise SpecError(f"{name} ({shown(value)}) is not an amount of memory: {example}")
-        result = int(float(found[1]) * unit)
+        result = int(float(match[1]) * unit)
     elif isinstance(value := native(value), int) and not isinstance(value, bool):
         result = value
     else:

@@ -74,10 +74,10 @@ class Replication(Struct, frozen=True):
 
 def replication(repeats: object, folds: object) -> Replication:
     """The checked numbers. Raises SpecError."""
-    made = Replication(count(repeats, "repeats", least=1), count(folds, "folds", least=1))
-    if made.size > MOST_REPLICAS:
+    pair = Replication(count(repeats, "repeats", least=1), count(folds, "folds", least=1))
+    if pair.size > MOST_REPLICAS:
         raise SpecError(
-            f"repeats ({shown(made.repeats)}) times folds ({shown(made.folds)}) is {made.size} trials for each set of "
+            f"repeats ({shown(pair.repeats)}) times folds ({shown(pair.folds)}) is {pair.size} trials for each set of "
             f"parameters, and must be at most {MOST_REPLICAS}: pass smaller numbers"
         )
-    return made
+    return pair

@@ -56,7 +56,7 @@ class ServerSettings(Struct, frozen=True):
 
 def server_mode(value: object, subject: str = "ps_mode") -> ServerMode:
     """The mode named `value`. Raises SpecError for any other value."""
-    names = [each.value for each in ServerMode]
+    names = [mode.value for mode in ServerMode]
     if isinstance(value, str) and value in names:
         return ServerMode(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""

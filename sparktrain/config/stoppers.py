@@ -33,12 +33,12 @@ class StopRule(Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True, 
 
     def __str__(self) -> str:
         """The rule as text, such as `asha(most=27)`; `rules_of` reads it with a colon, as `asha:most=27`."""
-        given = ", ".join(
+        arguments = ", ".join(
             f"{field.name}={shown(getattr(self, field.name))}"
             for field in structs.fields(self)
             if getattr(self, field.name) != field.default
         )
-        return f"{self.word}({given})" if given else self.word
+        return f"{self.word}({arguments})" if arguments else self.word
 
     @property
     def line(self) -> str:
@@ -60,8 +60,8 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
         """Raises SpecError."""
         super().__post_init__()
         _check(self, "eta", _whole(self.eta, 2), "must be a whole number from 2: one of `eta` trials continues")
-        known = self.most is None or _whole(self.most, 2)
-        _check(self, "most", known, "must be a whole number from 2, the steps of a trial")
+        is_valid = self.most is None or _whole(self.most, 2)
+        _check(self, "most", is_valid, "must be a whole number from 2, the steps of a trial")
         below = self.most is None or self.first is None or self.first < self.most
         _check(
             self,
@@ -72,11 +72,11 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
 
     def rungs(self, most: int, bracket: int = 0) -> tuple[int, ...]:
         """The numbers of steps after which trials of a whole length `most` are compared, ascending."""
-        found, rung = [], self.first_rung(most) * self.eta**bracket
+        steps, rung = [], self.first_rung(most) * self.eta**bracket
         while rung < most:
-            found.append(rung)
+            steps.append(rung)
             rung *= self.eta
-        return tuple(found)
+        return tuple(steps)
 
     @property
     def line(self) -> str:
@@ -84,8 +84,8 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
         if self.most is None:
             return f"{self}: stops no trial before one has succeeded, which shows how many steps a trial has"
         *rungs, last = self.rungs(self.most)
-        after = f"{', '.join(map(str, rungs))} and {last}" if rungs else str(last)
-        return f"{self}: compares trials after {after} of {self.most} steps"
+        steps_text = f"{', '.join(map(str, rungs))} and {last}" if rungs else str(last)
+        return f"{self}: compares trials after {steps_text} of {self.most} steps"
 
     def first_rung(self, most: int) -> int:
         """The steps before the first rung of trials of a whole length `most`."""
@@ -187,8 +187,8 @@ class Threshold(StopRule, frozen=True, tag="threshold", kw_only=True):
         for name in ("lower", "upper"):
             limit = getattr(self, name)
             _check(self, name, limit is None or _number(limit), "must be a finite number")
-        given = [limit for limit in (self.lower, self.upper) if limit is not None]
-        _check(self, "lower", given == sorted(given), f"must not be above upper ({shown(self.upper)})")
+        limits = [limit for limit in (self.lower, self.upper) if limit is not None]
+        _check(self, "lower", limits == sorted(limits), f"must not be above upper ({shown(self.upper)})")
         _check(self, "warmup", _whole(self.warmup, 0), "must be a whole number of steps from 0")
 
 
@@ -242,10 +242,10 @@ class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
         part = _number(self.quantile) and 0 < self.quantile <= 0.5
         _check(self, "quantile", part, "must be a number above 0, and at most 0.5")
         _check(self, "resample", _number(self.resample) and 0 <= self.resample <= 1, "must be a number from 0 to 1")
-        usable = bool(self.factors) and all(_number(each) and each > 0 and each != 1 for each in self.factors)
+        usable = bool(self.factors) and all(_number(factor) and factor > 0 and factor != 1 for factor in self.factors)
         _check(self, "factors", usable, "must be numbers above 0, and none of them 1")
-        known = self.most is None or _whole(self.most, 2)
-        _check(self, "most", known, "must be a whole number from 2, the steps of a trial")
+        is_valid = self.most is None or _whole(self.most, 2)
+        _check(self, "most", is_valid, "must be a whole number from 2, the steps of a trial")
 
     @property
     def line(self) -> str:
@@ -279,7 +279,7 @@ def rules_of(given: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]
     if isinstance(given, str):
         return (_usable(_parsed(given, subject), subject),)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
-        return _together(tuple(dict.fromkeys(rule for each in given for rule in rules_of(each, subject))), subject)
+        return _together(tuple(dict.fromkeys(rule for entry in given for rule in rules_of(entry, subject))), subject)
     raise SpecError(
         f"{subject} is {described(given)}; pass one of {', '.join(map(repr, _RULES))}, a rule such as "
         "st.ASHA(most=27), or a list of them"
@@ -288,11 +288,11 @@ def rules_of(given: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]
 
 def _together(rules: tuple[AnyStopRule, ...], subject: str) -> tuple[AnyStopRule, ...]:
     """`rules`, where they can be used side by side."""
-    one = next((each for each in rules if isinstance(each, PBT)), None)
-    other = next((each for each in rules if isinstance(each, _Halving | PBT) and each is not one), None)
-    if one is not None and other is not None:
+    pbt = next((rule for rule in rules if isinstance(rule, PBT)), None)
+    rival = next((rule for rule in rules if isinstance(rule, _Halving | PBT) and rule is not pbt), None)
+    if pbt is not None and rival is not None:
         raise SpecError(
-            f"{subject} has {one} and {other}: a population lives as a whole, and rungs end most of it; pass one of "
+            f"{subject} has {pbt} and {rival}: a population lives as a whole, and rungs end most of it; pass one of "
             "them"
         )
     return rules
@@ -302,10 +302,10 @@ def _parsed(text: str, subject: str) -> AnyStopRule:
     name, _, options = text.partition(":")
     rule = _RULES.get(name.strip())
     if rule is None:
-        known = ", ".join(_RULES)
-        raise SpecError(f"{subject} ({shown(text)}) is no rule{did_you_mean(name, _RULES)}; there are {known}")
+        rule_names = ", ".join(_RULES)
+        raise SpecError(f"{subject} ({shown(text)}) is no rule{did_you_mean(name, _RULES)}; there are {rule_names}")
     values: dict[str, Any] = {}
-    for part in filter(None, (each.strip() for each in options.split(","))):
+    for part in filter(None, (option.strip() for option in options.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
             raise SpecError(f"{subject} ({text!r}): {shown(part)} has no '='; write {name}:NAME=VALUE,NAME=VALUE")

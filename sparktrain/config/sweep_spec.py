@@ -95,14 +95,14 @@ class SweepSpec:
     def _set_objectives(self) -> None:
         object.__setattr__(self, "other_metrics", objectives(self.other_metrics, "other_metrics"))
         object.__setattr__(self, "constraints", constraints(self.constraints))
-        for each in self.other_metrics:
+        for goal in self.other_metrics:
             if self.metric is None:
                 raise SpecError(
-                    f"other_metrics has {each.metric!r} beside the metric of the sweep, and there is none: pass "
+                    f"other_metrics has {goal.metric!r} beside the metric of the sweep, and there is none: pass "
                     "metric= too, which comes first"
                 )
-            if each.metric == self.metric:
-                raise SpecError(f"other_metrics has {each.metric!r}, which is the metric itself: leave it out there")
+            if goal.metric == self.metric:
+                raise SpecError(f"other_metrics has {goal.metric!r}, which is the metric itself: leave it out there")
 
     def _set_counts(self) -> None:
         least = {"max_retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
@@ -134,8 +134,8 @@ class SweepSpec:
         checked = replication(self.repeats, self.folds)
         object.__setattr__(self, "repeats", checked.repeats)
         object.__setattr__(self, "folds", checked.folds)
-        pausing = [each for each in self.stopper if isinstance(each, ASHA) and each.promote]
-        changing = [each for each in self.stopper if isinstance(each, PBT)]
+        pausing = [rule for rule in self.stopper if isinstance(rule, ASHA) and rule.promote]
+        changing = [rule for rule in self.stopper if isinstance(rule, PBT)]
         if pausing and checked.size > 1:
             raise SpecError(
                 f"stopper {pausing[0]} pauses single trials, and each set of parameters has {checked.size} of "

@@ -44,7 +44,7 @@ class MLflow:
         if not self.experiment:
             raise SpecError(f"experiment is {described(self.experiment)}, a name is expected; write 'mnist'")
         tags: object = self.tags
-        if not isinstance(tags, Mapping) or not all(isinstance(each, str) for pair in tags.items() for each in pair):
+        if not isinstance(tags, Mapping) or not all(isinstance(text, str) for pair in tags.items() for text in pair):
             raise SpecError("tags must be a dict of texts by name; write {'team': 'vision'}")
 
     def address(self, default: str = "") -> str:
@@ -60,7 +60,7 @@ class MLflow:
         if scheme.partition("+")[0] not in (*_SERVERS, *_DATABASES):
             raise SpecError(
                 f"the MLflow URI ({scheme or 'a path'}{':...' if scheme else ''}) must start with one of "
-                f"{', '.join(f'{each}://' for each in (*_SERVERS[:2], *_DATABASES))}, or be databricks; MLflow 3 keeps "
+                f"{', '.join(f'{name}://' for name in (*_SERVERS[:2], *_DATABASES))}, or be databricks; MLflow 3 keeps "
                 "no runs in plain folders: write http://host:5000 or sqlite:///mlflow.db"
             )
         if scheme in ("http", "https") and not _has_host(uri):
@@ -92,27 +92,27 @@ def tracking(value: object, subject: str = "tracking") -> MLflow | None:
     if value == "none":
         return None
     if isinstance(value, MLflow):
-        found = value
+        options = value
     elif value == "mlflow":
-        found = MLflow()
+        options = MLflow()
     else:
         raise SpecError(
             f"{subject} ({shown(value)}) must be 'mlflow' or sparktrain.MLflow(...); others take callbacks="
         )
     if importlib.util.find_spec("mlflow") is None:
         raise SpecError(f"{subject} needs MLflow, which is not installed: run pip install 'sparktrain[mlflow]'")
-    if found.uri is not None:
-        found.address()
-    return found
+    if options.uri is not None:
+        options.address()
+    return options
 
 
 def callbacks(value: object, subject: str = "callbacks") -> tuple[Any, ...]:
     """`value` when it is one object with a method of `Callback`, or several. Raises SpecError."""
     listed = value if isinstance(value, list | tuple) else [value]
-    for each in listed:
-        if isinstance(each, type) or not any(callable(getattr(each, name, None)) for name in METHODS):
+    for hook in listed:
+        if isinstance(hook, type) or not any(callable(getattr(hook, name, None)) for name in METHODS):
             raise SpecError(
-                f"{subject} has {described(each)}, an object with one of the methods {', '.join(METHODS)} is expected: "
+                f"{subject} has {described(hook)}, an object with one of the methods {', '.join(METHODS)} is expected: "
                 "pass an instance of a subclass of sparktrain.Callback"
             )
     return tuple(listed)

@@ -77,23 +77,23 @@ def _known_codes(function: object, helpers: set[Path]) -> Iterator[tuple[CodeTyp
 
     Adds to `helpers` the sources of the user's modules that it imports only when it runs.
     """
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     waiting: list[object] = [function]
     while waiting:
-        found = inspect.unwrap(waiting.pop())  # type: ignore[arg-type]
-        code = getattr(found, "__code__", found)
-        if not isinstance(code, CodeType) or id(code) in seen:
+        target = inspect.unwrap(waiting.pop())  # type: ignore[arg-type]
+        code = getattr(target, "__code__", target)
+        if not isinstance(code, CodeType) or id(code) in seen_ids:
             continue
-        seen.add(id(code))
-        known = getattr(found, "__globals__", {})
-        yield code, known
+        seen_ids.add(id(code))
+        namespace = getattr(target, "__globals__", {})
+        yield code, namespace
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
         waiting += [
-            each for each in map(_content, getattr(found, "__closure__", None) or ()) if inspect.isfunction(each)
+            inner for inner in map(_content, getattr(target, "__closure__", None) or ()) if inspect.isfunction(inner)
         ]
-        for each in code.co_names:
-            waiting += _referred(known.get(each), code.co_names)
-        helpers.update(_imported([each for each in code.co_names if each not in known]))
+        for name in code.co_names:
+            waiting += _referred(namespace.get(name), code.co_names)
+        helpers.update(_imported([module for module in code.co_names if module not in namespace]))
 
 
 def _content(cell: CellType) -> object:
@@ -107,10 +107,10 @@ def _content(cell: CellType) -> object:
 def _referred(value: object, names: Iterable[str]) -> list[object]:
     """The functions that a global variable stands for: itself, methods of a class, or `names` of a module."""
     if isinstance(value, ModuleType) and _is_users(getattr(value, "__file__", None)):
-        found = [vars(value).get(name) for name in names]
-        return [each for one in found if not isinstance(one, ModuleType) for each in _referred(one, ())]
+        members = [vars(value).get(name) for name in names]
+        return [callee for member in members if not isinstance(member, ModuleType) for callee in _referred(member, ())]
     if inspect.isclass(value) and _is_users(getattr(sys.modules.get(value.__module__), "__file__", None)):
-        return [each for each in vars(value).values() if inspect.isfunction(each)]
+        return [method for method in vars(value).values() if inspect.isfunction(method)]
     return [value] if inspect.isfunction(value) else []
 
 
@@ -118,7 +118,7 @@ def _imported(names: Iterable[str]) -> Iterator[Path]:
     """The sources of the user's modules among the names of some code, which contain what it imports."""
     dotted = {*names}
     for name in sorted(filter(_is_found, dotted)):  # each pair of names would take long
-        for module in (name, *(f"{name}.{other}" for other in dotted)):
+        for module in (name, *(f"{name}.{child}" for child in dotted)):
             if (file := _source(module)) is not None:
                 yield file
 
@@ -135,8 +135,8 @@ def _source(module: str) -> Path | None:
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts) or parts[0] in sys.stdlib_module_names:
         return None
-    found = (_source_in(Path(folder), parts) for folder in sys.path)
-    return next(filter(None, found), None)
+    candidates = (_source_in(Path(folder), parts) for folder in sys.path)
+    return next(filter(None, candidates), None)
 
 
 def _source_in(folder: Path, parts: list[str]) -> Path | None:
@@ -151,12 +151,12 @@ def _is_users(file: str | None) -> bool:
 
 def _texts(files: Iterable[Path]) -> Iterator[str]:
     """The texts of sources, and of the user's modules that they import in turn."""
-    waiting, seen = [*files], set[Path]()
+    waiting, seen_files = [*files], set[Path]()
     while waiting:
         file = waiting.pop()
-        if file in seen:
+        if file in seen_files:
             continue
-        seen.add(file)
+        seen_files.add(file)
         text = file.read_text(errors="replace")
         yield text
         waiting += _imports_of(file, text)
@@ -173,7 +173,7 @@ def _imports_of(file: Path, text: str) -> Iterator[Path]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [".".join(filter(None, (node.module, *more))) for more in ((), *((a.name,) for a in node.names))]
+            names = [".".join(filter(None, (node.module, *tail))) for tail in ((), *((a.name,) for a in node.names))]
             folder = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else None
         for name in filter(None, names):
             if (source := _source(name) if folder is None else _source_in(folder, name.split("."))) is not None:

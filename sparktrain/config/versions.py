@@ -25,8 +25,8 @@ def installed_versions(packages: Sequence[str] = COMPARED) -> dict[str, str]:
 
 def differences(driver: dict[str, str], executor: dict[str, str]) -> list[str]:
     """One clause for each package with different versions; a package that one side lacks does not count."""
-    both = [name for name in driver if name in executor and driver[name] != executor[name]]
-    return [f"{name} is {driver[name]} on the driver and {executor[name]} on the executor" for name in both]
+    packages = [name for name in driver if name in executor and driver[name] != executor[name]]
+    return [f"{name} is {driver[name]} on the driver and {executor[name]} on the executor" for name in packages]
 
 
 def mismatch(driver: dict[str, str], executor: dict[str, str], host: str) -> str:

@@ -50,11 +50,11 @@ def warm_sources(value: object, subject: str = "warm_start") -> tuple[WarmSource
     if isinstance(value, FormerRun | FormerTable | FirstPoints):
         return (value,)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        points = [(index, each) for index, each in enumerate(value) if isinstance(each, Mapping)]
-        others = [each for each in value if not isinstance(each, Mapping)]
-        found = [source for each in others for source in warm_sources(each, subject)]
-        rows = tuple(_point(each, f"{subject}[{index}]") for index, each in points)
-        return (*found, *([FirstPoints(rows)] if rows else []))
+        points = [(index, point) for index, point in enumerate(value) if isinstance(point, Mapping)]
+        references = [reference for reference in value if not isinstance(reference, Mapping)]
+        sources = [source for reference in references for source in warm_sources(reference, subject)]
+        rows = tuple(_point(point, f"{subject}[{index}]") for index, point in points)
+        return (*sources, *([FirstPoints(rows)] if rows else []))
     if isinstance(value, Mapping):
         return (FirstPoints((_point(value, subject),)),)
     if isinstance(value, str | os.PathLike):
@@ -73,17 +73,13 @@ def warm_sources(value: object, subject: str = "warm_start") -> tuple[WarmSource
 def _point(row: Mapping[Any, object], subject: str) -> dict[str, Any]:
     if not row:
         raise SpecError(f"{subject} is an empty dict, a point has all parameters of the space: write {{'lr': 0.1}}")
-    return {check_name(name, subject): plain(each, f"{subject}: {name!r}") for name, each in row.items()}
+    return {check_name(name, subject): plain(value, f"{subject}: {name!r}") for name, value in row.items()}
 
 
 def _item(value: Any) -> Any:
     """A cell as Python has it: None where it is missing."""
-    found = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
-    return (
-        None
-        if (isinstance(found, float) and found != found) or type(found).__name__ in ("NAType", "NaTType")
-        else found
-    )
+    cell = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+    return None if (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType") else cell
 
 
 def _digest(rows: object) -> str:

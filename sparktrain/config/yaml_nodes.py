@@ -47,17 +47,17 @@ class Document:
             raise SpecError(
                 f"{self.at(node)}: {what} is {self.shown(node)}, names with values are expected: write 'name: value'"
             )
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             self._check(key)
             if not isinstance(key, yaml.ScalarNode):
                 raise SpecError(f"{self.at(key)}: a key of {what} is {self.shown(key)}; keys are text")
             name = _joined(key.value)
-            if name in found:
-                first = found[name][0].start_mark.line + 1
+            if name in nodes:
+                first = nodes[name][0].start_mark.line + 1
                 raise SpecError(f"{self.at(key)}: key {name!r} was given on line {first} already; remove one of them")
-            found[name] = (key, value)
-        return found
+            nodes[name] = (key, value)
+        return nodes
 
     def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
         """The nodes of the list at `node`."""

@@ -107,7 +107,7 @@ class _Inference:
 
     def _send(self, batches: Iterable[_Sent]) -> None:
         exchange = self._opened()
-        sent = all(exchange.send(each.message, each.batch) for each in batches)
+        sent = all(exchange.send(sent_batch.message, sent_batch.batch) for sent_batch in batches)
         if not sent or (self._complete and not exchange.send(PartitionEnd(self._rows))):
             raise StreamError(_NO_MORE)
 
@@ -134,11 +134,11 @@ class _Inference:
         if expected is None or (message.first_row, message.rows) != (expected.first_row, expected.rows):
             raise ProtocolError(f"the member sent results for {message}, and those for {expected} are due")
         try:
-            found = unpickled(answered.batch, "results of batch_results()")
+            values = unpickled(answered.batch, "results of batch_results()")
         except StreamError as error:
             raise DataError(f"{error}; the task lacks a module that the member has: return plain values") from error
         self._unanswered.popleft()
-        self._ready.append(found)
+        self._ready.append(values)
         self._search.progress()
 
     def _opened(self) -> FeedExchange:
@@ -156,8 +156,10 @@ class _Inference:
         return self._exchange
 
     def _asked(self) -> OpenFeed:
-        this, ticket, server = self._this, self._ticket, self._search.address.server
-        return OpenFeed(server, ticket.feed, ticket.epoch, 0, this.partition, this.attempt, this.task, answers=True)
+        attempt, ticket, server = self._this, self._ticket, self._search.address.server
+        return OpenFeed(
+            server, ticket.feed, ticket.epoch, 0, attempt.partition, attempt.attempt, attempt.task, answers=True
+        )
 
     def _connect(self) -> None:
         """Send all rows without results to the member, or its successor. Blocks. Raises StreamError."""
@@ -210,13 +212,13 @@ class _MemberSearch:
         """After `error`: look for a newer address, or pause. Raises StreamError at the deadline."""
         if self._since is None:
             self._since, self._backoff = self._clock.now(), Backoff(*_RETRY_S, (0.5, 1.0))
-        found, problem = self._newest()
-        if found is not None and found.ended:
-            raise StreamError(f"stream {self._feed!r} takes no more rows: {found.ended}") from error
-        if found is not None and found.addresses:
-            address = found.addresses[self._partition % len(found.addresses)]
+        newest_feed, problem = self._newest()
+        if newest_feed is not None and newest_feed.ended:
+            raise StreamError(f"stream {self._feed!r} takes no more rows: {newest_feed.ended}") from error
+        if newest_feed is not None and newest_feed.addresses:
+            address = newest_feed.addresses[self._partition % len(newest_feed.addresses)]
             if address != self.address:
-                self.address, self._generation = address, f" of generation {found.generation}"
+                self.address, self._generation = address, f" of generation {newest_feed.generation}"
                 self._since = self._clock.now()
                 return
         if self._clock.now() - self._since > self._directory.wait_s:

@@ -49,7 +49,7 @@ class ExampleColumn:
                 f"{'lists of' if self.lists else 'one'} {self.kind}: pass schema=, or write the records again"
             )
         try:
-            plain = [each.decode() for each in values] if self.text else list(values)
+            plain = [raw_value.decode() for raw_value in values] if self.text else list(values)
         except UnicodeDecodeError as error:
             raise DataError(f"feature {self.name!r} is no text ({error}): name it in binary_features") from error
         return plain if self.lists else plain[0]
@@ -58,7 +58,7 @@ class ExampleColumn:
 def columns_of_types(types: Mapping[str, str], subject: str) -> tuple[ExampleColumn, ...]:
     """The columns of these names with these types of Spark, in this order. Raises DataError for other types."""
     kinds = {plain: kind for kind, (plain, _) in _TYPES.items()} | {_TEXT[0]: "bytes"}
-    made = []
+    columns = []
     for name, spelled in types.items():
         inner = spelled.removeprefix("array<").removesuffix(">")
         if inner not in kinds:
@@ -66,8 +66,8 @@ def columns_of_types(types: Mapping[str, str], subject: str) -> tuple[ExampleCol
                 f"{subject}: column {name!r} of schema is {spelled}, and features become {', '.join(kinds)} and arrays "
                 "of them: load it as one of these, and cast it afterwards"
             )
-        made.append(ExampleColumn(name, kinds[inner], inner != spelled, inner == _TEXT[0]))
-    return tuple(made)
+        columns.append(ExampleColumn(name, kinds[inner], inner != spelled, inner == _TEXT[0]))
+    return tuple(columns)
 
 
 def columns_of_examples(
@@ -86,10 +86,10 @@ def columns_of_examples(
             for name, (kind, values) in features.items():
                 if not len(values):
                     continue
-                known, where = kinds.setdefault(name, (kind, file))
-                if known != kind:
+                prior, where = kinds.setdefault(name, (kind, file))
+                if prior != kind:
                     raise DataError(
-                        f"{subject}: feature {name!r} has {kind} values in {file}, and {known} values in {where}: load "
+                        f"{subject}: feature {name!r} has {kind} values in {file}, and {prior} values in {where}: load "
                         "these files apart"
                     )
                 if len(values) > 1:
@@ -100,8 +100,8 @@ def columns_of_examples(
         raise DataError(
             f"{subject}: binary_features names {unknown[0]!r}, and the records have {', '.join(sorted(names))}"
         )
-    found = {name: kinds.get(name, ("bytes", ""))[0] for name in sorted(names)}
+    column_kinds = {name: kinds.get(name, ("bytes", ""))[0] for name in sorted(names)}
     return tuple(
         ExampleColumn(name, kind, name in several, kind == "bytes" and name not in binary)
-        for name, kind in found.items()
+        for name, kind in column_kinds.items()
     )

@@ -54,11 +54,11 @@ class Fed(NamedTuple):
 
 def feed_task(batches: Iterator[pa.RecordBatch], ticket: FeedTicket) -> Iterator[pa.RecordBatch]:
     """Feed the partition of this task; for `mapInArrow`. Raises StreamError and DataError, which fail the task."""
-    this = this_task()
-    fed = feed(_checked(batches, ticket, this.partition), ticket, this)
+    attempt = this_task()
+    fed = feed(_checked(batches, ticket, attempt.partition), ticket, attempt)
     yield pa.RecordBatch.from_pydict(
         {
-            "partition": pa.array([this.partition], pa.int32()),
+            "partition": pa.array([attempt.partition], pa.int32()),
             "rows": pa.array([fed.rows], pa.int64()),
             "batches": pa.array([fed.batches], pa.int64()),
             "enough": pa.array([fed.enough]),
@@ -78,8 +78,8 @@ def _checked(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, partition: i
 
 def feed_rdd_task(rows: Iterator[Any], ticket: FeedTicket) -> Iterator[tuple[int, int, int, bool]]:
     """As `feed_task` for the rows of an RDD, which are any Python objects; for `mapPartitions`."""
-    this = this_task()
-    yield (this.partition, *feed(pickled(rows), ticket, this))
+    attempt = this_task()
+    yield (attempt.partition, *feed(pickled(rows), ticket, attempt))
 
 
 def feed(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, this: TaskAttempt) -> Fed:
@@ -104,7 +104,7 @@ class _Opened:
 
     def __init__(self, ticket: FeedTicket, this: TaskAttempt) -> None:
         address = ticket.addresses[this.partition % len(ticket.addresses)]
-        asked = OpenFeed(
+        request = OpenFeed(
             address.server,
             ticket.feed,
             ticket.epoch,
@@ -118,7 +118,7 @@ class _Opened:
         busy = Backoff(*BUSY_S, (0.5, 1.0))
         while True:
             try:
-                self.exchange = FeedExchange(ticket, address, asked)
+                self.exchange = FeedExchange(ticket, address, request)
             except UnreachableMemberError:
                 if not budget.wait():
                     raise
@@ -163,13 +163,13 @@ def _after(resume: SendFrom, batches: Iterator[pa.RecordBatch], partition: int) 
     """The batches after those that the member has, each with the checksum of all up to it."""
     checksum = rows = count = 0
     for batch in batches:
-        if (rest := rows + batch.num_rows - resume.rows) <= 0:  # the member has it
+        if (new_rows := rows + batch.num_rows - resume.rows) <= 0:  # the member has it
             checksum, rows, count = _extended(checksum, batch), rows + batch.num_rows, count + 1
-            if rest == 0:
+            if new_rows == 0:
                 _check_same(resume, count, checksum, partition)
             continue
-        if rest < batch.num_rows:  # the batches are cut in other places than those of the earlier attempt
-            batch, checksum = batch.slice(batch.num_rows - rest), resume.checksum
+        if new_rows < batch.num_rows:  # the batches are cut in other places than those of the earlier attempt
+            batch, checksum = batch.slice(batch.num_rows - new_rows), resume.checksum
         checksum = _extended(checksum, batch)
         rows = max(rows, resume.rows) + batch.num_rows
         yield batch, checksum

@@ -31,7 +31,7 @@ FILE_BYTES = 256 * 2**20
 """A file ends with the group that reaches this size: few large files cost the store least."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _ENTRY = pa.schema([("entry", pa.binary())])
-_RAISED: dict[str, type[SparktrainError]] = {each.__name__: each for each in (RunDirectoryError, StoreError)}
+_RAISED: dict[str, type[SparktrainError]] = {error.__name__: error for error in (RunDirectoryError, StoreError)}
 """What tasks raise for the caller: Spark passes the text alone."""
 
 
@@ -115,8 +115,8 @@ def write_frame(frame: Any, task: WriteTask) -> list[WrittenPart]:
     try:
         rows = map_in_arrow(frame, task, "entry binary").collect()
     except PySparkException as error:
-        if (found := re.search(rf"({'|'.join(_RAISED)}): ({re.escape(task.subject)}.+)", str(error))) is not None:
-            raise _RAISED[found[1]](found[2].strip()) from error
+        if (match := re.search(rf"({'|'.join(_RAISED)}): ({re.escape(task.subject)}.+)", str(error))) is not None:
+            raise _RAISED[match[1]](match[2].strip()) from error
         error.add_note(f"{task.subject}: the Spark job that writes the DataFrame failed; nothing was trained")
         raise
     parts = [msgspec.msgpack.decode(bytes(row.entry), type=WrittenPart) for row in rows]
@@ -132,7 +132,7 @@ def write_part(task: WriteTask, batches: Iterator[pa.RecordBatch], partition: in
     files: list[DataFile] = []
     lengths: Lengths = {}
     schema: bytes = b""
-    plain = (part for each in batches for part in plain_batches(each, task.columns, task.pad, subject, MOST_BYTES))
+    plain = (part for batch in batches for part in plain_batches(batch, task.columns, task.pad, subject, MOST_BYTES))
     groups = regrouped(plain)
     group = next(groups, None)
     while group is not None:

@@ -48,7 +48,7 @@ def parquet_scan(frame: Any) -> ParquetScan | None:
         size = 0 if relation is None else int(relation.location().sizeInBytes())
     except Exception:  # Py4J's errors, and what a plan of another kind lacks
         return None
-    fitting = all(each.startswith(SCHEMES) and not any(mark in each for mark in _NOT_PLAIN) for each in files)
+    fitting = all(file.startswith(SCHEMES) and not any(mark in file for mark in _NOT_PLAIN) for file in files)
     # Spark reads a file once for each path that names it: twice for read.parquet(p, p).
     return ParquetScan(files, size) if files and fitting and len({*files}) == len(files) else None
 
@@ -72,7 +72,7 @@ def _plain_relation(frame: Any) -> Any:
         and not relation.bucketSpec().isDefined()
         and not plan.catalogTable().isDefined()
         and _options_of(relation) <= _OPTIONS
-        and not any(_is_set(frame, each) for each in _SETTINGS)
+        and not any(_is_set(frame, setting) for setting in _SETTINGS)
     )
     return relation if plain else None
 

@@ -59,7 +59,7 @@ class SaveTask:
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        filled = (each for each in batches if each.num_rows)
+        filled = (batch for batch in batches if batch.num_rows)
         saved, refused = self.note.heeded(lambda: save_partition(self, filled, partition))
         path, rows = saved or ("", 0)
         yield pa.RecordBatch.from_pydict(
@@ -74,7 +74,7 @@ def save_records(frame: Any, path: str) -> int:
     and for a folder that has files, and Spark's error when the job fails otherwise.
     """
     subject = f"TFRecord files in {path}"
-    wrong = [f"{each.name!r} ({each.type})" for each in arrow_schema(frame, subject) if kind_of(each.type) is None]
+    wrong = [f"{field.name!r} ({field.type})" for field in arrow_schema(frame, subject) if kind_of(field.type) is None]
     if wrong:
         raise DataError(
             f"{subject}: columns {', '.join(wrong)} are no features of tf.train.Example, which has numbers, strings, "
@@ -82,19 +82,19 @@ def save_records(frame: Any, path: str) -> int:
         )
     root, (pattern,) = located([path], subject)
     store, folder = open_store(StoreAddress(root)), "/".join(pattern.parts)
-    if there := list(store.entries(folder)):
-        raise DataError(f"{subject}: the folder has {there[0]!r}: choose a new one, or delete it first")
+    if entries := list(store.entries(folder)):
+        raise DataError(f"{subject}: the folder has {entries[0]!r}: choose a new one, or delete it first")
     task = SaveTask(store.address, folder, subject)
     written = map_in_arrow(frame, task, "path string, records long, refused string").collect()
-    task.note.raise_refusal(each.refused for each in written)
-    for each in written:
-        if each.path and not store.exists(each.path):
+    task.note.raise_refusal(row.refused for row in written)
+    for part in written:
+        if part.path and not store.exists(part.path):
             raise DataError(
-                f"{subject}: a task has written {store.where(each.path)}, and this driver does not see it: write to "
+                f"{subject}: a task has written {store.where(part.path)}, and this driver does not see it: write to "
                 "storage that all hosts share"
             )
     store.put_if_absent(f"{folder}/{SUCCESS}", b"")
-    return sum(each.records for each in written)
+    return sum(row.records for row in written)
 
 
 def save_partition(task: SaveTask, batches: Iterator[pa.RecordBatch], partition: int) -> tuple[str, int]:
@@ -115,7 +115,7 @@ def save_partition(task: SaveTask, batches: Iterator[pa.RecordBatch], partition:
             return path, rows
         finally:
             file.discard()
-    return path, sum(len(each) for each in records_of(store, path))
+    return path, sum(len(records) for records in records_of(store, path))
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ class LoadTask:
         number = 0
         while rows := list(islice(examples, ROWS)):
             try:
-                arrays = [pa.array([each.value(row) for row in rows], each.arrow_type) for each in self.columns]
+                arrays = [pa.array([column.value(row) for row in rows], column.arrow_type) for column in self.columns]
             except DataError as error:
                 raise DataError(f"{store.where(path)}, records {number} to {number + len(rows) - 1}: {error}") from None
             number += len(rows)
-            yield pa.RecordBatch.from_arrays(arrays, [each.name for each in self.columns])
+            yield pa.RecordBatch.from_arrays(arrays, [column.name for column in self.columns])
 
 
 def load_records(session: Any, path: str, binary: Sequence[str] = (), types: Mapping[str, str] | None = None) -> Any:
@@ -157,9 +157,9 @@ def load_records(session: Any, path: str, binary: Sequence[str] = (), types: Map
     subject = f"TFRecord files in {path}"
     root, patterns = located([path], subject)
     store = open_store(StoreAddress(root))
-    paths = tuple(each.path for each in named_files(store, patterns, subject))
+    paths = tuple(file.path for file in named_files(store, patterns, subject))
     columns = columns_of_types(types, subject) if types else _found(store, paths, binary, subject)
-    schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.spark_type}" for each in columns)
+    schema = ", ".join(f"`{column.name.replace('`', '``')}` {column.spark_type}" for column in columns)
     numbers = session.range(0, len(paths), 1, len(paths))
     return numbers.mapInArrow(LoadTask(store.address, paths, columns), schema)
 
@@ -167,7 +167,7 @@ def load_records(session: Any, path: str, binary: Sequence[str] = (), types: Map
 def _found(store: Store, paths: Sequence[str], binary: Sequence[str], subject: str) -> tuple[ExampleColumn, ...]:
     """The columns of a sample of the records."""
     step = -(-len(paths) // SAMPLED_FILES)
-    sample = {store.where(each): list(islice(_examples(store, each), SAMPLED_RECORDS)) for each in paths[::step]}
+    sample = {store.where(path): list(islice(_examples(store, path), SAMPLED_RECORDS)) for path in paths[::step]}
     return columns_of_examples(sample, binary, subject)
 
 

@@ -18,7 +18,7 @@ from sparktrain.errors import DataError, RunDirectoryError, SparktrainError
 from sparktrain.store.url import open_store
 
 Result = TypeVar("Result")
-_ERRORS: dict[str, type[SparktrainError]] = {each.__name__: each for each in (DataError, RunDirectoryError)}
+_ERRORS: dict[str, type[SparktrainError]] = {error.__name__: error for error in (DataError, RunDirectoryError)}
 _AFTER_NAME = ": "
 _NOTE_S = 10.0
 """How long a task tries to leave the note."""

@@ -45,21 +45,22 @@ def columns_of(
     if names is not None:
         check_known(names, [name for name, _ in leaves], subject)
         leaves = [leaf for name in names for leaf in leaves if leaf[0] == name]
-    found: list[Column] = []
+    columns: list[Column] = []
     problems: list[str] = []
     for name, kind in leaves:
         column = _column(name, kind)
-        (found if isinstance(column, Column) else problems).append(column)  # type: ignore[arg-type]
-    names = [each.name for each in found]
+        (columns if isinstance(column, Column) else problems).append(column)  # type: ignore[arg-type]
+    names = [tensor_column.name for tensor_column in columns]
     problems += [
-        f"column {each!r} exists twice once structs are flattened: rename one" for each in dict.fromkeys(_twice(names))
+        f"column {duplicate!r} exists twice once structs are flattened: rename one"
+        for duplicate in dict.fromkeys(_twice(names))
     ]
     problems += more_problems
     if problems:
         raise DataError(one_a_line(f"{subject} has columns that cannot become tensors", problems))
-    if not found:
+    if not columns:
         raise DataError(f"{subject} has no columns: select at least one")
-    return tuple(found)
+    return tuple(columns)
 
 
 def is_vector(kind: pa.DataType) -> bool:
@@ -151,8 +152,8 @@ def _refused_struct(kind: pa.DataType, field: pa.Field) -> bool:
     if not pa.types.is_struct(kind):
         return False
     metadata = {**(field.metadata or {})}
-    variant = any((each.metadata or {}).get(b"variant") == b"true" for each in kind) or b"variant" in metadata
-    return variant or tuple(each.name for each in kind) == _MATRIX
+    variant = any((child.metadata or {}).get(b"variant") == b"true" for child in kind) or b"variant" in metadata
+    return variant or tuple(child.name for child in kind) == _MATRIX
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -173,4 +174,4 @@ def _article(noun: str) -> str:
 
 
 def _twice(names: Sequence[str]) -> list[str]:
-    return [each for index, each in enumerate(names) if each in names[:index]]
+    return [name for index, name in enumerate(names) if name in names[:index]]

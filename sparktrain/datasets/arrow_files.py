@@ -70,12 +70,12 @@ class ArrowRows(GroupedFile):
         """See base class. A stream is scanned from header to header."""
         try:
             if self._format == "stream":
-                found = [each for each in _scanned(self._window) if each.kind == _BATCH]
+                messages = [message for message in _scanned(self._window) if message.kind == _BATCH]
             else:
-                found = [_message(self._window, each) for each in self._offsets]
+                messages = [_message(self._window, offset) for offset in self._offsets]
         except (struct.error, IndexError) as error:
             raise CorruptFileError(f"the header of a record batch is corrupt ({error})") from error
-        return tuple(Group(each.offset, each.size, each.rows) for each in found if each.rows), {}
+        return tuple(Group(message.offset, message.size, message.rows) for message in messages if message.rows), {}
 
     def nulls(self, names: Sequence[str]) -> dict[str, int]:
         """See base class. Arrow files have no statistics."""
@@ -90,8 +90,8 @@ class ArrowRows(GroupedFile):
                 batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
             else:
                 batch = pa.ipc.open_stream(pa.py_buffer(b"".join([*heads, data, _END]))).read_next_batch()
-            kept = [each for each in batch.schema.names if any(f"{name}.".startswith(f"{each}.") for name in names)]
-            batch = batch.select(kept)
+            roots = [root for root in batch.schema.names if any(f"{name}.".startswith(f"{root}.") for name in names)]
+            batch = batch.select(roots)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise CorruptFileError(str(error) or "the record batch is not there") from error
@@ -155,8 +155,8 @@ class _FlatTable:
         (count,) = struct.unpack_from("<I", self._data, at)
         if count * _BLOCK.size > len(self._data):
             raise CorruptFileError("its footer is corrupt")
-        found = (_BLOCK.unpack_from(self._data, at + 4 + index * _BLOCK.size) for index in range(count))
-        return [(offset, header + body) for offset, header, body in found]
+        entries = (_BLOCK.unpack_from(self._data, at + 4 + index * _BLOCK.size) for index in range(count))
+        return [(offset, header + body) for offset, header, body in entries]
 
 
 def _message(window: _Window, offset: int) -> IpcMessage:
@@ -176,16 +176,16 @@ def _message(window: _Window, offset: int) -> IpcMessage:
 
 def _scanned(window: _Window) -> list[IpcMessage]:
     """All messages of a stream. Raises CorruptFileError with the groups before the corrupt bytes."""
-    found: list[IpcMessage] = []
+    messages: list[IpcMessage] = []
     at = 0
     try:
         while at < window.size and window.get(at, min(8, window.size - at)) != _END:
-            found.append(_message(window, at))
-            at += found[-1].size
+            messages.append(_message(window, at))
+            at += messages[-1].size
     except (CorruptFileError, struct.error, IndexError) as error:
-        good = tuple(Group(each.offset, each.size, each.rows) for each in found if each.rows)
+        good = tuple(Group(message.offset, message.size, message.rows) for message in messages if message.rows)
         raise CorruptFileError(str(error), good) from error
-    return found
+    return messages
 
 
 def _open_file(window: _Window) -> ArrowRows:
@@ -211,8 +211,8 @@ def _open_stream(window: _Window) -> ArrowRows:
     heads = [(0, window.get(0, first.size))]
     schema = _schema(heads[0][1])
     if has_dictionary(schema):
-        found = [each for each in _scanned(window) if each.kind == _DICTIONARY]
-        heads += [(each.offset, window.get(each.offset, each.size)) for each in found]
+        dictionaries = [message for message in _scanned(window) if message.kind == _DICTIONARY]
+        heads += [(message.offset, window.get(message.offset, message.size)) for message in dictionaries]
     return ArrowRows(window, "stream", schema, heads, (), b"")
 
 

@@ -51,18 +51,18 @@ class Column(Struct, frozen=True):
 
 def chosen(columns: Sequence[Column], names: Iterable[str], subject: str) -> tuple[Column, ...]:
     """Those of `columns` with these names, in the order of the names. Raises DataError for unknown ones."""
-    known = {each.name: each for each in columns}
-    wanted = tuple(names)
-    check_known(wanted, known, subject)
-    return tuple(known[each] for each in wanted)
+    columns_by_name = {column.name: column for column in columns}
+    chosen_names = tuple(names)
+    check_known(chosen_names, columns_by_name, subject)
+    return tuple(columns_by_name[name] for name in chosen_names)
 
 
 def check_known(names: Iterable[str], known: Iterable[str], subject: str) -> None:
     """Check that all names are among the known ones. Raises DataError with the nearest to each that is not."""
     columns = list(known)
-    missing = [each for each in names if each not in columns]
+    missing = [name for name in names if name not in columns]
     if missing:
-        problems = [f"{each!r}{did_you_mean(each, columns)}" for each in missing]
+        problems = [f"{name!r}{did_you_mean(name, columns)}" for name in missing]
         listed = ", ".join(map(repr, columns))
         raise DataError(f"{subject} has no column {' and no column '.join(problems)}; its columns are {listed}")
 
@@ -84,30 +84,30 @@ def check_pad(columns: Sequence[Column], pad: Iterable[str], subject: str) -> No
 
 def check_alike(schemas: Mapping[str, Sequence[Column]]) -> None:
     """Check that a column has the same type in all datasets that have it. Raises DataError with all differences."""
-    seen: dict[str, tuple[str, Column]] = {}
+    originals: dict[str, tuple[str, Column]] = {}
     problems: list[str] = []
     for dataset, columns in schemas.items():
         for column in columns:
-            first, other = seen.setdefault(column.name, (dataset, column))
-            if (other.kind, other.dtype) != (column.kind, column.dtype):
+            first, original = originals.setdefault(column.name, (dataset, column))
+            if (original.kind, original.dtype) != (column.kind, column.dtype):
                 problems.append(
-                    f"data[{first!r}] and data[{dataset!r}] differ in column {column.name!r}: {other.source} and "
+                    f"data[{first!r}] and data[{dataset!r}] differ in column {column.name!r}: {original.source} and "
                     f"{column.source}"
                 )
     if problems:
         raise DataError(
-            one_a_line("the datasets do not fit together", [f"{each}; cast one of them" for each in problems])
+            one_a_line("the datasets do not fit together", [f"{problem}; cast one of them" for problem in problems])
         )
 
 
 def one_a_line(start: str, problems: Sequence[str]) -> str:
     """All problems at once, one a line."""
-    lines = [f"    {each}" for each in problems[:SHOWN_PROBLEMS]]
-    if (more := len(problems) - SHOWN_PROBLEMS) > 0:
-        lines.append(f"    ... and {more} more")
+    lines = [f"    {problem}" for problem in problems[:SHOWN_PROBLEMS]]
+    if (excess := len(problems) - SHOWN_PROBLEMS) > 0:
+        lines.append(f"    ... and {excess} more")
     return "\n".join([f"{start}:", *lines])
 
 
 def described(columns: Iterable[Column]) -> dict[str, Any]:
     """The columns for people and for comparisons: name and type of each."""
-    return {each.name: each.source for each in columns}
+    return {column.name: column.source for column in columns}

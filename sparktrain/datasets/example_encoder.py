@@ -61,8 +61,8 @@ def _entries(column: pa.Array, name: str, subject: str) -> Iterator[bytes]:
 def _contents(column: pa.Array, values: pa.Array, kind: str) -> Iterator[bytes]:
     """The list of values of each row, as the content of its message."""
     if kind == "bytes":
-        for each in column.cast(pa.large_binary()).to_pylist():
-            yield _delimited(_FIRST, each)
+        for value in column.cast(pa.large_binary()).to_pylist():
+            yield _delimited(_FIRST, value)
         return
     data, ends = _packed_floats(values) if kind == "float32" else _packed_integers(values)
     counts = pc.list_value_length(column).to_numpy() if _is_list(column.type) else np.ones(len(column), np.int64)
@@ -80,19 +80,19 @@ def _packed_floats(values: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
 
 def _packed_integers(values: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
     """As `_packed_floats`, for varints."""
-    found = [varint(each) for each in values.cast(pa.int64()).to_pylist()]
-    return b"".join(found), np.concatenate([[0], np.cumsum([len(each) for each in found], dtype=np.int64)])
+    varints = [varint(value) for value in values.cast(pa.int64()).to_pylist()]
+    return b"".join(varints), np.concatenate([[0], np.cumsum([len(piece) for piece in varints], dtype=np.int64)])
 
 
 def varint(value: int) -> bytes:
     """A whole number in the encoding of protobuf, negative ones as 64 bits."""
     value &= 0xFFFFFFFFFFFFFFFF
-    made = bytearray()
+    encoding = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoding.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoding.append(value)
+    return bytes(encoding)
 
 
 def _delimited(key: bytes, content: bytes) -> bytes:

@@ -28,8 +28,8 @@ def layout_of(record: bytes) -> dict[bytes, Span] | None:
     """Where the values of each feature of an example are; None when they are not in one piece each."""
     spans: dict[bytes, Span] = {}
     for number, start, stop in _places(record, 0, len(record)):
-        for each, entry, end in _places(record, start, stop) if number == 1 else ():
-            pair = {part: (at, to) for part, at, to in _places(record, entry, end)} if each == 1 else {}
+        for field_number, entry, end in _places(record, start, stop) if number == 1 else ():
+            pair = {part: (at, to) for part, at, to in _places(record, entry, end)} if field_number == 1 else {}
             if not pair.keys() >= {1, 2}:
                 return None
             name = record[slice(*pair[1])]
@@ -47,8 +47,8 @@ def with_layout(matrix: NDArray[np.uint8], first: bytes, spans: Mapping[bytes, S
         mask[start:stop] = 0x80 if kind == "int64" else 0  # which bytes end a number is layout
     places = np.flatnonzero(mask)
     expected = np.frombuffer(first, np.uint8)[places] & mask[places]
-    same: NDArray[np.bool_] = ((matrix[:, places] & mask[places]) == expected).all(axis=1)
-    return same
+    matches: NDArray[np.bool_] = ((matrix[:, places] & mask[places]) == expected).all(axis=1)
+    return matches
 
 
 def values_at(matrix: NDArray[np.uint8], first: bytes, span: Span) -> NDArray[Any]:
@@ -106,7 +106,7 @@ def _few(data: bytes) -> Iterator[int]:
 
 def _places(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
     """Number, start and end of the content of each field of the message from `at` to `end`."""
-    found = []
+    fields = []
     while at < end:
         key, at = _varint(data, at)
         kind = key & 7
@@ -123,9 +123,9 @@ def _places(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
             raise ValueError(f"byte {at} has wire type {kind}")
         if stop > end:
             raise ValueError(f"a field ends at byte {stop} of {end}")
-        found.append((key >> 3, at, stop))
+        fields.append((key >> 3, at, stop))
         at = stop
-    return found
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

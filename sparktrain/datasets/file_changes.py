@@ -18,11 +18,11 @@ def changed_files(name: str, then: Manifest, now: Manifest) -> Iterator[str]:
     if then.root != now.root:
         yield from (f"- {name}: {then.root}", f"+ {name}: {now.root}")
         return
-    sides = {sign: {each.path: each for each in one.files} for sign, one in (("-", then), ("+", now))}
+    sides = {sign: {file.path: file for file in manifest.files} for sign, manifest in (("-", then), ("+", now))}
     old, new = sides.values()
     differ = [path for path in dict.fromkeys((*old, *new)) if old.get(path) != new.get(path)]
-    shown = {path for side in (old, new) for path in [each for each in differ if each in side][:_SHOWN]}
-    for path in [each for each in differ if each in shown]:
+    shown = {path for side in (old, new) for path in [file_path for file_path in differ if file_path in side][:_SHOWN]}
+    for path in [file_path for file_path in differ if file_path in shown]:
         yield from (f"{sign} {name}: {_described(side[path])}" for sign, side in sides.items() if path in side)
     if len(differ) > len(shown):
         yield f"... and {formatting.count(len(differ) - len(shown), 'more file')} of {name}"

@@ -69,16 +69,17 @@ def with_names(schema: pa.Schema) -> pa.Schema:
 
 
 def _read_names(fields: Iterable[pa.Field]) -> None:
-    for each in fields:
-        _ = each.name
-        _read_names(each.type.field(index) for index in range(each.type.num_fields))
+    for field in fields:
+        _ = field.name
+        _read_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
 def has_dictionary(fields: Sequence[pa.Field]) -> bool:
     """Whether a field, or one within it, is a dictionary."""
     return any(
-        pa.types.is_dictionary(each.type) or has_dictionary([each.type.field(i) for i in range(each.type.num_fields)])
-        for each in fields
+        pa.types.is_dictionary(field.type)
+        or has_dictionary([field.type.field(i) for i in range(field.type.num_fields)])
+        for field in fields
     )
 
 

@@ -54,15 +54,15 @@ def located(paths: Sequence[str], subject: str) -> tuple[str, tuple[Pattern, ...
     places = [(path, *_place(path, subject)) for path in paths]
     bases = {base: path for path, base, _ in places}
     if len(bases) > 1:
-        (_, one), (_, another) = list(bases.items())[:2]
+        (_, place), (_, peer_place) = list(bases.items())[:2]
         raise DataError(
-            f"{subject} has paths of different stores, {one!r} and {another!r}: a dataset has one; copy the files "
+            f"{subject} has paths of different stores, {place!r} and {peer_place!r}: a dataset has one; copy the files "
             "into one store, or pass two datasets"
         )
     fixed = [_fixed(parts) for _, _, parts in places]
     folders = [parts[:count] for (_, _, parts), count in zip(places, fixed, strict=True)]
     common = 0
-    while all(len(each) > common and each[common] == folders[0][common] for each in folders):
+    while all(len(folder) > common and folder[common] == folders[0][common] for folder in folders):
         common += 1
     base, first = places[0][1], folders[0]
     patterns = [
@@ -77,16 +77,16 @@ def named_files(store: Store, patterns: Sequence[Pattern], subject: str) -> list
     A folder stands for all files beneath it, at any depth, except for names and folders that start with `.` or `_`.
     Raises DataError for a path without files, with what is there.
     """
-    found: dict[str, NamedFile] = {}
+    files: dict[str, NamedFile] = {}
     for pattern in patterns:
         paths = list(_expanded(store, pattern))
         if not paths:
             raise DataError(_nothing(store, pattern, subject))
         for path in paths:
             folders = path.split("/")[pattern.named : -1]
-            values = tuple(_value(each) for each in folders if _is_value(each))
-            found.setdefault(path, NamedFile(path, values))
-    return [found[path] for path in sorted(found)]
+            values = tuple(_value(folder) for folder in folders if _is_value(folder))
+            files.setdefault(path, NamedFile(path, values))
+    return [files[path] for path in sorted(files)]
 
 
 def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ...]:
@@ -108,8 +108,8 @@ def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ..
             )
     columns = []
     for name in names:
-        whole = all(_WHOLE.fullmatch(dict(file.values)[name]) for file in files)
-        kind, dtype = (ColumnKind.NUMBER, "int64") if whole else (ColumnKind.TEXT, "object")
+        is_whole = all(_WHOLE.fullmatch(dict(file.values)[name]) for file in files)
+        kind, dtype = (ColumnKind.NUMBER, "int64") if is_whole else (ColumnKind.TEXT, "object")
         columns.append(Column(name, kind, dtype, _OF_FOLDERS))
     return tuple(columns)
 
@@ -121,7 +121,7 @@ def is_of_folders(column: Column) -> bool:
 
 def folder_array(path: str, column: Column, rows: int) -> pa.Array:
     """The value of the column in the folders of `path`, for so many rows."""
-    value = dict(_value(each) for each in path.split("/")[:-1] if _is_value(each))[column.name]
+    value = dict(_value(folder) for folder in path.split("/")[:-1] if _is_value(folder))[column.name]
     scalar = pa.scalar(int(value), pa.int64()) if column.kind is ColumnKind.NUMBER else pa.scalar(value)
     return pa.repeat(scalar, rows)
 
@@ -131,17 +131,17 @@ def _place(path: str, subject: str) -> tuple[str, tuple[str, ...]]:
     url = _URL.match(path)
     if url is None or url[1].lower() == "file":
         local = unquote(urlsplit(path).path) if path[:5].lower() == "file:" else os.path.expanduser(path)
-        base, rest = "/", os.path.abspath(local)
+        base, store_path = "/", os.path.abspath(local)
     else:
-        base, rest = f"{url[1].lower()}://{url[2]}/", url[3]
-    parts = tuple(each for each in rest.split("/") if each)
+        base, store_path = f"{url[1].lower()}://{url[2]}/", url[3]
+    parts = tuple(part for part in store_path.split("/") if part)
     if parts and (problem := path_problem("/".join(parts))):
         raise DataError(f"{subject}: path {path!r} {problem}: write the path that you mean")
     return base, parts
 
 
 def _has_wildcard(parts: Sequence[str]) -> bool:
-    return any(_MAGIC.search(each) for each in parts)
+    return any(_MAGIC.search(part) for part in parts)
 
 
 def _fixed(parts: tuple[str, ...]) -> int:
@@ -153,8 +153,8 @@ def _fixed(parts: tuple[str, ...]) -> int:
 
 
 def _expanded(store: Store, pattern: Pattern) -> Iterator[str]:
-    folder, rest = pattern.parts[: pattern.fixed], pattern.parts[pattern.fixed :]
-    return _walk(store, "/".join(folder), rest)
+    folder, tail = pattern.parts[: pattern.fixed], pattern.parts[pattern.fixed :]
+    return _walk(store, "/".join(folder), tail)
 
 
 def _walk(store: Store, folder: str, rest: tuple[str, ...]) -> Iterator[str]:
@@ -162,25 +162,25 @@ def _walk(store: Store, folder: str, rest: tuple[str, ...]) -> Iterator[str]:
     if not rest:
         yield from _beneath(store, folder)
         return
-    head, more = rest[0], rest[1:]
+    head, tail = rest[0], rest[1:]
     if head == "**":
         for path in _beneath(store, folder):
             if _matches(tuple(path.removeprefix(f"{folder}/").split("/")), rest):
                 yield path
     elif not _MAGIC.search(head):
         path = _joined(folder, head)
-        if not more and store.exists(path):
+        if not tail and store.exists(path):
             yield path
         else:
-            yield from _walk(store, path, more)
+            yield from _walk(store, path, tail)
     else:
         for name in store.entries(folder):
             plain = name.rstrip("/")
             if not fnmatchcase(plain, head) or (_hidden(plain) and head[0] != plain[0]):
                 continue
             if name.endswith("/"):
-                yield from _walk(store, _joined(folder, plain), more)
-            elif not more:
+                yield from _walk(store, _joined(folder, plain), tail)
+            elif not tail:
                 yield _joined(folder, plain)
 
 
@@ -196,7 +196,7 @@ def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 def _beneath(store: Store, folder: str) -> Iterator[str]:
     start = len(folder) + 1 if folder else 0
     for path in store.list(folder):
-        if not any(_hidden(each) for each in path[start:].split("/")):
+        if not any(_hidden(part) for part in path[start:].split("/")):
             yield path
 
 
@@ -227,10 +227,10 @@ def _nothing(store: Store, pattern: Pattern, subject: str) -> str:
     """The message for a path without files: what is in the folder that it names literally."""
     folder = "/".join(pattern.parts[: pattern.fixed])
     names = list(store.entries(folder))
-    there = ", ".join(names[:_SHOWN_NAMES]) + (f" and {len(names) - _SHOWN_NAMES} more" * (len(names) > _SHOWN_NAMES))
-    wanted = pattern.parts[pattern.fixed] if len(pattern.parts) > pattern.fixed else ""
-    hint = did_you_mean(wanted, [each.rstrip("/") for each in names]) if not _MAGIC.search(wanted) else ""
-    held = f"holds {there}" if names else "is empty, or does not exist"
+    listing = ", ".join(names[:_SHOWN_NAMES]) + (f" and {len(names) - _SHOWN_NAMES} more" * (len(names) > _SHOWN_NAMES))
+    missing_name = pattern.parts[pattern.fixed] if len(pattern.parts) > pattern.fixed else ""
+    hint = did_you_mean(missing_name, [name.rstrip("/") for name in names]) if not _MAGIC.search(missing_name) else ""
+    held = f"holds {listing}" if names else "is empty, or does not exist"
     return (
         f"{subject}: no files for {pattern.given!r}: folder {store.where(folder)} {held}; names that start with "
         f"'.' or '_' do not count{hint}"

@@ -75,7 +75,7 @@ def plan_files(source: FileSource, name: str, timeout_s: float = PLANNING_TIMEOU
     )
     planner = _Planner(store, source, empty, subject, of_folders)
     planned = spread(lambda file, _: planner.plan(file), files, _THREADS)
-    return planner.manifest([each for each in planned if each is not None])
+    return planner.manifest([planned_file for planned_file in planned if planned_file is not None])
 
 
 class _Planner:
@@ -100,19 +100,19 @@ class _Planner:
             raise DataError(f"{where} was deleted meanwhile: wait for its writer, and try again") from error
         file = DataFile(path, info.size, (), modified=info.modified, version=info.version)
         try:
-            found = opened(self._store, path, info.size, self._source.format, self._empty)
-            columns = columns_of(found.schema, where, self._names(found.schema.names))
+            opened_file = opened(self._store, path, info.size, self._source.format, self._empty)
+            columns = columns_of(opened_file.schema, where, self._names(opened_file.schema.names))
         except CorruptFileError as error:
             self._corrupt(where, error)
             return None
-        names = [each.name for each in columns]
+        names = [column.name for column in columns]
         try:
-            groups, lengths = found.groups(names)
+            groups, lengths = opened_file.groups(names)
         except CorruptFileError as error:
             self._corrupt(where, error)
             groups, lengths = error.good, {}
-        file = replace(file, groups=groups, footer=found.footer, footer_checksum=found.footer_checksum)
-        return PlannedFile(file, columns, found.nulls(names), lengths)
+        file = replace(file, groups=groups, footer=opened_file.footer, footer_checksum=opened_file.footer_checksum)
+        return PlannedFile(file, columns, opened_file.nulls(names), lengths)
 
     def manifest(self, planned: Sequence[PlannedFile]) -> Manifest:
         """Check all files against each other, and look at values where columns need it. Blocks on the store."""
@@ -120,7 +120,7 @@ class _Planner:
             raise DataError(f"{self._subject} has no file that is not corrupt: put good copies back")
         self._check_alike(planned)
         self._check_nulls(planned)
-        files = tuple(each.file for each in planned if each.file.groups)
+        files = tuple(planned_file.file for planned_file in planned if planned_file.file.groups)
         if not files:
             raise DataError(
                 f"{self._subject} has no rows: its {len(planned)} file{'s' * (len(planned) > 1)} hold none; check the "
@@ -139,39 +139,39 @@ class _Planner:
         """The columns to take from a file; None: all."""
         if self._source.columns is None:
             return None
-        of_folders = {each.name for each in self._of_folders} - set(in_file)
-        return [each for each in self._source.columns if each not in of_folders]
+        of_folders = {column.name for column in self._of_folders} - set(in_file)
+        return [name for name in self._source.columns if name not in of_folders]
 
     def _columns(self, in_files: Sequence[Column]) -> tuple[Column, ...]:
         """The columns of the dataset. A column of folders that the files have too is that of the files."""
-        own = {each.name for each in in_files}
-        columns = [*in_files, *(each for each in self._of_folders if each.name not in own)]
+        names_in_files = {column.name for column in in_files}
+        columns = [*in_files, *(column for column in self._of_folders if column.name not in names_in_files)]
         return tuple(columns) if self._source.columns is None else chosen(columns, self._source.columns, self._subject)
 
     def _corrupt(self, where: str, error: CorruptFileError) -> None:
         """Log what is skipped, or raise DataError."""
         if not self._skips:
             raise DataError(f"{where} is corrupt: {error}; put a good copy back, or pass on_error='skip'") from error
-        kept = sum(each.rows for each in error.good)
-        rest = f"all rows after the first {kept:,} are skipped" if kept else "all its rows are skipped"
-        logger.warning("%s is corrupt: %s; %s", where, error, rest)
+        good_rows = sum(group.rows for group in error.good)
+        outcome = f"all rows after the first {good_rows:,} are skipped" if good_rows else "all its rows are skipped"
+        logger.warning("%s is corrupt: %s; %s", where, error, outcome)
 
     def _check_alike(self, planned: Sequence[PlannedFile]) -> None:
         first = planned[0]
-        mine = {each.name: each for each in first.columns}
-        for each in planned[1:]:
-            theirs = {column.name: column for column in each.columns}
+        mine = {column.name: column for column in first.columns}
+        for planned_file in planned[1:]:
+            other_columns = {column.name: column for column in planned_file.columns}
             lines = [
-                f"    column {name!r}: {_type(mine, name)} and {_type(theirs, name)}"
-                for name in dict.fromkeys([*mine, *theirs])
-                if _rule(mine, name) != _rule(theirs, name)
+                f"    column {name!r}: {_type(mine, name)} and {_type(other_columns, name)}"
+                for name in dict.fromkeys([*mine, *other_columns])
+                if _rule(mine, name) != _rule(other_columns, name)
             ]
             if lines:
-                one, another = self._store.where(first.file.path), self._store.where(each.file.path)
+                path, peer = self._store.where(first.file.path), self._store.where(planned_file.file.path)
                 raise DataError(
                     "\n".join(
                         [
-                            f"{self._subject} has files of different schemas, {one} and {another}; cast one of them, "
+                            f"{self._subject} has files of different schemas, {path} and {peer}; cast one of them, "
                             "or select columns= that they share:",
                             *lines[:_SHOWN_PROBLEMS],
                         ]
@@ -180,19 +180,19 @@ class _Planner:
 
     def _check_nulls(self, planned: Sequence[PlannedFile]) -> None:
         lines = [
-            f"    column {name!r} has {count:,} null{'s' * (count != 1)} in {self._store.where(each.file.path)}"
-            for each in planned
-            for name, count in each.nulls.items()
+            f"    column {name!r} has {count:,} null{'s' * (count != 1)} in {self._store.where(planned_file.file.path)}"
+            for planned_file in planned
+            for name, count in planned_file.nulls.items()
         ]
         if lines:
-            more = [f"    ... and {len(lines) - _SHOWN_PROBLEMS} more"] * (len(lines) > _SHOWN_PROBLEMS)
+            remainder = [f"    ... and {len(lines) - _SHOWN_PROBLEMS} more"] * (len(lines) > _SHOWN_PROBLEMS)
             raise DataError(
                 "\n".join(
                     [
                         f"{self._subject} has nulls, and a tensor has none; fill them (df.fillna), drop them "
                         "(df.dropna), or select other columns:",
                         *lines[:_SHOWN_PROBLEMS],
-                        *more,
+                        *remainder,
                     ]
                 )
             )
@@ -200,9 +200,9 @@ class _Planner:
     def _sampled(self, draft: Manifest, known: Lengths) -> Lengths:
         """The lengths of lists and bytes in some groups."""
         unknown = tuple(
-            each
-            for each in draft.columns
-            if each.kind in (ColumnKind.ARRAY, ColumnKind.BINARY) and each.name not in known
+            column
+            for column in draft.columns
+            if column.kind in (ColumnKind.ARRAY, ColumnKind.BINARY) and column.name not in known
         )
         if not unknown:
             return known
@@ -215,7 +215,7 @@ class _Planner:
         def look(place: tuple[int, int]) -> Lengths:
             return check_values(fetcher.fetch(*place), unknown, subject)
 
-        for lengths in spread(lambda place, _: look(place), [groups[each] for each in picked], _THREADS):
+        for lengths in spread(lambda place, _: look(place), [groups[index] for index in picked], _THREADS):
             known = joined(known, lengths)
         return known
 
@@ -228,7 +228,7 @@ def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
     groups = _all_groups(draft.files)
     check = _Verification(draft, store, len(groups))
     results = dict(zip(groups, spread(lambda place, _: check.look(place), groups, _THREADS), strict=True))
-    known: Lengths = {}
+    lengths: Lengths = {}
     files = []
     for index, file in enumerate(draft.files):
         bad = {number: why for number in range(len(file.groups)) if isinstance(why := results[index, number], str)}
@@ -247,10 +247,10 @@ def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
         if good:
             files.append(replace(file, groups=good))
     for result in results.values():
-        known = known if isinstance(result, str) else joined(known, result)
+        lengths = lengths if isinstance(result, str) else joined(lengths, result)
     if not files:
         raise DataError(f"data[{draft.name!r}] has no row group that is not corrupt: put good copies back")
-    return replace(draft, files=tuple(files)), known
+    return replace(draft, files=tuple(files)), lengths
 
 
 class _Verification:
@@ -266,7 +266,7 @@ class _Verification:
     def look(self, place: tuple[int, int]) -> Lengths | str:
         """The lengths of lists and bytes in a group; why it is corrupt."""
         try:
-            found = check_values(self._fetcher.fetch(*place), self._columns, self._fetcher.subject(*place))
+            lengths = check_values(self._fetcher.fetch(*place), self._columns, self._fetcher.subject(*place))
         except CorruptGroupError as error:
             return str(error)
         finally:
@@ -274,7 +274,7 @@ class _Verification:
             if self._clock.now() - self._logged_at > _PROGRESS_S:
                 self._logged_at = self._clock.now()
                 logger.info("data[%r]: %d of %d row groups are verified", self._name, self._done, self._groups)
-        return found
+        return lengths
 
 
 def _all_groups(files: Sequence[DataFile]) -> list[tuple[int, int]]:
@@ -283,10 +283,10 @@ def _all_groups(files: Sequence[DataFile]) -> list[tuple[int, int]]:
 
 def _indexed(planned: Sequence[PlannedFile]) -> Lengths:
     """The lengths of those columns that the index of every file knows."""
-    known: Lengths = {}
-    for each in planned:
-        known = joined(known, each.lengths)
-    return known
+    lengths: Lengths = {}
+    for planned_file in planned:
+        lengths = joined(lengths, planned_file.lengths)
+    return lengths
 
 
 def _rule(columns: dict[str, Column], name: str) -> object:
@@ -304,5 +304,5 @@ def _compression(store: Store, files: Sequence[NamedFile], source: FileSource) -
         return source.compression
     from sparktrain.datasets.tfrecord import HEAD_BYTES, compression_of  # most datasets have other formats
 
-    heads = (store.read_range(each.path, 0, HEAD_BYTES) for each in files)
+    heads = (store.read_range(file.path, 0, HEAD_BYTES) for file in files)
     return compression_of(next(filter(None, heads), b""))

@@ -38,7 +38,7 @@ class GroupFetcher:
         self._manifest = manifest
         self._store = store
         self._schema = pa.ipc.read_schema(pa.py_buffer(manifest.schema)) if manifest.schema else None
-        self._names = [each.name for each in manifest.columns if not is_of_folders(each)]
+        self._names = [column.name for column in manifest.columns if not is_of_folders(column)]
         self._opened = lru_cache(_OPEN_FILES)(self._open)
         self._identities: dict[int, str] = {}
         """The file in the place of each path when it was first read."""
@@ -89,8 +89,8 @@ class GroupFetcher:
         file = self._manifest.files[file_index]
         number = group_index
         if self._manifest.format != "groups":
-            found = self._number(file_index, file.groups[group_index])
-            number = group_index if found is None else found
+            source_number = self._number(file_index, file.groups[group_index])
+            number = group_index if source_number is None else source_number
         origin = f" ({file.origin})" if file.origin else ""
         return f"data[{self._manifest.name!r}], {self._store.where(file.path)}{origin}, row group {number}"
 
@@ -109,8 +109,8 @@ class GroupFetcher:
     def _own(self, file: DataFile, group: Group) -> pa.RecordBatch:
         """A group that sparktrain has written."""
         data = read_exactly(self._store, file.path, group.offset, group.size)
-        if group.checksum is not None and (found := checksum(data)) != group.checksum:
-            raise CorruptFileError(f"their CRC-32C is {found:08x}, and {group.checksum:08x} was written")
+        if group.checksum is not None and (crc := checksum(data)) != group.checksum:
+            raise CorruptFileError(f"their CRC-32C is {crc:08x}, and {group.checksum:08x} was written")
         try:
             return read_group(pa.py_buffer(data), self._schema)
         except DataError as error:
@@ -170,15 +170,15 @@ def _check_shapes(columns: Sequence[Column], lengths: Lengths, subject: str) -> 
         levels = lengths.get(column.name)
         if column.shape is None or levels is None:
             continue
-        wrong = [each for each, size in zip(levels, column.shape, strict=True) if each != (size, size)]
+        wrong = [level for level, size in zip(levels, column.shape, strict=True) if level != (size, size)]
         if wrong:
-            least, most = wrong[0]
-            found = f"{least}" if least == most else f"{least} to {most}"
-            noun, step = "lists", f"pad them with pad={{{column.name!r}: {max(most, *column.shape)}}}"
+            least, greatest = wrong[0]
+            length = f"{least}" if least == greatest else f"{least} to {greatest}"
+            noun, step = "lists", f"pad them with pad={{{column.name!r}: {max(greatest, *column.shape)}}}"
             if column.kind is ColumnKind.BINARY:
                 noun, step = "bytes", "pass on_error='skip', which looks at all rows before the start"
             problems.append(
-                f"column {column.name!r} has {noun} of length {found}, and of {column.shape[-1]} in the groups that "
+                f"column {column.name!r} has {noun} of length {length}, and of {column.shape[-1]} in the groups that "
                 f"were looked at first: make them equally long, or {step}"
             )
     if problems:

@@ -79,9 +79,9 @@ def read_group(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 def checksum(data: Any) -> int:
     """CRC-32C of `data`, bytes or a buffer of them. Other threads run in between, however much it is."""
-    whole, value = memoryview(data).cast("B"), 0
-    for start in range(0, len(whole), _CHECKSUM_BYTES):
-        value = google_crc32c.extend(value, pa.py_buffer(whole[start : start + _CHECKSUM_BYTES]))
+    view, value = memoryview(data).cast("B"), 0
+    for start in range(0, len(view), _CHECKSUM_BYTES):
+        value = google_crc32c.extend(value, pa.py_buffer(view[start : start + _CHECKSUM_BYTES]))
     return int(value)
 
 
@@ -101,5 +101,5 @@ def _room(part: pa.RecordBatch, rows: int, size: int) -> int:
 
 
 def _one(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    whole = [each for each in parts if each.num_rows]
-    return pa.concat_batches(whole)
+    filled_parts = [part for part in parts if part.num_rows]
+    return pa.concat_batches(filled_parts)

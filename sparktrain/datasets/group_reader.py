@@ -54,11 +54,13 @@ class GroupReader:
         self._cache_lock = threading.Lock()
         self._turn = threading.Lock()
         """Feeds share the reader, and each has threads of TensorFlow. No thread holds it while it reads."""
-        self._places = [(file, group) for file, each in enumerate(manifest.files) for group in range(len(each.groups))]
-        self._columns = {each.name: each for each in manifest.columns}
-        groups = [group for each in manifest.files for group in each.groups]
-        self.group_rows = [each.rows for each in groups]
-        self.group_sizes = [each.size for each in groups]
+        self._places = [
+            (file, group) for file, data_file in enumerate(manifest.files) for group in range(len(data_file.groups))
+        ]
+        self._columns = {column.name: column for column in manifest.columns}
+        groups = [group for file in manifest.files for group in file.groups]
+        self.group_rows = [group.rows for group in groups]
+        self.group_sizes = [group.size for group in groups]
         self._starts = np.concatenate([[0], np.cumsum(self.group_rows, dtype=np.int64)])
         self._open: OrderedDict[int, tuple[pa.RecordBatch, Arrays]] = OrderedDict()
         self._open_bytes = 0
@@ -78,12 +80,12 @@ class GroupReader:
 
         Does not block.
         """
-        wanted = list(groups)
+        next_groups = list(groups)
         with self._turn:
-            for group in self._ahead.keys() - set(wanted):
+            for group in self._ahead.keys() - set(next_groups):
                 if self._ahead[group].cancel() or self._ahead[group].done():
                     del self._ahead[group]
-            for group in wanted:
+            for group in next_groups:
                 if group in self._ahead or group in self._open or self._fetcher.local_path(self._places[group][0]):
                     continue
                 self._ahead[group] = self._threads().submit(self._read, group)
@@ -95,8 +97,8 @@ class GroupReader:
 
     def open(self, groups: Iterable[int]) -> None:
         """Read these groups, or map and verify them, so that `take` finds them open. Blocks. Raises as `take`."""
-        for each in groups:
-            self._group(each)
+        for group in groups:
+            self._group(group)
 
     def take(self, rows: NDArray[np.int64], names: Sequence[str], stack: Stack | None = None) -> Arrays:
         """The rows with these numbers, in this order: an array of shape (rows, *shape) for each column.
@@ -106,31 +108,31 @@ class GroupReader:
         """
         if stack is None:
             return self._taken(rows, names)
-        found = self._taken(rows, tuple(dict.fromkeys([*names, *stack.names])))
-        return {**{each: found[each] for each in names}, Stack.KEY: stack.of(found)}
+        arrays = self._taken(rows, tuple(dict.fromkeys([*names, *stack.names])))
+        return {**{name: arrays[name] for name in names}, Stack.KEY: stack.of(arrays)}
 
     def joined(self, groups: Sequence[int], names: Sequence[str], stack: Stack | None = None) -> JoinedGroups | None:
         """The columns of these groups, joined, for many calls; None where that takes too much memory. As `take`."""
         stacked = () if stack is None else stack.names
-        columns = [self._columns[each] for each in names]
-        width = sum(np.dtype(each.dtype).itemsize * math.prod(each.shape or ()) for each in columns)
+        columns = [self._columns[name] for name in names]
+        width = sum(np.dtype(column.dtype).itemsize * math.prod(column.shape or ()) for column in columns)
         width += len(stacked) * np.dtype(stack.dtype if stack else "u1").itemsize
-        rows = sum(self.group_rows[each] for each in groups)
-        if any(each.strings for each in columns) or width * rows > JOINED_BYTES:
+        rows = sum(self.group_rows[group] for group in groups)
+        if any(column.strings for column in columns) or width * rows > JOINED_BYTES:
             return None
-        wanted = tuple(sorted(groups))
-        key = (wanted, tuple(names), stack)
+        sorted_groups = tuple(sorted(groups))
+        key = (sorted_groups, tuple(names), stack)
         with self._turn:
-            if (kept := self._joined.get(key)) is not None:
-                return kept
+            if (cached := self._joined.get(key)) is not None:
+                return cached
         every = tuple(dict.fromkeys([*names, *stacked]))
-        parts = [self._of_group(each, self._all_rows(each), every) for each in wanted]
-        made = JoinedGroups(wanted, self._starts, parts, columns, stack)
+        parts = [self._of_group(group, self._all_rows(group), every) for group in sorted_groups]
+        joined_groups = JoinedGroups(sorted_groups, self._starts, parts, columns, stack)
         with self._turn:
-            self._joined[key] = made
+            self._joined[key] = joined_groups
             while len(self._joined) > _KEPT_JOINED:
                 self._joined.popitem(last=False)
-        return made
+        return joined_groups
 
     def _all_rows(self, group: int) -> NDArray[np.int64]:
         return np.arange(self._starts[group], self._starts[group + 1], dtype=np.int64)
@@ -154,46 +156,46 @@ class GroupReader:
         order = np.argsort(groups.astype(np.min_scalar_type(len(self._places))), kind="stable")  # small: radix sort
         groups = groups[order]
         specs = array_specs(list(self._columns.values()), names)
-        made: Arrays = {name: empty((len(rows), *shape), kind) for name, (kind, shape) in specs.items()}
+        arrays: Arrays = {name: empty((len(rows), *shape), kind) for name, (kind, shape) in specs.items()}
         bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(rows)]
         for start, end in pairwise(bounds if len(rows) else ()):
             places = order[start:end]
             for name, part in self._of_group(int(groups[start]), rows[places], names).items():
-                scatter(part, places, made[name])
-        return made
+                scatter(part, places, arrays[name])
+        return arrays
 
     def _of_group(self, group: int, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
         batch, arrays = self._group(group)
         local = rows - self._starts[group]
         first, last = int(local[0]), int(local[-1])
         run = last - first + 1 == len(local) and bool((np.diff(local) == 1).all())
-        made: Arrays = {}
+        columns: Arrays = {}
         for name in names:
             column = self._columns[name]
             if column.strings:
-                whole = batch.column(name)
-                picked = whole.slice(first, len(local)) if run else whole.take(pa.array(local))
-                made[name] = to_numpy(picked, column)
+                values = batch.column(name)
+                picked = values.slice(first, len(local)) if run else values.take(pa.array(local))
+                columns[name] = to_numpy(picked, column)
                 continue
             if name not in arrays:
                 arrays[name] = to_numpy(batch.column(name), column)
-            made[name] = arrays[name][first : last + 1] if run else arrays[name].take(local, axis=0)
-        return made
+            columns[name] = arrays[name][first : last + 1] if run else arrays[name].take(local, axis=0)
+        return columns
 
     def _group(self, group: int) -> tuple[pa.RecordBatch, Arrays]:
         """The group and its columns as arrays, open. Who needs it first reads it, and others wait for that."""
-        own: Future[pa.RecordBatch] | None = None
+        promise: Future[pa.RecordBatch] | None = None
         with self._turn:
             if (held := self._open.get(group)) is not None:
                 self._open.move_to_end(group)
                 return held
             reading = self._ahead.get(group)
             if reading is None or reading.cancel():
-                own = reading = self._ahead[group] = Future()
-                own.set_running_or_notify_cancel()
+                promise = reading = self._ahead[group] = Future()
+                promise.set_running_or_notify_cancel()
         try:
-            if own is not None:
-                _settle(own, lambda: self._read(group))
+            if promise is not None:
+                _settle(promise, lambda: self._read(group))
             return self._opened(group, reading.result())
         finally:
             with self._turn:
@@ -204,13 +206,13 @@ class GroupReader:
         with self._turn:
             if (held := self._open.get(group)) is not None:
                 return held
-            made: tuple[pa.RecordBatch, Arrays] = (batch, {})
-            self._open[group] = made
+            opened_group: tuple[pa.RecordBatch, Arrays] = (batch, {})
+            self._open[group] = opened_group
             self._open_bytes += batch.nbytes
             while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
                 _, (closed, _) = self._open.popitem(last=False)
                 self._open_bytes -= closed.nbytes
-            return made
+            return opened_group
 
     def _threads(self) -> ThreadPoolExecutor:
         """The threads that work ahead. For who holds `_turn`."""
@@ -237,10 +239,10 @@ class GroupReader:
         group = self._manifest.files[file].groups[index]
         where = f"{path}, group {index}"
         try:
-            whole = self._files.get(file)
-            if whole is None:  # two threads may both map it
-                whole = self._files[file] = pa.memory_map(os.fspath(path)).read_buffer()
-            data = whole.slice(group.offset, group.size)
+            file_buffer = self._files.get(file)
+            if file_buffer is None:  # two threads may both map it
+                file_buffer = self._files[file] = pa.memory_map(os.fspath(path)).read_buffer()
+            data = file_buffer.slice(group.offset, group.size)
         except (OSError, IndexError) as error:
             raise DataError(f"{where} cannot be read ({error}): put a copy back, or write the data again") from error
         if len(data) != group.size or (
@@ -261,7 +263,8 @@ def _settle(future: "Future[pa.RecordBatch]", work: Callable[[], pa.RecordBatch]
 
 def array_specs(columns: Sequence[Column], names: Sequence[str]) -> Mapping[str, tuple[str, tuple[int, ...]]]:
     """NumPy's type and the shape of one row, by column; the type of strings of bytes is `object`."""
-    known = {each.name: each for each in columns}
+    schema = {column.name: column for column in columns}
     return {
-        name: ("object", ()) if known[name].strings else (known[name].dtype, known[name].shape or ()) for name in names
+        name: ("object", ()) if schema[name].strings else (schema[name].dtype, schema[name].shape or ())
+        for name in names
     }

@@ -172,21 +172,21 @@ class HostCache:
 
     def _write(self, path: Path, size: int, write: Callable[[Path], object]) -> None:
         """Have `write` write a file, and publish it; everything else is evicted when the disk is full."""
-        new = path.with_suffix(f".{uuid4().hex}{_IN_WORK}")
-        full, left = False, _FOLDER_TIMES
+        work_path = path.with_suffix(f".{uuid4().hex}{_IN_WORK}")
+        full, attempts = False, _FOLDER_TIMES
         while True:
             try:
-                write(new)
-                new.replace(path)
+                write(work_path)
+                work_path.replace(path)
                 return
             except FileNotFoundError as error:  # another run, or a cleaner, has deleted the folder meanwhile
-                left -= 1
-                if not left:
+                attempts -= 1
+                if not attempts:
                     raise DataError(self._unusable(error)) from error
                 self._make_folders()
             except OSError as error:
                 with suppress(OSError):
-                    new.unlink(missing_ok=True)
+                    work_path.unlink(missing_ok=True)
                 if error.errno not in _FULL:
                     raise DataError(self._unusable(error)) from error
                 if full:
@@ -200,7 +200,7 @@ class HostCache:
 
     def _made_lock(self) -> int:
         """The open file with the locks; its folders are made where they are missing. Raises DataError."""
-        for left in reversed(range(_FOLDER_TIMES)):
+        for retries in reversed(range(_FOLDER_TIMES)):
             try:
                 self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _check_own(self._home)
@@ -208,7 +208,7 @@ class HostCache:
                 return self._open_lock()
             except OSError as error:
                 # One of the folders was deleted just now, by a cleaner or another run: before or within `mkdir`.
-                if left == 0 or not isinstance(error, FileNotFoundError | FileExistsError):
+                if retries == 0 or not isinstance(error, FileNotFoundError | FileExistsError):
                     raise DataError(self._unusable(error)) from error
         raise AssertionError("the last error was raised")
 
@@ -282,20 +282,20 @@ class _Usage:
 
     def oldest_first(self) -> list[tuple[Path, int]]:
         """Files by their last use. Those that a process writes are kept while they grow."""
-        old = SystemClock().wall() - _ABANDONED_S
-        kept = [each for each in self._files if each[1].suffix == _SUFFIX or each[0] < old]
-        return [(path, size) for _, path, size in sorted(kept, key=lambda each: each[0])]
+        cutoff = SystemClock().wall() - _ABANDONED_S
+        candidates = [file for file in self._files if file[1].suffix == _SUFFIX or file[0] < cutoff]
+        return [(path, size) for _, path, size in sorted(candidates, key=lambda each: each[0])]
 
 
 def _files_in(folder: Path) -> list[tuple[float, Path, int]]:
     """Last use, path and size of each file that the cache has put into a folder."""
     files = []
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for each in entries:
+        for entry in entries:
             with suppress(FileNotFoundError):
-                found = each.stat(follow_symlinks=False)
-                if _FILE_NAME.fullmatch(each.name) and stat.S_ISREG(found.st_mode):
-                    files.append((found.st_mtime, Path(each.path), found.st_size))
+                status = entry.stat(follow_symlinks=False)
+                if _FILE_NAME.fullmatch(entry.name) and stat.S_ISREG(status.st_mode):
+                    files.append((status.st_mtime, Path(entry.path), status.st_size))
     return files
 
 
@@ -316,8 +316,8 @@ def _part(group: int) -> str:
 
 def _check_own(folder: Path) -> None:
     """Refuse a folder that another user has made in a directory that all may write to."""
-    found = os.lstat(folder)
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(folder)
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
         raise PermissionError(errno.EPERM, "it belongs to another user", os.fspath(folder))
 
 

@@ -30,9 +30,9 @@ class Stack:
 
     def of(self, found: Arrays) -> NDArray[Any]:
         """The matrix of columns of equal length."""
-        made = empty((len(found[self.names[0]]), len(self.names)), self.dtype)
-        np.stack([found[each] for each in self.names], axis=1, out=made, casting="unsafe")
-        return made
+        matrix = empty((len(found[self.names[0]]), len(self.names)), self.dtype)
+        np.stack([found[name] for name in self.names], axis=1, out=matrix, casting="unsafe")
+        return matrix
 
 
 class JoinedGroups:
@@ -48,29 +48,29 @@ class JoinedGroups:
     ) -> None:
         """`groups` ascend, `starts` has the first row of each group of the dataset, and `parts` the columns of each."""
         self._first = starts[np.asarray(groups)]
-        ends = np.cumsum([starts[each + 1] - starts[each] for each in groups])
+        ends = np.cumsum([starts[group + 1] - starts[group] for group in groups])
         self._moved = np.concatenate([[0], ends[:-1]]) - self._first
         rows = int(ends[-1])
         alike: dict[str, list[str]] = {}
-        for each in columns:
-            alike.setdefault(each.dtype if each.kind is ColumnKind.NUMBER else each.name, []).append(each.name)
-        single = [found[0] for found in alike.values() if len(found) == 1]
-        several = [(kind, found) for kind, found in alike.items() if len(found) > 1]
-        self._arrays = {name: np.concatenate([each[name] for each in parts]) for name in single}
-        self._matrices = [(found, _matrix(found, kind, parts, rows)) for kind, found in several]
+        for column in columns:
+            alike.setdefault(column.dtype if column.kind is ColumnKind.NUMBER else column.name, []).append(column.name)
+        single = [names[0] for names in alike.values() if len(names) == 1]
+        several = [(kind, names) for kind, names in alike.items() if len(names) > 1]
+        self._arrays = {name: np.concatenate([part[name] for part in parts]) for name in single}
+        self._matrices = [(names, _matrix(names, kind, parts, rows)) for kind, names in several]
         self._stack = None if stack is None else _matrix(stack.names, stack.dtype, parts, rows)
 
     def take(self, rows: NDArray[np.int64]) -> Arrays:
         """The rows with these numbers of the dataset, by column, and the stack by `Stack.KEY`."""
         places = rows + self._moved[np.searchsorted(self._first, rows, side="right") - 1]
-        made = {name: _picked(each, places) for name, each in self._arrays.items()}
+        arrays = {name: _picked(array, places) for name, array in self._arrays.items()}
         for names, matrix in self._matrices:
             turned = empty((len(names), len(rows)), matrix.dtype)
             np.copyto(turned, matrix.take(places, axis=0).T)
-            made |= zip(names, turned, strict=True)
+            arrays |= zip(names, turned, strict=True)
         if self._stack is not None:
-            made[Stack.KEY] = _picked(self._stack, places)
-        return made
+            arrays[Stack.KEY] = _picked(self._stack, places)
+        return arrays
 
 
 def empty(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
@@ -80,8 +80,8 @@ def empty(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     size = math.prod(shape) * np.dtype(kind).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    made: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
-    return made
+    array: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
+    return array
 
 
 def scatter(rows: NDArray[Any], places: NDArray[np.int64], made: NDArray[Any]) -> None:
@@ -94,20 +94,20 @@ def scatter(rows: NDArray[Any], places: NDArray[np.int64], made: NDArray[Any]) -
 
 
 def _picked(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
-    made = empty((len(places), *rows.shape[1:]), rows.dtype)
-    rows.take(places, axis=0, out=made, mode="clip")  # all are valid; else NumPy would fill a copy of `made`
-    return made
+    picked_rows = empty((len(places), *rows.shape[1:]), rows.dtype)
+    rows.take(places, axis=0, out=picked_rows, mode="clip")  # all are valid; else NumPy would fill a copy of `made`
+    return picked_rows
 
 
 def _matrix(names: Sequence[str], kind: str, parts: Sequence[Arrays], rows: int) -> NDArray[Any]:
     """The columns `names` side by side."""
-    made = np.empty((rows, len(names)), kind)
+    matrix = np.empty((rows, len(names)), kind)
     at = 0
     for part in parts:
         length = len(part[names[0]])
         for start in range(0, length, _BLOCK_ROWS):
-            block = made[at + start : at + min(length, start + _BLOCK_ROWS)]
+            block = matrix[at + start : at + min(length, start + _BLOCK_ROWS)]
             for index, name in enumerate(names):
                 block[:, index] = part[name][start : start + _BLOCK_ROWS]
         at += length
-    return made
+    return matrix

@@ -51,7 +51,7 @@ class DataFile(Struct, frozen=True):
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(each.rows for each in self.groups)
+        return sum(group.rows for group in self.groups)
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> int:
         """Number of rows of the dataset."""
-        return sum(each.rows for each in self.files)
+        return sum(file.rows for file in self.files)
 
     def encode(self) -> bytes:
         """The manifest as it is stored: the same bytes for the same manifest."""
@@ -132,6 +132,8 @@ def decode(content: bytes, where: str, digest: str | None = None) -> Manifest:
             f"{where} has version {manifest.version}, and this sparktrain reads version {VERSION}: use the newer "
             "sparktrain that wrote it"
         )
-    if digest is not None and (found := digest_of(content)) != digest:
-        raise DataError(f"{where} is corrupt: its digest is {found}, and {digest} was written; put a copy back")
+    if digest is not None and (content_digest := digest_of(content)) != digest:
+        raise DataError(
+            f"{where} is corrupt: its digest is {content_digest}, and {digest} was written; put a copy back"
+        )
     return manifest

@@ -92,23 +92,25 @@ class ParquetRows(GroupedFile):
         self._row_groups = row_groups
         self._leaves = [metadata.schema.column(index) for index in range(metadata.num_columns)]
         self._starts = sorted(
-            (min(chunk.start for chunk in each.chunks), number) for number, each in enumerate(row_groups) if each.rows
+            (min(chunk.start for chunk in group.chunks), number)
+            for number, group in enumerate(row_groups)
+            if group.rows
         )
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class."""
-        wanted = self._wanted(names)
-        made = []
+        indices = self._wanted(names)
+        file_groups = []
         for number, row_group in enumerate(self._row_groups):
             if not row_group.rows:
                 continue
-            chunks = [row_group.chunks[each] for each in wanted]
-            start = min(each.start for each in chunks)
-            end = max(each.start + each.size for each in chunks)
+            chunks = [row_group.chunks[index] for index in indices]
+            start = min(chunk.start for chunk in chunks)
+            end = max(chunk.start + chunk.size for chunk in chunks)
             if start < 0 or end > self._size:
                 raise CorruptFileError(f"row group {number} ends at byte {end:,} of {self._size:,}: the file is cut")
-            made.append(Group(start, end - start, row_group.rows))
-        return tuple(made), {}
+            file_groups.append(Group(start, end - start, row_group.rows))
+        return tuple(file_groups), {}
 
     def nulls(self, names: Sequence[str]) -> dict[str, int]:
         """See base class. Of columns without lists."""
@@ -123,7 +125,7 @@ class ParquetRows(GroupedFile):
                 or (name != leaf.path and leaf.name != "type")
             ):
                 continue
-            if nulls := sum(each.chunks[index].nulls for each in self._row_groups):
+            if nulls := sum(row_group.chunks[index].nulls for row_group in self._row_groups):
                 counts[name] = counts.get(name, 0) + nulls
         return counts
 
@@ -131,7 +133,7 @@ class ParquetRows(GroupedFile):
         """See base class. The bytes lie in a sparse map as they do in the file; checksums of pages are checked."""
         number = self.number(group)
         with_holes = mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-        for start, length in _near([self._row_groups[number].chunks[each] for each in self._wanted(names)]):
+        for start, length in _near([self._row_groups[number].chunks[index] for index in self._wanted(names)]):
             with_holes[start : start + length] = read_exactly(self._store, self._path, start, length)
         try:
             file = pq.ParquetFile(
@@ -163,13 +165,13 @@ def _row_groups(footer: bytes, columns: int) -> list[RowGroup]:
 
     Raises ValueError, KeyError, TypeError and AttributeError.
     """
-    found = []
-    for each in decoded_struct(footer).get(_ROW_GROUPS, []):
-        chunks = tuple(_chunk(chunk[_CHUNK_METADATA]) for chunk in each[_COLUMNS])
+    row_groups = []
+    for fields in decoded_struct(footer).get(_ROW_GROUPS, []):
+        chunks = tuple(_chunk(chunk[_CHUNK_METADATA]) for chunk in fields[_COLUMNS])
         if len(chunks) != columns:
             raise ValueError(f"a row group has {len(chunks)} columns, and the schema has {columns}")
-        found.append(RowGroup(int(each[_NUM_ROWS]), chunks))
-    return found
+        row_groups.append(RowGroup(int(fields[_NUM_ROWS]), chunks))
+    return row_groups
 
 
 def _chunk(metadata: dict[int, Any]) -> ColumnChunk:
@@ -184,10 +186,10 @@ def _chunk(metadata: dict[int, Any]) -> ColumnChunk:
 def _near(chunks: Sequence[ColumnChunk]) -> list[tuple[int, int]]:
     """Start and length of the ranges with all chunks; near ones are joined."""
     merged: list[tuple[int, int]] = []
-    for each in sorted(chunks, key=lambda chunk: chunk.start):
-        if merged and each.start - sum(merged[-1]) <= _GAP_BYTES:
+    for chunk in sorted(chunks, key=lambda chunk: chunk.start):
+        if merged and chunk.start - sum(merged[-1]) <= _GAP_BYTES:
             first = merged[-1][0]
-            merged[-1] = (first, max(sum(merged[-1]), each.start + each.size) - first)
+            merged[-1] = (first, max(sum(merged[-1]), chunk.start + chunk.size) - first)
         else:
-            merged.append((each.start, each.size))
+            merged.append((chunk.start, chunk.size))
     return merged

@@ -19,7 +19,7 @@ class NamedBatches:
     names: tuple[str, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        return self.function(each.rename_columns(list(self.names)) for each in batches)
+        return self.function(batch.rename_columns(list(self.names)) for batch in batches)
 
 
 def map_in_arrow(frame: Any, function: Callable[[Batches], Batches], schema: Any) -> Any:

@@ -43,21 +43,21 @@ def examples(records: pa.Array, features: Mapping[str, str]) -> pa.RecordBatch:
     program writes for features of fixed lengths, are decoded together.
     """
     schema = example_schema(features)
-    wanted = {name.encode(): _parsed(spelled) for name, spelled in features.items()}
-    left = np.arange(len(records))
+    specs = {name.encode(): _parsed(spelled) for name, spelled in features.items()}
+    remaining_rows = np.arange(len(records))
     parts: list[tuple[NDArray[np.int64], list[pa.Array]]] = []
     misses = 0
-    while len(left) >= _LEAST_ALIKE and misses < _MOST_MISSES and len(parts) < _MOST_LAYOUTS:
-        alike, arrays = _alike(records, left, wanted, schema)
+    while len(remaining_rows) >= _LEAST_ALIKE and misses < _MOST_MISSES and len(parts) < _MOST_LAYOUTS:
+        alike, arrays = _alike(records, remaining_rows, specs, schema)
         misses = 0 if len(alike) >= _LEAST_ALIKE else misses + 1
         parts.append((alike, arrays))
-        left = np.setdiff1d(left, alike, assume_unique=True)
-    if len(left) or not parts:
-        parts.append((left, _one_by_one(records, left, wanted, schema)))
-    arrays = [pa.concat_arrays(each) for each in zip(*(arrays for _, arrays in parts), strict=True)]
+        remaining_rows = np.setdiff1d(remaining_rows, alike, assume_unique=True)
+    if len(remaining_rows) or not parts:
+        parts.append((remaining_rows, _one_by_one(records, remaining_rows, specs, schema)))
+    arrays = [pa.concat_arrays(chunks) for chunks in zip(*(arrays for _, arrays in parts), strict=True)]
     if len(parts) > 1:
         order = pa.array(np.argsort(np.concatenate([rows for rows, _ in parts])))
-        arrays = [each.take(order) for each in arrays]
+        arrays = [array.take(order) for array in arrays]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -87,8 +87,8 @@ def _alike(
     _, offsets, data = bodies.buffers()
     start = int(np.frombuffer(offsets, np.int32)[bodies.offset])
     matrix = np.frombuffer(data, np.uint8)[start : start + len(rows) * len(first)].reshape(len(rows), len(first))
-    same = with_layout(matrix, first, spans)
-    rows, matrix = rows[same], matrix if same.all() else matrix[same]
+    matches = with_layout(matrix, first, spans)
+    rows, matrix = rows[matches], matrix if matches.all() else matrix[matches]
     arrays = []
     for (name, (_, lists, _)), field in zip(wanted.items(), schema, strict=True):
         values = values_at(matrix, first, spans[name])
@@ -109,7 +109,7 @@ def _one_by_one(
     records: pa.Array, rows: NDArray[np.int64], wanted: Mapping[bytes, _Spec], schema: pa.Schema
 ) -> list[pa.Array]:
     """The features of these rows, of any layout."""
-    found: dict[bytes, list[Any]] = {name: [] for name in wanted}
+    columns: dict[bytes, list[Any]] = {name: [] for name in wanted}
     picked = records if len(rows) == len(records) else records.take(pa.array(rows))
     for number, record in zip(rows.tolist(), picked.to_pylist(), strict=True):
         try:
@@ -124,14 +124,14 @@ def _one_by_one(
                     f"record {number}: feature {name.decode()!r} has {len(values)} values, and features= asks for "
                     f"{count}: correct the length, or write ({kind!r}, None) and pad="
                 )
-            found[name].append(values if lists else values[0])
-    return [_array(found[name], field.type) for name, field in zip(wanted, schema, strict=True)]
+            columns[name].append(values if lists else values[0])
+    return [_array(columns[name], field.type) for name, field in zip(wanted, schema, strict=True)]
 
 
 def _array(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if not pa.types.is_list(kind):
         return pa.array(rows, kind)
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in rows])]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     values: Any = np.concatenate(rows) if rows else []
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, kind.value_type))
 
@@ -139,26 +139,26 @@ def _array(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _values(held: Mapping[bytes, bytes], name: bytes, kind: str, number: int) -> Any:
     feature = held.get(name)
     if feature is None:
-        names = ", ".join(sorted(repr(each.decode(errors="replace")) for each in held))
+        names = ", ".join(sorted(repr(key.decode(errors="replace")) for key in held))
         raise DataError(f"record {number} has no feature {name.decode()!r}; its features are {names or 'none'}")
     try:
-        found, values = _feature(feature)
+        data_kind, values = _feature(feature)
     except (IndexError, struct.error, ValueError) as error:
         raise CorruptFileError(f"feature {name.decode()!r} of record {number} is corrupt ({error})") from error
-    if found != kind and found:
+    if data_kind != kind and data_kind:
         raise DataError(
-            f"record {number}: feature {name.decode()!r} has {found} values, and features= asks for {kind}: write "
-            f"{found!r}"
+            f"record {number}: feature {name.decode()!r} has {data_kind} values, and features= asks for {kind}: write "
+            f"{data_kind!r}"
         )
     return values
 
 
 def _parsed(spelled: str) -> _Spec:
     """Type, whether it is a list, and its length if that is fixed."""
-    found = _SPELLED.fullmatch(spelled)
-    if found is None:
+    match = _SPELLED.fullmatch(spelled)
+    if match is None:
         raise BugError(f"feature {spelled!r} has no type")
-    return found[1], found[2] is not None, int(found[3]) if found[3] else None
+    return match[1], match[2] is not None, int(match[3]) if match[3] else None
 
 
 def _features(record: bytes) -> dict[bytes, bytes]:
@@ -167,8 +167,8 @@ def _features(record: bytes) -> dict[bytes, bytes]:
     for number, features in fields_of(record):
         if number != 1:
             continue
-        for each, entry in fields_of(features):
-            if each == 1:
+        for field_number, entry in fields_of(features):
+            if field_number == 1:
                 pair = dict(fields_of(entry))
                 held[pair.get(1, b"")] = pair.get(2, b"")
     return held

@@ -88,14 +88,14 @@ def records_of(store: Store, path: str) -> Iterator[list[bytes]]:
     pieces = store.pieces(path)
     if compression := compression_of(store.read_range(path, 0, HEAD_BYTES)):
         pieces = _decompressed(pieces, compression, store.where(path))
-    rest, at = b"", 0
+    tail, at = b"", 0
     for piece in pieces:
-        data = rest + piece
+        data = tail + piece
         starts, lengths, end = frames(data, at)
         check_records(data, starts, lengths, at)
         yield [data[start:stop] for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-        rest, at = data[end:], at + end
-    if rest:
+        tail, at = data[end:], at + end
+    if tail:
         raise CorruptFileError(f"the record at byte {at:,} is cut")
 
 
@@ -113,14 +113,14 @@ class TfRecordRows(GroupedFile):
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class. Reads the whole file, in pieces."""
-        found = _Index()
+        index = _Index()
         for piece in self._pieces():
-            found.add(piece)
-        found.finish()
-        lengths: Lengths = {} if self._features or not found.rows else {RECORD: ((found.least, found.most),)}
+            index.add(piece)
+        index.finish()
+        lengths: Lengths = {} if self._features or not index.rows else {RECORD: ((index.least, index.most),)}
         if self._compression:
-            return ((Group(0, self._size, found.rows),) if found.rows else ()), lengths
-        return tuple(found.groups), lengths
+            return ((Group(0, self._size, index.rows),) if index.rows else ()), lengths
+        return tuple(index.groups), lengths
 
     def nulls(self, names: Sequence[str]) -> dict[str, int]:
         """See base class. Records have no statistics."""
@@ -182,18 +182,18 @@ class _Index:
 
     def _group(self, ends: NDArray[np.int64]) -> None:
         """Add records that end at these bytes of the file to the last group, or to new ones."""
-        done = 0
-        while done < len(ends):
+        position = 0
+        while position < len(ends):
             last = self.groups[-1] if self.groups else Group(0, 0, 0)
-            room = int(np.searchsorted(ends, last.offset + MOST_BYTES, "right")) - done
-            take = min(room, MOST_ROWS - last.rows, len(ends) - done)
+            room = int(np.searchsorted(ends, last.offset + MOST_BYTES, "right")) - position
+            take = min(room, MOST_ROWS - last.rows, len(ends) - position)
             if take <= 0 and last.rows:
                 self.groups.append(Group(last.offset + last.size, 0, 0))
                 continue
             take = max(1, take)
-            end = int(ends[done + take - 1])
+            end = int(ends[position + take - 1])
             self.groups[-1:] = [Group(last.offset, end - last.offset, last.rows + take)]
-            done += take
+            position += take
 
 
 def frames(data: bytes, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -222,7 +222,7 @@ def frames(data: bytes, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], 
         place += run * step
     if not runs:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-    first, size, counts = (np.array(each, np.int64) for each in zip(*runs, strict=True))
+    first, size, counts = (np.array(column, np.int64) for column in zip(*runs, strict=True))
     lengths = np.repeat(size, counts)
     within = np.arange(len(lengths)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(first, counts) + within * (lengths + _FRAME_BYTES) + HEAD_BYTES, lengths, place
@@ -233,8 +233,8 @@ def check_records(data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.in
     value = google_crc32c.value
     ends = starts + lengths
     bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-    found = np.fromiter((value(data[start:end]) for start, end in bounds), np.uint32, len(starts))
-    expected = ((found >> np.uint32(15)) | (found << np.uint32(17))) + np.uint32(_MASK)
+    checksums = np.fromiter((value(data[start:end]) for start, end in bounds), np.uint32, len(starts))
+    expected = ((checksums >> np.uint32(15)) | (checksums << np.uint32(17))) + np.uint32(_MASK)
     raw = np.frombuffer(data, np.uint8)
     written = raw[ends[:, np.newaxis] + np.arange(4)].view("<u4").reshape(-1)
     wrong = np.flatnonzero(expected != written)
@@ -252,10 +252,10 @@ def gathered(data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64])
         raise DataError(f"{len(data):,} bytes of records are more than one group may have: split the file")
     bounds = np.stack([starts, starts + lengths], axis=1).astype(np.int32).reshape(-1)
     # Records and what lies between them, in turns: Arrow gathers the even ones.
-    both = pa.BinaryArray.from_buffers(
+    pieces = pa.BinaryArray.from_buffers(
         pa.binary(), max(0, len(bounds) - 1), [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
-    return both.take(pa.array(np.arange(0, len(bounds), 2)))
+    return pieces.take(pa.array(np.arange(0, len(bounds), 2)))
 
 
 def _is_head(head: bytes) -> bool:
@@ -265,18 +265,18 @@ def _is_head(head: bytes) -> bool:
 
 def _run(data: bytes, place: int, step: int, head: bytes, room: int) -> int:
     """How many records from `place` on have the same head, one after the other."""
-    same = _same(data, place, step, head, min(room, _SHORT_RUN))
+    count = _same(data, place, step, head, min(room, _SHORT_RUN))
     for limit in (_SEVERAL_RUNS, room):
-        if same < min(room, limit) and same in (_SHORT_RUN, _SEVERAL_RUNS):
-            same = _same(data, place, step, head, min(room, limit))
-    return same
+        if count < min(room, limit) and count in (_SHORT_RUN, _SEVERAL_RUNS):
+            count = _same(data, place, step, head, min(room, limit))
+    return count
 
 
 def _same(data: bytes, place: int, step: int, head: bytes, count: int) -> int:
     """How many of `count` places, from the first, have this head."""
     heads: NDArray[Any] = np.ndarray((count, HEAD_BYTES), np.uint8, data, place, (step, 1))
-    other = np.flatnonzero((heads != np.frombuffer(head, np.uint8)).any(axis=1))
-    return int(other[0]) if len(other) else count
+    mismatches = np.flatnonzero((heads != np.frombuffer(head, np.uint8)).any(axis=1))
+    return int(mismatches[0]) if len(mismatches) else count
 
 
 def _decompressed(pieces: Iterator[bytes], compression: str, where: str) -> Iterator[bytes]:

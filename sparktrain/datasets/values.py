@@ -27,8 +27,11 @@ def plain_batch(
     `subject` names the data and the place in messages. Raises DataError for values that no rule covers.
     """
     arrays = dict(_leaves(batch))
-    made = [_padded(_plain(arrays[each.name], each, subject), each, pad.get(each.name), subject) for each in columns]
-    return pa.RecordBatch.from_arrays(made, names=[each.name for each in columns])
+    plain_arrays = [
+        _padded(_plain(arrays[column.name], column, subject), column, pad.get(column.name), subject)
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(plain_arrays, names=[column.name for column in columns])
 
 
 def plain_batches(
@@ -71,38 +74,38 @@ def check_values(batch: pa.RecordBatch, columns: Sequence[Column], subject: str)
 
 def joined(one: Lengths, another: Lengths) -> Lengths:
     """The lengths of two parts of the same data."""
-    found = dict(one)
+    lengths = dict(one)
     for name, levels in another.items():
-        mine = found.get(name, levels)
-        found[name] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(mine, levels, strict=True))
-    return found
+        mine = lengths.get(name, levels)
+        lengths[name] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(mine, levels, strict=True))
+    return lengths
 
 
 def shaped(columns: Sequence[Column], lengths: Lengths, subject: str) -> tuple[Column, ...]:
     """The columns with the shapes of their rows. Raises DataError for lists of different lengths."""
-    made = []
+    shaped_columns = []
     problems = []
     for column in columns:
         levels = lengths.get(column.name)
         if levels is None:
-            made.append(column)
+            shaped_columns.append(column)
             continue
-        even = all(least == most for least, most in levels)
+        even = all(least == greatest for least, greatest in levels)
         if not even and column.kind is ColumnKind.ARRAY:
             problems.append(ragged(column.name, levels))
-        shape = tuple(most for _, most in levels) if even else None
-        made.append(Column(column.name, column.kind, column.dtype, column.source, shape))
+        shape = tuple(greatest for _, greatest in levels) if even else None
+        shaped_columns.append(Column(column.name, column.kind, column.dtype, column.source, shape))
     if problems:
         raise DataError(f"{subject}: {'; '.join(problems)}")
-    return tuple(made)
+    return tuple(shaped_columns)
 
 
 def ragged(name: str, levels: Sequence[tuple[int, int]]) -> str:
     """The problem of lists that differ in length."""
-    least, most = next(each for each in levels if each[0] != each[1])
-    pad = "" if len(levels) > 1 else f"pad them with pad={{{name!r}: {most}}}, or "
+    least, greatest = next(level for level in levels if level[0] != level[1])
+    pad = "" if len(levels) > 1 else f"pad them with pad={{{name!r}: {greatest}}}, or "
     return (
-        f"column {name!r} has lists of {least} to {most} values, and a tensor has one length for all rows: "
+        f"column {name!r} has lists of {least} to {greatest} values, and a tensor has one length for all rows: "
         f"{pad}make them equal in Spark"
     )
 
@@ -160,14 +163,14 @@ def _leaves(batch: Any, prefix: str = "") -> Iterator[tuple[str, pa.Array]]:
 def _filled_bytes(batch: pa.RecordBatch, columns: Sequence[Column], pad: Mapping[str, int]) -> int:
     """Bytes of the widest row in those columns that their plain form fills with zeros."""
     arrays = dict(_leaves(batch))
-    found = 0
+    row_bytes = 0
     for column in columns:
         array, width = arrays[column.name], pad.get(column.name, 0)
         if is_vector(array.type):
             _, sizes, _, values = array.flatten()
             width = max(width, pc.max(sizes).as_py() or 0, pc.max(pc.list_value_length(values)).as_py() or 0)
-        found += width * np.dtype(column.dtype).itemsize
-    return found
+        row_bytes += width * np.dtype(column.dtype).itemsize
+    return row_bytes
 
 
 def _plain(array: pa.Array, column: Column, subject: str) -> pa.Array:
@@ -234,5 +237,5 @@ def _padded(array: pa.Array, column: Column, length: int | None, subject: str) -
 
 
 def _extremes(lengths: pa.Array) -> tuple[int, int]:
-    found = pc.min_max(lengths).as_py()
-    return found["min"] or 0, found["max"] or 0
+    extremes = pc.min_max(lengths).as_py()
+    return extremes["min"] or 0, extremes["max"] or 0

@@ -37,14 +37,14 @@ class Best:
         """The lines for people."""
         if not self.trials:
             return [f"{formatting.plain(self.view.name)}: no trial has succeeded yet{self._ongoing()}"]
-        found: list[str] = []
+        text_lines: list[str] = []
         writes = parts.metric_formats(result.metrics for result in self.view.results)
         for number, (trial, model) in enumerate(zip(self.trials, self.models, strict=True), 1):
-            found += [""] if found else []
-            found += _lines(trial, self.metric, number if len(self.trials) > 1 else None, writes)
-            found += self._case(trial)
-            found += [f"  model       {formatting.plain(model)}"] if model is not None else []
-        return [*found, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
+            text_lines += [""] if text_lines else []
+            text_lines += _lines(trial, self.metric, number if len(self.trials) > 1 else None, writes)
+            text_lines += self._case(trial)
+            text_lines += [f"  model       {formatting.plain(model)}"] if model is not None else []
+        return [*text_lines, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
 
     def _case(self, trial: TrialView) -> list[str]:
         """The line about the case of the trial, where it has others."""
@@ -63,8 +63,8 @@ class Best:
         return {"version": VERSION, **names_of, "metric": self.metric, "mode": self.mode, "best": trials}
 
     def _ongoing(self) -> str:
-        left = self.view.left
-        return "" if self.view.complete or not left else f"; {formatting.count(left, 'trial')} without a result"
+        missing = self.view.left
+        return "" if self.view.complete or not missing else f"; {formatting.count(missing, 'trial')} without a result"
 
 
 def best_in(place: RunLocation, view: RunView, metric: str | None, direction: str | None, top: int) -> Best:
@@ -85,19 +85,19 @@ def best_in(place: RunLocation, view: RunView, metric: str | None, direction: st
 
 
 def _check_metric(by: str | None, succeeded: Sequence[TrialView], view: RunView) -> None:
-    known = names(trial.result.metrics for trial in succeeded)
+    metrics = names(trial.result.metrics for trial in succeeded)
     if by is None and len(succeeded) > 1:
-        there = ", ".join(known) or "their results have none"
-        raise SpecError(f"run {view.name} has no metric to compare its trials by: name one with --metric ({there})")
-    if by is not None and succeeded and by not in known:
-        hint = did_you_mean(by, known) or ";"
-        raise SpecError(f"no trial of run {view.name} has a metric {by!r}{hint} there are {', '.join(known)}")
+        choices = ", ".join(metrics) or "their results have none"
+        raise SpecError(f"run {view.name} has no metric to compare its trials by: name one with --metric ({choices})")
+    if by is not None and succeeded and by not in metrics:
+        hint = did_you_mean(by, metrics) or ";"
+        raise SpecError(f"no trial of run {view.name} has a metric {by!r}{hint} there are {', '.join(metrics)}")
 
 
 def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
     result = replace(view.as_outcome(), metric=by, mode=way)
     trials = {trial.result.id: trial for trial in view.trials}
-    first = {view.replication.case(each.id): each for each in reversed(result.ranked)}  # the best of each case
+    first = {view.replication.case(trial.id): trial for trial in reversed(result.ranked)}  # the best of each case
     return [trials[first[case.id].id] for case in result.ranked_cases]
 
 
@@ -110,8 +110,8 @@ def _lines(
     lines = [f"{place}trial {result.id}: {metrics or 'no metrics'}"]
     lines += [f"  parameters  {formatting.params(result.params)}"] if result.params else []
     if trial.checkpoint is not None:
-        after = formatting.count(trial.checkpoint.step, "step")
-        lines.append(f"  checkpoint  after {after}: {formatting.plain(trial.manifest or '')}")
+        steps = formatting.count(trial.checkpoint.step, "step")
+        lines.append(f"  checkpoint  after {steps}: {formatting.plain(trial.manifest or '')}")
     return [*lines, *([f"  log         {formatting.plain(result.log)}"] if result.log else [])]
 
 

@@ -38,12 +38,12 @@ def shortened(traceback: str, most: int = _SHOWN_LINES) -> list[str]:
     frames = [list(frame) for _, frame in groupby(zip(_numbered(lines), lines, strict=True), key=lambda pair: pair[0])]
     blocks = [[line for _, line in frame] for frame in frames]
     last = max((number for number, block in enumerate(blocks) if _FRAME.match(block[0])), default=0)
-    kept: list[str] = []
+    shown_lines: list[str] = []
     for is_library, group in groupby(enumerate(blocks), lambda pair: pair[0] != last and _is_library(pair[1])):
-        found = [block for _, block in group]
-        hidden = [[f"  ... {formatting.count(len(found), 'frame')} of libraries"]]
-        kept += chain.from_iterable(hidden if is_library else found)
-    return kept[-most:]
+        group_blocks = [block for _, block in group]
+        hidden = [[f"  ... {formatting.count(len(group_blocks), 'frame')} of libraries"]]
+        shown_lines += chain.from_iterable(hidden if is_library else group_blocks)
+    return shown_lines[-most:]
 
 
 def _numbered(lines: Iterable[str]) -> Iterator[int]:
@@ -77,12 +77,12 @@ def _explained(trials: list[TrialResult], width: int) -> Iterator[Text]:
     if first.error is None:
         return
     ids = ", ".join(str(trial.id) for trial in trials[:_SHOWN_TRIALS])
-    more = f" and {len(trials) - _SHOWN_TRIALS} more" if len(trials) > _SHOWN_TRIALS else ""
+    suffix = f" and {len(trials) - _SHOWN_TRIALS} more" if len(trials) > _SHOWN_TRIALS else ""
     noun = "trial" if len(trials) == 1 else "trials"
-    line = Text(f"{noun} {ids}{more} {first.status}: ", style=STYLES[first.status])
+    line = Text(f"{noun} {ids}{suffix} {first.status}: ", style=STYLES[first.status])
     yield line.append(formatting.plain(first.error.summary), style="bold")
-    for each in shortened(first.error.traceback) or first.error.log_tail[-_LOG_LINES:]:
-        yield from _indented(formatting.plain(each), width)
+    for detail in shortened(first.error.traceback) or first.error.log_tail[-_LOG_LINES:]:
+        yield from _indented(formatting.plain(detail), width)
     if first.log is not None:
         of = f" of trial {first.id}" if len(trials) > 1 else ""
         yield from _indented(f"log{of}: {formatting.plain(first.log)}", width, "dim")

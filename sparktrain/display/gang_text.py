@@ -27,8 +27,8 @@ def restart_lines(restarts: tuple[Restart, ...]) -> list[str]:
 
 def member(rank: int | None, host: str | None) -> str:
     """Which member, and where: `rank 1 on gpu-2`."""
-    who = "a member" if rank is None else f"rank {rank}"
-    return who if host is None else f"{who} on {formatting.plain(host)}"
+    label = "a member" if rank is None else f"rank {rank}"
+    return label if host is None else f"{label} on {formatting.plain(host)}"
 
 
 def run_lines(result: GangOutcome) -> list[str]:
@@ -37,7 +37,7 @@ def run_lines(result: GangOutcome) -> list[str]:
     lines += [f"metrics: {metrics(result.metrics)}"] if result.metrics else []
     lines += [f"error: {formatting.plain(result.error.summary)}"] if result.error is not None else []
     lines += restart_lines(result.restarts)
-    lines += [f"warning: {formatting.plain(each)}" for each in (result.unsaved, *result.notices) if each]
+    lines += [f"warning: {formatting.plain(notice)}" for notice in (result.unsaved, *result.notices) if notice]
     lines += [f"model: {formatting.plain(result.model_path)}"] if result.model_path is not None else []
     return [*lines, *where_lines(result.directory)]
 
@@ -46,8 +46,8 @@ def run_html(result: GangOutcome) -> str:
     """The same for a notebook, and a table of its members. Everything that a program named is escaped."""
     headline, *lines = run_lines(result)
     rows = ["<tr><th>rank</th><th>role</th><th>host</th><th>log</th></tr>"]
-    for each in result.members:
-        cells = (str(each.rank), str(each.role), formatting.plain(each.host or ""), formatting.plain(each.log))
+    for member in result.members:
+        cells = (str(member.rank), str(member.role), formatting.plain(member.host or ""), formatting.plain(member.log))
         rows.append(html_row((cell, "left") for cell in cells))
     details = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{details}<table>", *rows, "</table>", "</div>"])

@@ -57,9 +57,9 @@ def straggler(progress: Progress) -> Lag | None:
 def lag_of(members: Sequence[MemberLine]) -> Lag | None:
     """The straggler among the members that train: the slowest, if it is more than `LAG` behind their median."""
     paces = {
-        each.rank: each.steps_per_s
-        for each in members
-        if each.role in _RINGS and each.state is MemberState.TRAINING and each.steps_per_s is not None
+        member.rank: member.steps_per_s
+        for member in members
+        if member.role in _RINGS and member.state is MemberState.TRAINING and member.steps_per_s is not None
     }
     usual = median(paces.values()) if paces else 0.0
     if not usual > 0:
@@ -76,9 +76,9 @@ def counts(progress: Progress, over: bool = False) -> Text:
         return line.append("  ").append("failed" if progress.failed else "lost", style="red")
     if over or progress.done:
         return line.append("  done", "not bold")
-    states = Counter(each.state for each in members_of(progress))
-    found = "  ".join(f"{states[state]} {state}" for state in MemberState if states[state])
-    return line.append(f"  {found or 'not started'}", "not bold")
+    states = Counter(member.state for member in members_of(progress))
+    state_counts = "  ".join(f"{states[state]} {state}" for state in MemberState if states[state])
+    return line.append(f"  {state_counts or 'not started'}", "not bold")
 
 
 def newest(progress: Progress) -> str:
@@ -98,7 +98,7 @@ def member_lines(progress: Progress) -> list[str]:
     """One line for each member, for a log."""
     members = members_of(progress)
     lag = straggler(progress)
-    return [_member_line(each, lag, progress.metric) for each in members]
+    return [_member_line(member, lag, progress.metric) for member in members]
 
 
 class MemberTable:
@@ -116,24 +116,24 @@ class MemberTable:
         self._see(members, lag)
         grid = table(header_style="dim")
         columns = self._columns()
-        taken = sum(size + GAP for _, size, _ in columns)
+        used_width = sum(size + GAP for _, size, _ in columns)
         for name, size, right in columns:
             grid.add_column(Text(name), justify="right" if right else "left", width=size, no_wrap=True)
-        left = width - taken
-        if left >= _REPORTED_WIDTH:
-            grid.add_column(Text("reported"), width=left, no_wrap=True, overflow="ellipsis")
+        free_width = width - used_width
+        if free_width >= _REPORTED_WIDTH:
+            grid.add_column(Text("reported"), width=free_width, no_wrap=True, overflow="ellipsis")
         for member in shown(members, lag, rows):
             marked = lag is not None and lag.rank == member.rank
             cells = self._cells(member, f"{lag}" if marked else "")
-            if left >= _REPORTED_WIDTH:
+            if free_width >= _REPORTED_WIDTH:
                 cells.append(metrics(objective_first(member.metrics, progress.metric)))
             grid.add_row(*map(Text, cells), style="yellow" if marked else "")
         return grid
 
     def _see(self, members: Sequence[MemberLine], lag: Lag | None) -> None:
-        hosts = [len(formatting.short_host(each.host or "")) for each in members]
+        hosts = [len(formatting.short_host(member.host or "")) for member in members]
         self._host = max([self._host, *(min(_HOST_WIDTH, size) for size in hosts)])
-        self._role |= any(each.role not in _RINGS for each in members)
+        self._role |= any(member.role not in _RINGS for member in members)
         self._marked |= lag is not None
 
     def _columns(self) -> list[tuple[str, int, bool]]:
@@ -153,8 +153,8 @@ class MemberTable:
 def shown(members: Sequence[MemberLine], lag: Lag | None, rows: int) -> list[MemberLine]:
     """The first `rows` members; the straggler takes the place of the last one."""
     first = list(members[:rows])
-    if lag is not None and first and all(each.rank != lag.rank for each in first):
-        first[-1] = next(each for each in members if each.rank == lag.rank)
+    if lag is not None and first and all(member.rank != lag.rank for member in first):
+        first[-1] = next(member for member in members if member.rank == lag.rank)
     return first
 
 

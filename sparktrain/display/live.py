@@ -292,12 +292,12 @@ class LineDisplay(DrawingDisplay):
 
     def _write_status(self, progress: Progress, line: str) -> None:
         self._written, self._told = (progress.seconds, line), sweep_view.standing_line(progress)
-        left = (
+        remaining = (
             f"; about {formatting.clock(progress.eta_s)} left"
             if progress.eta_s and progress.done != progress.total
             else ""
         )
-        self._write(f"[{formatting.clock(progress.seconds)}] {line}{left}")
+        self._write(f"[{formatting.clock(progress.seconds)}] {line}{remaining}")
 
     def _write(self, line: str) -> None:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"

@@ -20,10 +20,10 @@ V = TypeVar("V")
 
 def table(*columns: tuple[str, str], header_style: str = "bold") -> Table:
     """A table without lines; each column is its heading and the side to which its cells are aligned."""
-    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=header_style)
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=header_style)
     for heading, side in columns:
-        made.add_column(heading, justify="right" if side == "right" else "left", no_wrap=True)
-    return made
+        grid.add_column(heading, justify="right" if side == "right" else "left", no_wrap=True)
+    return grid
 
 
 def one_line(of: Text) -> Text:
@@ -40,8 +40,8 @@ def and_more(hidden: int) -> Text:
 
 def metrics(of: Mapping[str, float], writes: Mapping[str, Callable[[float], str]] | None = None) -> str:
     """`accuracy 0.9143, loss 0.2871`; `writes` has how some of them are written, by `formatting.number_format`."""
-    known = writes or {}
-    return ", ".join(f"{formatting.plain(name)} {known.get(name, formatting.number)(of[name])}" for name in of)
+    writers = writes or {}
+    return ", ".join(f"{formatting.plain(name)} {writers.get(name, formatting.number)(of[name])}" for name in of)
 
 
 def metric_formats(of: Iterable[Mapping[str, float]]) -> dict[str, Callable[[float], str]]:

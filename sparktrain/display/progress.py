@@ -76,8 +76,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     @property
     def to_come(self) -> int:
         """Trials that the sampler has not proposed yet; 0 where their number is not known."""
-        known = self.done + self.running + self.queued + self.paused
-        return 0 if self.total is None else max(0, self.total - known)
+        proposed_count = self.done + self.running + self.queued + self.paused
+        return 0 if self.total is None else max(0, self.total - proposed_count)
 
     @property
     def best_name(self) -> str:

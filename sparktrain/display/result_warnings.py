@@ -18,5 +18,5 @@ def warning_lines(result: SweepOutcome) -> list[str]:
 
 
 def _line(text: str, trials: list[int]) -> str:
-    others = f", and {formatting.count(len(trials) - 1, 'other trial')} likewise" if len(trials) > 1 else ""
-    return f"warning: trial {trials[0]}: {formatting.plain(text)}{others}"
+    suffix = f", and {formatting.count(len(trials) - 1, 'other trial')} likewise" if len(trials) > 1 else ""
+    return f"warning: trial {trials[0]}: {formatting.plain(text)}{suffix}"

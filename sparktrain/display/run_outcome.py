@@ -24,8 +24,8 @@ def failure_lines(sweep: SweepOutcome) -> list[str]:
     failure = trial.error if trial is not None else None
     if trial is None or failure is None:
         return [f"run {sweep.name} was stopped before it started: {sweep.reason or 'no cause is known'}"]
-    who = f"{gang_text.member(failure.rank, failure.host)}: " if failure.rank is not None else ""
-    lines = [f"run {sweep.name} {_ended(trial)}: {who}{failure.summary}"]
+    member_prefix = f"{gang_text.member(failure.rank, failure.host)}: " if failure.rank is not None else ""
+    lines = [f"run {sweep.name} {_ended(trial)}: {member_prefix}{failure.summary}"]
     if failure.traceback:
         lines.append(failure.traceback.rstrip())
     elif failure.log_tail:

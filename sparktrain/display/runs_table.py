@@ -29,14 +29,14 @@ class RunsTable:
         columns = [("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"), ("best", "left")]
         columns += [("started", "right"), ("size", "right"), ("owner", "left")]
         rows = [self._cells(run) for run in self._runs]
-        kept = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
-        grid = table(*(columns[i] for i in kept))
+        shown_columns = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
+        grid = table(*(columns[i] for i in shown_columns))
         for run, row in zip(self._runs, rows, strict=True):
-            grid.add_row(*(row[i] for i in kept), style=_STYLES[run.view.state])
+            grid.add_row(*(row[i] for i in shown_columns), style=_STYLES[run.view.state])
         if rows:
             yield grid
-        for each in self._unreadable:
-            yield Text(f"{formatting.plain(each.name)}: {formatting.plain(each.problem)}", style="red")
+        for broken_run in self._unreadable:
+            yield Text(f"{formatting.plain(broken_run.name)}: {formatting.plain(broken_run.problem)}", style="red")
 
     def _cells(self, run: ListedRun) -> list[str]:
         view, value = run.view, run.value

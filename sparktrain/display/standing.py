@@ -39,11 +39,11 @@ def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Tex
     line = Text(f"{formatting.plain(name)}  " if name else "", style="bold" if name else "")
     total = "" if of.total is None else f"/{of.total}" if short else f" of {of.total}"
     # A stopped trial has no result: such a run counts the trials that a resume does not run.
-    done, word = of.done, "done"
+    finished, word = of.done, "done"
     if of.stopped:
-        done, word = of.done - of.failed - of.lost - of.stopped - of.pruned, "succeeded"
-    noun = "" if short else " trial" if (of.total or done) == 1 else " trials"
-    line.append(f"{done}{total}{noun} {word}", "not bold")
+        finished, word = of.done - of.failed - of.lost - of.stopped - of.pruned, "succeeded"
+    noun = "" if short else " trial" if (of.total or finished) == 1 else " trials"
+    line.append(f"{finished}{total}{noun} {word}", "not bold")
     if running is not None:
         line.append(f"  {of.running} {running}", "not bold")
         line.append("" if short else "".join(f"  {part}" for part in _waiting(of)), "not bold")

@@ -46,8 +46,8 @@ def run_json(view: RunView) -> dict[str, Any]:
 
 def runs_json(runs: Sequence[ListedRun], unreadable: Sequence[UnreadableRun]) -> dict[str, Any]:
     """Several runs, without their trials, and those that cannot be read, with the reason."""
-    problems = [{"name": each.name, "problem": each.problem} for each in unreadable]
-    return {"version": VERSION, "runs": [_listed(each) for each in runs], "problems": problems}
+    problems = [{"name": run.name, "problem": run.problem} for run in unreadable]
+    return {"version": VERSION, "runs": [_listed(run) for run in runs], "problems": problems}
 
 
 def _listed(run: ListedRun) -> dict[str, Any]:

@@ -139,20 +139,20 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     writes = parts.metric_formats(trial.report.metrics for trial in trials if trial.report is not None)
     cells = [_cells(trial, view, now, writes) for trial in trials[:rows]]
     sizes = [max(len(name), *(len(row[i]) for row in cells)) + GAP for i, (name, _) in enumerate(columns)]
-    kept = list(range(len(columns)))
+    shown_columns = list(range(len(columns)))
     for number in _GO_FIRST:
-        if width - sum(sizes[each] for each in kept) < _PARAMS_AT_LEAST:
-            kept.remove(number)
-    if (missing := sum(sizes[each] for each in kept) + _PARAMS_AT_LEAST - width) > 0:
+        if width - sum(sizes[index] for index in shown_columns) < _PARAMS_AT_LEAST:
+            shown_columns.remove(number)
+    if (missing := sum(sizes[index] for index in shown_columns) + _PARAMS_AT_LEAST - width) > 0:
         for row in cells:
             row[_CUT] = formatting.shorten(row[_CUT], max(_CUT_AT_LEAST, sizes[_CUT] - GAP - missing))
         sizes[_CUT] = max(_CUT_AT_LEAST + GAP, sizes[_CUT] - missing)
-    left = max(_PARAMS_AT_LEAST, width - sum(sizes[each] for each in kept))
-    grid = table(*(columns[each] for each in kept), ("parameters", "left"))
+    params_width = max(_PARAMS_AT_LEAST, width - sum(sizes[index] for index in shown_columns))
+    grid = table(*(columns[index] for index in shown_columns), ("parameters", "left"))
     differ = trial_table.varying(view.results)
     for trial, row in zip(trials, cells, strict=False):
         params = differing_first(trial.result.params, differ)
-        grid.add_row(*(Text(row[each]) for each in kept), Text(formatting.params(params, left)))
+        grid.add_row(*(Text(row[index]) for index in shown_columns), Text(formatting.params(params, params_width)))
     yield grid
     if len(trials) > rows:
         yield and_more(len(trials) - rows)
@@ -179,11 +179,11 @@ def _cells(trial: TrialView, view: RunView, now: float, writes: Mapping[str, Cal
 
 
 def _newest(trial: TrialView) -> str:
-    found = [f"report {trial.report.step}"] if trial.report is not None else []
+    milestones = [f"report {trial.report.step}"] if trial.report is not None else []
     if trial.checkpoint is not None:
-        found.append(f"checkpoint after {formatting.count(trial.checkpoint.step, 'step')}")
-    found += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
-    return f"trial {trial.result.id}: {', '.join(found)}" if found else ""
+        milestones.append(f"checkpoint after {formatting.count(trial.checkpoint.step, 'step')}")
+    milestones += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
+    return f"trial {trial.result.id}: {', '.join(milestones)}" if milestones else ""
 
 
 def _restarts(view: RunView) -> Iterator[Text]:
@@ -191,7 +191,7 @@ def _restarts(view: RunView) -> Iterator[Text]:
     lines = [
         (f"trial {trial.result.id}, " if view.total != 1 else "") + gang_text.restart_line(number, restart)
         for trial in view.trials
-        for number, restart in enumerate((each for each in trial.result.restarts if not each.paused), 1)
+        for number, restart in enumerate((record for record in trial.result.restarts if not record.paused), 1)
     ]
     if lines:
         yield Text()

@@ -36,7 +36,7 @@ class Summary:
         yield from console.render(TrialTable(self._result), options.update(width=min(options.max_width, _TABLE_WIDTH)))
         yield from explained(self._result, options.max_width)
         if self._result.other_metrics and (front := front_of(self._result)):
-            yield Text(f"\nPareto front: trials {', '.join(str(each.id) for each in front)}", no_wrap=True)
+            yield Text(f"\nPareto front: trials {', '.join(str(trial.id) for trial in front)}", no_wrap=True)
         yield from (Text(f"\n{line}", style="yellow") for line in warning_lines(self._result))
         if places := where_lines(self._result.directory):
             yield Text("\n".join(["", *places]), style="dim")

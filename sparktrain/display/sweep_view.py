@@ -43,7 +43,7 @@ class Rows:
         self._rows = [number if number in trials else None for number in self._rows]
         for number in trials:
             if number not in self._rows:
-                free = next((row for row, taken in enumerate(self._rows) if taken is None), len(self._rows))
+                free = next((row for row, occupant in enumerate(self._rows) if occupant is None), len(self._rows))
                 self._rows[free : free + 1] = [number]
         while self._rows and self._rows[-1] is None:
             self._rows.pop()
@@ -84,13 +84,13 @@ class Columns:
 
     def metrics(self, width: int, objective: str | None) -> list[tuple[str, int]]:
         """The columns of metrics that fit into `width` next to the parameters in which trials differ."""
-        rest = width - _total(self._sized(self._varying_names(), _RESERVED_NAME))
-        found: list[tuple[str, int]] = []
+        free_width = width - _total(self._sized(self._varying_names(), _RESERVED_NAME))
+        columns: list[tuple[str, int]] = []
         for name in sorted(self._metrics, key=lambda name: name != objective):
             column = (name, self._metrics[name])
-            if name == objective or _total([*found, column]) <= rest:
-                found.append(column)
-        return found
+            if name == objective or _total([*columns, column]) <= free_width:
+                columns.append(column)
+        return columns
 
     def params(self, width: int) -> list[tuple[str, int]]:
         """The columns of parameters that fit into `width`: if not all, those in which trials differ."""
@@ -98,12 +98,12 @@ class Columns:
         sizes = (limit for limit in _NAME_LIMITS if _total(self._sized(varying, limit)) <= width)
         limit = next(sizes, _NAME_LIMITS[-1])
         names = [*varying, *(name for name in self._params if name not in varying)]
-        found: list[tuple[str, int]] = []
+        columns: list[tuple[str, int]] = []
         for column in self._sized(names, limit):
-            if _total([*found, column]) <= width:
-                found.append(column)
+            if _total([*columns, column]) <= width:
+                columns.append(column)
         places = list(self._params)
-        return sorted(found, key=lambda column: places.index(column[0]))
+        return sorted(columns, key=lambda column: places.index(column[0]))
 
     def by_difference(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """`params`, those in which trials differ first: a line may end before the others."""
@@ -182,17 +182,17 @@ class Screen:
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:
         gang = [_GANG] if progress.gang > 1 else []
-        after = [*_AFTER, *gang, ("host", self._columns.host)]
-        width -= _total([*_BEFORE, *after]) - GAP
+        trailing = [*_AFTER, *gang, ("host", self._columns.host)]
+        width -= _total([*_BEFORE, *trailing]) - GAP
         metrics = self._columns.metrics(width, progress.metric)
         params = self._columns.params(width - _total(metrics))
         grid = parts.table(header_style="dim")
-        columns = [*_BEFORE, *metrics, *after, *params]
+        columns = [*_BEFORE, *metrics, *trailing, *params]
         for number, (name, size) in enumerate(columns):
-            left = number >= len(columns) - len(params) - 1
+            is_left_aligned = number >= len(columns) - len(params) - 1
             grid.add_column(
                 formatting.shorten(formatting.plain(name), size),
-                justify="left" if left else "right",
+                justify="left" if is_left_aligned else "right",
                 width=size,
                 no_wrap=True,
             )
@@ -203,16 +203,16 @@ class Screen:
 
 
 def _cells(trial: RunningTrial, gang: int, reported: list[str], params: list[tuple[str, int]]) -> list[Text]:
-    before = [str(trial.id), "" if trial.step is None else str(trial.step)]
+    leading_cells = [str(trial.id), "" if trial.step is None else str(trial.step)]
     members = [str(len(trial.members) or gang)] if gang > 1 else []
-    after = [
+    trailing_cells = [
         formatting.clock(trial.seconds),
         *members,
         formatting.shorten(formatting.short_host(trial.host or ""), _HOST_WIDTH),
     ]
     values = [formatting.value(trial.params[name]) if name in trial.params else "" for name, _ in params]
     values = [formatting.shorten(value, size) for value, (_, size) in zip(values, params, strict=True)]
-    return [Text(cell) for cell in (*before, *reported, *after, *values)]
+    return [Text(cell) for cell in (*leading_cells, *reported, *trailing_cells, *values)]
 
 
 def _total(columns: Sequence[tuple[str, int]]) -> int:
@@ -255,8 +255,8 @@ def ended_line(trial: TrialResult, metric: str | None) -> str:
     params = f" ({formatting.params(trial.params)})" if trial.params else ""
     if trial.error is not None:
         log = f"; log: {formatting.plain(trial.log)}" if trial.log and trial.status in FAILED_OR_LOST else ""
-        after = f" after {formatting.duration(trial.seconds)}" if trial.generations else ""
-        return f"trial {trial.id} {trial.status}{after}: {formatting.plain(trial.error.summary)}{params}{log}"
+        duration = f" after {formatting.duration(trial.seconds)}" if trial.generations else ""
+        return f"trial {trial.id} {trial.status}{duration}: {formatting.plain(trial.error.summary)}{params}{log}"
     listed = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
     listed = dict(list(listed.items())[:_SHOWN_METRICS])
     shown = f": {parts.metrics(listed)}" if listed else ""
@@ -292,10 +292,10 @@ def _bar(progress: Progress, width: int) -> RenderableType:
 
 
 def _agents(progress: Progress) -> Text:
-    found = [Text(f"agents {progress.agents_alive} of {progress.agents_wanted}")]
+    texts = [Text(f"agents {progress.agents_alive} of {progress.agents_wanted}")]
     if progress.restarts:
-        found.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
+        texts.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
     if progress.note:
-        found.append(Text(formatting.plain(progress.note), style="yellow"))
+        texts.append(Text(formatting.plain(progress.note), style="yellow"))
     # A note about agents replaces their count.
-    return Text("  ").join(found[1:] if "agents" in progress.note else found)
+    return Text("  ").join(texts[1:] if "agents" in progress.note else texts)

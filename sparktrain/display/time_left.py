@@ -60,8 +60,8 @@ def time_left(times: TrialTimes, elapsed: Sequence[float], to_come: int, slots: 
     ends = [times.left_s(seconds) for seconds in elapsed]
     ends += [0.0] * (slots - len(ends))
     one_by_one = min(to_come, _ROUNDS * len(ends))
-    before = (to_come - one_by_one) * times.mean_s / len(ends)
+    bulk_s = (to_come - one_by_one) * times.mean_s / len(ends)
     heapify(ends)
     for _ in range(one_by_one):
         heapreplace(ends, ends[0] + times.mean_s)
-    return before + max(ends)
+    return bulk_s + max(ends)

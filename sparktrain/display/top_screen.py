@@ -78,8 +78,8 @@ class TopScreen:
 
     def press(self, key: TopKey) -> TopAction | None:
         """Change what is shown, and return what the command must do."""
-        asked, self._asks, self._message = self._asks, False, ""
-        if asked:
+        is_answer, self._asks, self._message = self._asks, False, ""
+        if is_answer:
             return TopAction.STOP if key is TopKey.YES else None
         if self.log is not None:
             if key is TopKey.QUIT:
@@ -126,12 +126,12 @@ class TopScreen:
         self._arrange(chosen)
 
     def _arrange(self, chosen: int | None) -> None:
-        rows = [each for each in self._view.trials if self._filter in (None, each.result.status)]
-        values = (_value(each, self._view.metric) for each in self._view.trials)
+        rows = [trial for trial in self._view.trials if self._filter in (None, trial.result.status)]
+        values = (_value(trial, self._view.metric) for trial in self._view.trials)
         self._write = formatting.number_format(value for value in values if value is not None)
         order = _ORDERS[self._sort][1]
         self._rows = sorted(rows, key=lambda each: (order(each, self._view), each.result.id))
-        ids = [int(each.result.id) for each in self._rows]
+        ids = [int(trial.result.id) for trial in self._rows]
         at = ids.index(chosen) if chosen in ids else self._selected
         self._selected = max(0, min(len(self._rows) - 1, at))
 
@@ -148,9 +148,9 @@ class TopScreen:
             self._first = max(0, self._selected - (self._page - 1 if self._selected > self._first else 0))
         self._first = max(0, min(self._first, len(self._rows) - self._page))
         lines = [*self._header(), self._heading(options.max_width)]
-        for number, each in enumerate(self._rows[self._first : self._first + self._page], self._first):
-            style = "reverse" if number == self._selected else STYLES.get(each.result.status, "")
-            lines.append(one_line(Text(self._row(each, options.max_width), style=style)))
+        for number, trial in enumerate(self._rows[self._first : self._first + self._page], self._first):
+            style = "reverse" if number == self._selected else STYLES.get(trial.result.status, "")
+            lines.append(one_line(Text(self._row(trial, options.max_width), style=style)))
         lines += [Text()] * (height - 1 - len(lines))
         yield Group(*lines, one_line(self._foot()))
 
@@ -191,8 +191,8 @@ class TopScreen:
 
     def _foot(self) -> Text:
         if self._asks and self._view.driver is not None:
-            asked = f"stop the run by SIGINT to process {self._view.driver.pid}, as Ctrl-C does? y: yes, other keys: no"
-            return Text(asked, style="bold red")
+            query = f"stop the run by SIGINT to process {self._view.driver.pid}, as Ctrl-C does? y: yes, other keys: no"
+            return Text(query, style="bold red")
         return Text(self._message, style="yellow") if self._message else Text(KEYS, style="dim")
 
 

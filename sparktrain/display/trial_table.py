@@ -195,12 +195,12 @@ def _fixed(trials: Sequence[Row]) -> dict[str, Any]:
     """Parameters that are the same in every trial, when there are several trials."""
     if len(trials) < 2:
         return {}
-    first, *others = trials
+    first, *peers = trials
     return {
         name: value
         for name, value in first.params.items()
         if all(
-            name in trial.params and formatting.value(trial.params[name]) == formatting.value(value) for trial in others
+            name in trial.params and formatting.value(trial.params[name]) == formatting.value(value) for trial in peers
         )
     }
 
@@ -255,11 +255,11 @@ def _fitting(result: SweepOutcome, rows: list[Row], width: int) -> list[TableCol
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
     metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
-    leading = next((found for found in candidates if _total([*found, *metrics[:1], *trailing]) <= width), None)
+    leading = next((columns for columns in candidates if _total([*columns, *metrics[:1], *trailing]) <= width), None)
     if leading is None:
         trial = _leading(result, rows)[0]
-        rest = width - _total([trial, *metrics[:1], *trailing]) - GAP
-        leading = [trial, _joined(result, rows, max(_PARAMS_AT_LEAST, rest))]
+        free_width = width - _total([trial, *metrics[:1], *trailing]) - GAP
+        leading = [trial, _joined(result, rows, max(_PARAMS_AT_LEAST, free_width))]
     extra: list[TableColumn] = []
     for column in metrics[1:]:
         if _total([*leading, *metrics[:1], *extra, column, *trailing]) <= width:

@@ -27,9 +27,9 @@ def document(found: Examination) -> dict[str, Any]:
     return {
         "version": VERSION,
         "level": str(found.level),
-        "findings": [{**msgspec.to_builtins(each), "fix": each.fix or None} for each in found.findings],
+        "findings": [{**msgspec.to_builtins(finding), "fix": finding.fix or None} for finding in found.findings],
         "unseen": list(found.unseen),
-        "slots": [msgspec.to_builtins(each) for each in answers],
+        "slots": [msgspec.to_builtins(answer) for answer in answers],
     }
 
 
@@ -44,11 +44,11 @@ class DoctorReport:
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        for each in self._found.findings:
-            grid.add_row(Text(each.level.upper(), _STYLES[each.level]), each.check, _message(each))
+        for finding in self._found.findings:
+            grid.add_row(Text(finding.level.upper(), _STYLES[finding.level]), finding.check, _message(finding))
         yield from console.render(grid, options.update(width=min(options.max_width, _WIDTH)))
         yield Text()
-        yield from (Text(f"not checked: {each}", "dim") for each in self._found.unseen)
+        yield from (Text(f"not checked: {area}", "dim") for area in self._found.unseen)
         yield Text(", ".join(_counts(self._found)), "bold")
 
 
@@ -58,5 +58,5 @@ def _message(finding: Finding) -> Text:
 
 
 def _counts(found: Examination) -> Iterator[str]:
-    counts = Counter(each.level for each in found.findings)
+    counts = Counter(finding.level for finding in found.findings)
     yield from (f"{counts[level]} {level.upper()}" for level in reversed(Level))

@@ -145,9 +145,9 @@ class ClusterExaminer:
 
     def _machine(self, spark: "SparkSession | None") -> list[Finding]:
         self._driver = driver = observe.driver_of(spark)
-        found = [*launch_warnings.packages_findings(driver), *launch_warnings.spark_findings(driver)]
+        findings = [*launch_warnings.packages_findings(driver), *launch_warnings.spark_findings(driver)]
         self._settings = observe.hadoop_settings()
-        return found
+        return findings
 
     def _yarn(self, facts: Facts | None, agents: int) -> list[Finding]:
         manager = ResourceManager.configured()
@@ -168,8 +168,8 @@ class ClusterExaminer:
         return hadoop.namenode_findings(settings, where)
 
     def _store(self) -> list[Finding]:
-        found, self._shared = observe.probe(self._asked.directory or "", self._clock)
-        return found
+        findings, self._shared = observe.probe(self._asked.directory or "", self._clock)
+        return findings
 
     def _slots(self, spark: "SparkSession", facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
         self._found.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)

@@ -41,11 +41,11 @@ class KlistTicket(Struct, frozen=True):
 
 def ticket_of(output: str) -> KlistTicket | None:
     """The ticket in the output of `klist`; None when it has none."""
-    principal, found = _PRINCIPAL.search(output), _TICKET.search(output)
-    if principal is None or found is None:
+    principal, ticket = _PRINCIPAL.search(output), _TICKET.search(output)
+    if principal is None or ticket is None:
         return None
-    renewable = _RENEWABLE.search(output, found.end())
-    return KlistTicket(principal[1], _time(found[2]), found[2], renewable[1] if renewable else "")
+    renewable = _RENEWABLE.search(output, ticket.end())
+    return KlistTicket(principal[1], _time(ticket[2]), ticket[2], renewable[1] if renewable else "")
 
 
 def kerberos_finding(valid: bool, ticket: KlistTicket | None, now: float, tokens: bool) -> Finding:
@@ -63,8 +63,8 @@ def kerberos_finding(valid: bool, ticket: KlistTicket | None, now: float, tokens
     renewable = f", renewable until {ticket.renewable_text}" if ticket.renewable_text else ""
     if ticket.ends is None:
         return passed("kerberos", f"the ticket of {ticket.principal} ends at {ticket.ends_text}{renewable}")
-    left = formatting.duration(ticket.ends - now)
-    ticket_ends = f"the ticket of {ticket.principal} ends in {left}, at {ticket.ends_text}{renewable}"
+    remaining = formatting.duration(ticket.ends - now)
+    ticket_ends = f"the ticket of {ticket.principal} ends in {remaining}, at {ticket.ends_text}{renewable}"
     if ticket.ends - now < SOON_S:
         return warned(
             "kerberos",
@@ -76,9 +76,9 @@ def kerberos_finding(valid: bool, ticket: KlistTicket | None, now: float, tokens
 
 def namenode_findings(settings: Mapping[str, str], where: str) -> list[Finding]:
     """Settings of the NameNode at `where` that cost time."""
-    found = []
+    findings = []
     if not _number(settings.get(COMMITTED_KEY, "0")):
-        found.append(
+        findings.append(
             warned(
                 "namenode",
                 f"{COMMITTED_KEY} is 0 on {where}: one small file in ten takes half a second longer",
@@ -86,14 +86,14 @@ def namenode_findings(settings: Mapping[str, str], where: str) -> list[Finding]:
             )
         )
     if settings.get(STALE_KEY) != "true":
-        found.append(
+        findings.append(
             warned(
                 "namenode",
                 f"{STALE_KEY} is false on {where}: HDFS sends writers to a dead DataNode for up to 10 minutes",
                 f"have {STALE_KEY}=true set on the NameNode",
             )
         )
-    return [*found, *_wire(settings)] or [passed("namenode", f"no setting of {where} is known to cost time")]
+    return [*findings, *_wire(settings)] or [passed("namenode", f"no setting of {where} is known to cost time")]
 
 
 def _wire(settings: Mapping[str, str]) -> list[Finding]:
@@ -133,9 +133,9 @@ def yarn_findings(
 
 def security_findings(hadoop: Mapping[str, str], hdfs: bool) -> list[Finding]:
     """The security gaps in Hadoop's configuration; `hdfs`: the run directory is in HDFS."""
-    found = []
+    findings = []
     if hdfs and hadoop.get(AUTHENTICATION_KEY, "simple") == "simple":
-        found.append(
+        findings.append(
             warned(
                 "security",
                 "HDFS trusts the user name that a client sends: every client that reaches it can read and delete runs",
@@ -143,7 +143,7 @@ def security_findings(hadoop: Mapping[str, str], hdfs: bool) -> list[Finding]:
             )
         )
     if any(name.startswith("yarn.") for name in hadoop) and "Linux" not in hadoop.get(EXECUTOR_KEY, ""):
-        found.append(
+        findings.append(
             warned(
                 "security",
                 "containers of YARN run as one user of their host, by its configuration on this machine: "
@@ -151,7 +151,7 @@ def security_findings(hadoop: Mapping[str, str], hdfs: bool) -> list[Finding]:
                 f"have {EXECUTOR_KEY} set to the LinuxContainerExecutor",
             )
         )
-    return found
+    return findings
 
 
 def _number(text: str) -> int:

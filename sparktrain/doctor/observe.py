@@ -73,8 +73,8 @@ def java_here() -> str:
 
 def java_version(output: str) -> str:
     """The version in the output of `java -version`."""
-    found = _VERSION.search(output)
-    return found[1] if found else ""
+    version_match = _VERSION.search(output)
+    return version_match[1] if version_match else ""
 
 
 def hadoop_settings() -> dict[str, str]:
@@ -96,25 +96,25 @@ def kerberos(settings: Mapping[str, str], clock: Clock) -> list[Finding]:
 
 def _output(*command: str) -> tuple[int, str]:
     """The exit code of a command, and all that it prints. Raises OSError, TimeoutExpired."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-    return done.returncode, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    return process.returncode, process.stdout + process.stderr
 
 
 def namenode_urls(address: StoreAddress, settings: Mapping[str, str]) -> list[str]:
     """The HTTP addresses of a store's NameNodes, by `settings` of `hdfs-site.xml` and those of `address`."""
-    known = {**settings, **address.settings}
+    properties = {**settings, **address.settings}
     authority = split(address.url)[0]
     if address.url.startswith(("webhdfs:", "swebhdfs:")):
         scheme = "http" if address.url.startswith("webhdfs:") else "https"
-        return [f"{scheme}://{each}" for each in authority.split(",")]
-    secure = known.get("dfs.http.policy") == "HTTPS_ONLY"
+        return [f"{scheme}://{endpoint}" for endpoint in authority.split(",")]
+    secure = properties.get("dfs.http.policy") == "HTTPS_ONLY"
     scheme, port = ("https", 9871) if secure else ("http", 9870)
-    ids = [each.strip() for each in known.get(f"dfs.ha.namenodes.{authority}", "").split(",") if each.strip()]
+    ids = [part.strip() for part in properties.get(f"dfs.ha.namenodes.{authority}", "").split(",") if part.strip()]
     urls = []
-    for suffix in [f".{authority}.{each}" for each in ids] or [""]:
-        rpc = known.get(f"dfs.namenode.rpc-address{suffix}", "") if suffix else authority
+    for suffix in [f".{authority}.{namenode}" for namenode in ids] or [""]:
+        rpc = properties.get(f"dfs.namenode.rpc-address{suffix}", "") if suffix else authority
         host = rpc.rpartition(":")[0]
-        urls.append(f"{scheme}://{known.get(f'dfs.namenode.{scheme}-address{suffix}') or f'{host}:{port}'}")
+        urls.append(f"{scheme}://{properties.get(f'dfs.namenode.{scheme}-address{suffix}') or f'{host}:{port}'}")
     return urls
 
 
@@ -125,7 +125,7 @@ def namenode_settings(address: StoreAddress) -> tuple[dict[str, str], str]:
     for url in urls:
         try:
             answer = get_json(f"{url}/conf?format=json")["properties"]
-            return {str(each["key"]): str(each["value"]) for each in answer}, url
+            return {str(setting["key"]): str(setting["value"]) for setting in answer}, url
         except Exception as error:  # another version may answer in another form; the next one may work
             problem = error
     raise OSError(f"no NameNode reports its settings ({', '.join(urls)}: {problem})")
@@ -147,11 +147,11 @@ def probe(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
         _remove(shared.made)
         raise
     steps = f"{store.where()}: a file is created once, made durable, read back and deleted, in {took_s * 1000:.0f} ms"
-    found = [passed("store", steps)]
+    findings = [passed("store", steps)]
     if shared.made:
         step = "the first run creates it; correct --dir if you meant another"
-        found.append(warned("directory", f"{store.where()} does not exist", step))
-    return found, shared
+        findings.append(warned("directory", f"{store.where()} does not exist", step))
+    return findings, shared
 
 
 def forget(shared: Shared) -> None:

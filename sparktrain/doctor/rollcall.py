@@ -213,8 +213,8 @@ class SlotSurvey:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for task in waits:
+                task.cancel()
 
 
 def _post(link: Link, message: m.ToAgent) -> None:

@@ -37,12 +37,12 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
     if not answers:
         step = "repeat it when the executors have started; else see the log of Spark's driver and executors"
         return [failed("executors", f"no slot has answered: {roll.error}", step)]
-    found = [_came(roll), *_reached(answers), *_versions(answers, driver), *_java(answers, driver), *_between(answers)]
-    return [*found, *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
+    checks = [_came(roll), *_reached(answers), *_versions(answers, driver), *_java(answers, driver), *_between(answers)]
+    return [*checks, *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
 
 
 def _came(roll: Roll) -> Finding:
-    late = [each for each in roll.answers if each.late]
+    late = [answer for answer in roll.answers if answer.late]
     hosts = _hosts(roll.answers)
     if late and len(late) == roll.wanted:
         return warned(
@@ -64,26 +64,26 @@ def _came(roll: Roll) -> Finding:
 
 
 def _reached(answers: Sequence[SlotReport]) -> list[Finding]:
-    lost = [each for each in answers if each.problem]
+    lost = [answer for answer in answers if answer.problem]
     if not lost:
         return [passed("driver reachable", "every slot connects to the driver, by mutual TLS")]
     first = f"slot {lost[0].slot} on {lost[0].host}: {lost[0].problem}"
-    more = f" ({len(lost)} of {len(answers)} slots)" if len(answers) > 1 else ""
-    return [of_message("driver reachable", Level.FAIL, unreachable(first + more))]
+    extent = f" ({len(lost)} of {len(answers)} slots)" if len(answers) > 1 else ""
+    return [of_message("driver reachable", Level.FAIL, unreachable(first + extent))]
 
 
 def _versions(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
     """A launch refuses versions other than the driver's; executors must also agree on what the driver lacks."""
     compared = {name: version for name, version in driver.versions.items() if name in ("python", *COMPARED)}
-    refused = {each.host: text for each in answers if (text := mismatch(compared, each.versions, each.host))}
-    found = [of_message("versions", Level.FAIL, text) for text in list(refused.values())[:_MOST]]
-    others = [name for name in ("tensorflow", "keras", "horovod") if name not in compared]
-    found += [each for name in others for each in _among(answers, name, driver.versions.get(name))]
-    found += _without_tensorflow(answers)
-    if found:
-        return found
-    there = ", ".join(f"{name} {version}" for name, version in answers[0].versions.items())
-    return [passed("versions", f"the same on all hosts: {there}")]
+    refused = {answer.host: text for answer in answers if (text := mismatch(compared, answer.versions, answer.host))}
+    findings = [of_message("versions", Level.FAIL, text) for text in list(refused.values())[:_MOST]]
+    other_names = [name for name in ("tensorflow", "keras", "horovod") if name not in compared]
+    findings += [finding for name in other_names for finding in _among(answers, name, driver.versions.get(name))]
+    findings += _without_tensorflow(answers)
+    if findings:
+        return findings
+    versions = ", ".join(f"{name} {version}" for name, version in answers[0].versions.items())
+    return [passed("versions", f"the same on all hosts: {versions}")]
 
 
 def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list[Finding]:
@@ -99,7 +99,7 @@ def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list
 
 
 def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
-    if any("tensorflow" in each.versions for each in answers):
+    if any("tensorflow" in answer.versions for answer in answers):
         return []
     step = "install sparktrain[tensorflow] on every host, or ship it with --archives"
     return [
@@ -108,9 +108,9 @@ def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
-    by_version = _by([each for each in answers if each.java], lambda each: each.java.partition(".")[0])
-    here = driver.java.partition(".")[0]
-    different = {version: hosts for version, hosts in by_version.items() if here and version != here}
+    by_version = _by([answer for answer in answers if answer.java], lambda each: each.java.partition(".")[0])
+    driver_major = driver.java.partition(".")[0]
+    different = {version: hosts for version, hosts in by_version.items() if driver_major and version != driver_major}
     return [
         warned(
             "java", f"Java is {driver.java} on the driver and {version} on {_listed(hosts)}", "use one Java everywhere"
@@ -120,12 +120,12 @@ def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
 
 
 def _between(answers: Sequence[SlotReport]) -> list[Finding]:
-    tried = [(each, peer) for each in answers for peer in each.peers]
-    lost = [(each, peer) for each, peer in tried if peer.problem]
+    tried = [(answer, peer) for answer in answers for peer in answer.peers]
+    lost = [(answer, peer) for answer, peer in tried if peer.problem]
     if not tried:
         return []
     if not lost:
-        hosts = len({each.host for each in answers})
+        hosts = len({answer.host for answer in answers})
         return [
             passed(
                 "ports",
@@ -133,12 +133,12 @@ def _between(answers: Sequence[SlotReport]) -> list[Finding]:
                 f"{formatting.count(hosts, 'host')}",
             )
         ]
-    each, peer = lost[0]
-    more = f" ({len(lost)} of {len(tried)} connections failed)" if len(tried) > 1 else ""
+    answer, peer = lost[0]
+    rate = f" ({len(lost)} of {len(tried)} connections failed)" if len(tried) > 1 else ""
     return [
         failed(
             "ports",
-            f"{each.host} cannot connect to {peer.host} at {peer.address}, port {peer.port}: {peer.problem}{more}; a "
+            f"{answer.host} cannot connect to {peer.host} at {peer.address}, port {peer.port}: {peer.problem}{rate}; a "
             f"gang on both cannot start",
             "let the hosts of executors connect to each other, on any port above 1023",
         )
@@ -146,10 +146,10 @@ def _between(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _clocks(answers: Sequence[SlotReport]) -> list[Finding]:
-    seen = [(each, abs(each.ahead_s) - each.margin_s) for each in answers if each.ahead_s is not None]
-    if not seen:
+    offsets = [(answer, abs(answer.ahead_s) - answer.margin_s) for answer in answers if answer.ahead_s is not None]
+    if not offsets:
         return []
-    worst, off_s = max(seen, key=lambda pair: pair[1])
+    worst, off_s = max(offsets, key=lambda pair: pair[1])
     if off_s <= CLOCK_WARN_S:
         return [passed("clock", f"no host is more than {CLOCK_WARN_S:g} s from the driver's time")]
     side = "ahead of" if (worst.ahead_s or 0.0) > 0 else "behind"
@@ -163,21 +163,21 @@ def _clocks(answers: Sequence[SlotReport]) -> list[Finding]:
 def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
     if not gpus:
         return []
-    if without := [each for each in answers if not each.gpus]:
+    if without := [answer for answer in answers if not answer.gpus]:
         step = "check the script of spark.executor.resource.gpu.discoveryScript; conf/gpu-discovery.sh is an example"
         return [
             failed("gpus", f"no GPU was given to {formatting.count(len(without), 'slot')} on {_hosts(without)}", step)
         ]
-    pairs = combinations([each for each in answers if not each.late], 2)
-    if shared := next(filter(None, (conflict(one, other) for one, other in pairs)), ""):
+    pairs = combinations([answer for answer in answers if not answer.late], 2)
+    if shared := next(filter(None, (conflict(answer, peer) for answer, peer in pairs)), ""):
         return [of_message("gpus", Level.FAIL, shared)]
-    held = {(each.host, device) for each in answers for device in each.devices}
+    held = {(answer.host, device) for answer in answers for device in answer.devices}
     return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(answers)}")]
 
 
 def _memory(answers: Sequence[SlotReport]) -> list[Finding]:
-    slots = Counter(each.host for each in answers if not each.late)
-    free = {each.host: each.free_bytes for each in answers}
+    slots = Counter(answer.host for answer in answers if not answer.late)
+    free = {answer.host: answer.free_bytes for answer in answers}
     short = [host for host in slots if free[host] < slots[host] * PYTHON_MIB * 2**20]
     if not short:
         host = min(free, key=lambda name: free[name])
@@ -194,10 +194,10 @@ def _memory(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _store(answers: Sequence[SlotReport]) -> list[Finding]:
-    if lost := [each for each in answers if each.store]:
+    if lost := [answer for answer in answers if answer.store]:
         message = f"from {_hosts(lost)}: {lost[0].store}"
         return [of_message("store on executors", Level.FAIL, message)]
-    apart = [each for each in answers if each.shared is False]
+    apart = [answer for answer in answers if answer.shared is False]
     if apart:
         return [
             failed(
@@ -206,24 +206,24 @@ def _store(answers: Sequence[SlotReport]) -> list[Finding]:
                 "pass --dir on storage that all hosts share, such as hdfs:///runs",
             )
         ]
-    if any(each.shared for each in answers):
+    if any(answer.shared for answer in answers):
         return [passed("store on executors", "every slot writes to it, and sees what the driver writes")]
     return []
 
 
 def _hosts(answers: Sequence[SlotReport]) -> str:
-    return _listed([each.host for each in answers])
+    return _listed([answer.host for answer in answers])
 
 
 def _listed(hosts: Sequence[str]) -> str:
     names = list(dict.fromkeys(map(formatting.plain, hosts)))
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + more
+    suffix = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + suffix
 
 
 def _by(answers: Sequence[SlotReport], key: Callable[[SlotReport], str]) -> dict[str, list[str]]:
     """The hosts by the key of their answers."""
-    found: dict[str, list[str]] = {}
-    for each in answers:
-        found.setdefault(key(each), []).append(each.host)
-    return found
+    hosts_by_key: dict[str, list[str]] = {}
+    for answer in answers:
+        hosts_by_key.setdefault(key(answer), []).append(answer.host)
+    return hosts_by_key

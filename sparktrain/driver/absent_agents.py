@@ -41,5 +41,5 @@ class Absences:
             f"agent {slot} on {absence.host} is gone since {self._clock.now() - absence.since:.0f} s ({absence.reason})"
             for slot, absence in newest[:MOST_NAMED]
         ]
-        more = len(newest) - MOST_NAMED
-        return "; ".join([*lines, *([f"{more} more are gone"] if more > 0 else [])])
+        unnamed_count = len(newest) - MOST_NAMED
+        return "; ".join([*lines, *([f"{unnamed_count} more are gone"] if unnamed_count > 0 else [])])

@@ -51,13 +51,13 @@ def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> Feedin
     """As `feeding_slots`, for the streams of a run. Raises ResourceError; SessionError for a session that is gone."""
     streams = prepared.data.streams
     slots = engine.slots if engine.runs_jobs else _slots_beside(streams)
-    pushed = all(isinstance(each, PushedSource) for each in streams.values())
+    pushed = all(isinstance(stream, PushedSource) for stream in streams.values())
     return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs, pushed=pushed)
 
 
 def _slots_beside(streams: Mapping[str, StreamSource | PushedSource]) -> int | None:
     """The slots of the session that streams come from, where agents have none of them."""
-    source = next((each for each in streams.values() if isinstance(each, StreamSource)), None)
+    source = next((stream for stream in streams.values() if isinstance(stream, StreamSource)), None)
     if source is None:
         return None
     from sparktrain.driver.feeds.feed_job import slots_of  # a run on this machine alone needs no Spark

@@ -60,8 +60,8 @@ def chosen_keras(choice: Callable[[], KerasChoice | None], gang: GangSpec, env: 
     """
     if not gang.needs_tensorflow:
         return ""
-    if (made := choice()) is not None:
-        return _checked(made.backend, made.place)
+    if (keras_choice := choice()) is not None:
+        return _checked(keras_choice.backend, keras_choice.place)
     return _checked(env.get(KERAS_BACKEND, ""), f"{KERAS_BACKEND} in env= or forward_env=")
 
 
@@ -71,8 +71,8 @@ def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
     Blocks on the local disk.
     """
     if gang.needs_tensorflow and not chosen:
-        asked = keras_backend(os.environ)
-        _checked(*asked or ("", ""))
+        inherited = keras_backend(os.environ)
+        _checked(*inherited or ("", ""))
 
 
 def _checked(asked: str, place: str) -> str:

@@ -46,12 +46,14 @@ class BackgroundRun:
         Raises the error that ended the run, and FormError when members are missing after `timeout_s`.
         """
         size = self._prepared.spec.gang.size
-        there = self._members.wait(size, timeout_s)
-        if len(there) == size:
-            return there
+        members = self._members.wait(size, timeout_s)
+        if len(members) == size:
+            return members
         if self._ended.is_set():  # they have all returned between two looks
-            found = self.result().members
-            return tuple(MemberLine(each.rank, each.host, each.role, MemberState.ENDED) for each in found)
+            ended_members = self.result().members
+            return tuple(
+                MemberLine(member.rank, member.host, member.role, MemberState.ENDED) for member in ended_members
+            )
         raise FormError(self._members.late(size, timeout_s))
 
     def join(self, timeout_s: float | None) -> bool:
@@ -75,8 +77,8 @@ class BackgroundRun:
 
     def _work(self) -> None:
         try:
-            made = execute(self._prepared, self._agents, self._members)
-            self._result = run_end(self._prepared, made).result()
+            sweep_result = execute(self._prepared, self._agents, self._members)
+            self._result = run_end(self._prepared, sweep_result).result()
         except BaseException as error:  # the caller's thread raises it
             self._error = error
         self._ended.set()
@@ -105,11 +107,13 @@ class _Members(Display):
 
     def late(self, size: int, timeout_s: float) -> str:
         """Which members are missing."""
-        there = [each for each in self._newest if each.state is not MemberState.STARTING]
-        missing = [f"rank {each.rank} on {each.host}" for each in self._newest if each.state is MemberState.STARTING]
-        which = ", ".join(missing) or self._note or "no agent has a place for the others"
+        started_members = [member for member in self._newest if member.state is not MemberState.STARTING]
+        missing = [
+            f"rank {member.rank} on {member.host}" for member in self._newest if member.state is MemberState.STARTING
+        ]
+        missing_text = ", ".join(missing) or self._note or "no agent has a place for the others"
         return (
-            f"{len(there)} of {size} members started within {timeout_s:g} s; missing: {which}; raise "
+            f"{len(started_members)} of {size} members started within {timeout_s:g} s; missing: {missing_text}; raise "
             "reservation_timeout, or look into the logs of the run"
         )
 
@@ -132,7 +136,7 @@ class _Members(Display):
         with self._changed:
             self._note = progress.note
             self._newest = _members_of(progress)
-            if self._newest and all(each.state is not MemberState.STARTING for each in self._newest):
+            if self._newest and all(member.state is not MemberState.STARTING for member in self._newest):
                 self._training = self._newest
                 self._changed.notify_all()
         self._shown.update(progress)

@@ -221,8 +221,8 @@ class Coordinator:
             late = until is not None and self._clock.now() > until
             return STOPPED_SETTLE_S if late or end.ending != Ending.COMPLETE else SETTLE_TIMEOUT_S
 
-        if left := await run.sampling.settle(patience_s):
-            logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, left)
+        if problem := await run.sampling.settle(patience_s):
+            logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, problem)
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
@@ -367,21 +367,25 @@ class Coordinator:
 
     async def _sweep_checkpoints(self, work: RunRequest, swept: do.SweepCheckpoints) -> None:
         """Delete what no gang will resume from; files that cannot be deleted only take up space."""
-        kept, before = swept.kept, swept.before
+        survivors, generation = swept.kept, swept.before
         try:
-            await aside(lambda: checkpoints.collect_garbage(work.store, work.layout, swept.trial, kept, before))
+            await aside(
+                lambda: checkpoints.collect_garbage(work.store, work.layout, swept.trial, survivors, generation)
+            )
         except OSError as error:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
     async def _suggest(self, asked: do.Suggest) -> None:
         run = self._active()
-        found = await run.sampling.suggest(run.work.sampler, asked.count)
-        self.feed(on.Suggested(self._clock.now(), asked.run, found.cases, found.exhausted, dict(found.memo)))
+        suggestion = await run.sampling.suggest(run.work.sampler, asked.count)
+        self.feed(
+            on.Suggested(self._clock.now(), asked.run, suggestion.cases, suggestion.exhausted, dict(suggestion.memo))
+        )
 
     async def _ask(self, run: ActiveRun, asked: do.AskSampler) -> None:
         reply = await run.sampling.answer(run.work.sampler, asked.member.trial, asked.question)
-        given = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
-        self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *given))
+        answer_fields = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
+        self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *answer_fields))
 
     def _conclude(self, trial: Trial, partial_end: bool) -> None:
         run = self._active()

@@ -42,9 +42,9 @@ def planned(sources: Mapping[str, Source], timeout_s: float, members: int, versi
             case FrameSource():
                 columns[name] = _frame_columns(source, subject)
                 documents[name] = _document("dataframe", columns[name], key=source.key)
-                if (found := _in_place(source, name, columns[name], timeout_s)) is not None:
-                    manifests[name], columns[name] = found, found.columns
-                    documents[name] = _document("parquet", found.columns, rows=found.rows, files=found.digest)
+                if (scanned := _in_place(source, name, columns[name], timeout_s)) is not None:
+                    manifests[name], columns[name] = scanned, scanned.columns
+                    documents[name] = _document("parquet", scanned.columns, rows=scanned.rows, files=scanned.digest)
             case TableSource():
                 columns[name] = columns_of(source.table.schema, subject)
                 check_rows(source.table.num_rows, subject)
@@ -67,7 +67,7 @@ def planned(sources: Mapping[str, Source], timeout_s: float, members: int, versi
         elif name in manifests:
             check_share(manifests[name].rows, members, subject)
     if version is not None:
-        documents = {name: each | {"version": version} for name, each in documents.items()}
+        documents = {name: document | {"version": version} for name, document in documents.items()}
     check_alike(columns)
     return DataPlan(sources, documents, manifests, columns)
 
@@ -103,14 +103,14 @@ def _in_place(source: FrameSource, name: str, columns: tuple[Column, ...], timeo
         logger.debug("data[%r] is written, because its files cannot be read in place: %s", name, error)
         return None
     # Files that have changed since Spark listed them, and columns by a schema of the user, are for Spark to read.
-    if sum(each.size for each in manifest.files) != scan.size:
+    if sum(file.size for file in manifest.files) != scan.size:
         return None
     return manifest if list(described(manifest.columns).items()) == list(described(columns).items()) else None
 
 
 def _document(kind: str, columns: tuple[Column, ...], **more: Any) -> dict[str, Any]:
     return {"kind": kind, "columns": described(columns)} | {
-        name: each for name, each in more.items() if each is not None
+        name: value for name, value in more.items() if value is not None
     }
 
 

@@ -35,12 +35,12 @@ def written_manifest(plan: DataPlan, name: str, folder: str, store: Store, show:
     else:
         parts = [write_part(task, iter(source.table.to_batches()), 0, f"table-{uuid4().hex[:8]}")]  # type: ignore[union-attr]
     files = tuple(file for part in parts for file in part.files)
-    check_rows(sum(each.rows for each in files), subject)
+    check_rows(sum(file.rows for file in files), subject)
     _check_reachable(files, store, subject)
     lengths: Lengths = {}
     for part in parts:
         lengths = joined(lengths, part.lengths)
-    size = sum(each.size for each in files)
+    size = sum(file.size for file in files)
     show(f"{subject}: wrote {formatting.size(size)} in {formatting.duration(clock.now() - started)}")
     if len(files) >= MANY_FILES and size < len(files) * SMALL_BYTES:
         show(
@@ -61,10 +61,10 @@ def _check_reachable(files: tuple[Any, ...], store: Store, subject: str) -> None
     """Check that what tasks wrote is where this process reads it: a local directory differs between hosts."""
     for file in files if isinstance(store, LocalStore) else files[:1]:
         try:
-            found = store.stat(file.path)
+            file_stat = store.stat(file.path)
         except FileNotFoundError:
-            found = None
-        if found is None or found.size != file.size:
+            file_stat = None
+        if file_stat is None or file_stat.size != file.size:
             raise RunDirectoryError(
                 f"{subject}: executors wrote {store.where(file.path)}, and this driver does not see it: dir= must be "
                 "storage that all hosts share, such as hdfs:/// or an NFS path"

@@ -69,17 +69,17 @@ class _LoopThread:
                 return
 
 
-_made: list[_LoopThread] = []
+_threads: list[_LoopThread] = []
 _making = threading.Lock()
 """When two threads call first at the same time, one makes the loop, and both use it."""
 
 
 def _loop() -> _LoopThread:
     with _making:
-        if not _made:
-            _made.append(_LoopThread())
-        _made[0].check()
-        return _made[0]
+        if not _threads:
+            _threads.append(_LoopThread())
+        _threads[0].check()
+        return _threads[0]
 
 
 def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":
@@ -105,9 +105,9 @@ def wait(running: "Future[T]", timeout_s: float | None = None) -> T:
     watched, clock = _loop(), SystemClock()
     deadline = None if timeout_s is None else clock.now() + timeout_s
     while True:
-        left = WATCH_S if deadline is None else min(WATCH_S, max(0.0, deadline - clock.now()))
+        remaining_s = WATCH_S if deadline is None else min(WATCH_S, max(0.0, deadline - clock.now()))
         try:
-            return running.result(left)
+            return running.result(remaining_s)
         except TimeoutError:
             if running.done():  # the work itself has raised it, or has just ended
                 return running.result()

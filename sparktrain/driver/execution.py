@@ -69,21 +69,23 @@ class OwnAgents:
 
     def stop(self, reason: str, grace_s: float) -> None:
         """See `StoppableAgents`."""
-        if (own := self._pool) is not None:
-            own.stop(reason, grace_s)
+        if (pool := self._pool) is not None:
+            pool.stop(reason, grace_s)
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
-        there = admit(prepared, self._engine, self._wanted)
-        if (done := _finished(there.prepared, display)) is not None:
-            return done
-        own = AgentPool(there.engine, there.agents, there.prepared.plan.preload, None, there.without_gpus, self._times)
-        self._pool = own
+        admitted = admit(prepared, self._engine, self._wanted)
+        if (finished_result := _finished(admitted.prepared, display)) is not None:
+            return finished_result
+        pool = AgentPool(
+            admitted.engine, admitted.agents, admitted.prepared.plan.preload, None, admitted.without_gpus, self._times
+        )
+        self._pool = pool
         try:
-            own.open(agents=not (there.engine.runs_jobs and there.prepared.waits_for_spark()))
-            return _run(own, there.prepared, display)
+            pool.open(agents=not (admitted.engine.runs_jobs and admitted.prepared.waits_for_spark()))
+            return _run(pool, admitted.prepared, display)
         finally:
-            own.close()
+            pool.close()
 
 
 class LateAgents:
@@ -96,8 +98,8 @@ class LateAgents:
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
         preflight.check_agents(self._wanted)
-        if not prepared.needs_session and (done := _finished(prepared.attached(), display)) is not None:
-            return done
+        if not prepared.needs_session and (finished_result := _finished(prepared.attached(), display)) is not None:
+            return finished_result
         with self._engine() as engine:
             return OwnAgents(engine, self._wanted).perform(prepared, display)
 
@@ -122,8 +124,8 @@ class PoolAgents:
         self._pool.check_free()
         prepared = prepared.authorized(engine.tokens).attached(self._pool.who())
         prepared = replace(prepared, local=not engine.runs_jobs)
-        if (done := _finished(prepared, display)) is not None:
-            return done
+        if (finished_result := _finished(prepared, display)) is not None:
+            return finished_result
         return _run(self._pool, prepared, display)
 
 
@@ -137,14 +139,14 @@ def _sliced(prepared: PreparedRun, gpu_mib: int) -> PreparedRun:
 
 def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
-    if (done := finished(prepared)) is not None:
+    if (finished_result := finished(prepared)) is not None:
         with listening(prepared) as feed:
             if feed is not None:
-                feed.ended(done)
+                feed.ended(finished_result)
         display.start()
-        display.print_line(nothing_run(done))
+        display.print_line(nothing_run(finished_result))
         display.close()
-    return done
+    return finished_result
 
 
 def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepResult:
@@ -163,12 +165,12 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
         for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
             display.print_line(line)
         prepared = prepared.owned(agents.who())
-        with ExitStack() as beside:
+        with ExitStack() as stack:
             with _given_back(prepared):
-                beside.enter_context(_board(prepared, agents.engine, display))
-                beside.enter_context(_page(prepared, agents, display))
+                stack.enter_context(_board(prepared, agents.engine, display))
+                stack.enter_context(_page(prepared, agents, display))
                 prepared = _with_data(prepared, agents, display)
-                streams = beside.enter_context(_streams(prepared, agents))
+                streams = stack.enter_context(_streams(prepared, agents))
                 work = prepared.work(agents.agents, display, agents.who())
                 keys = server_keys(prepared.spec.gang, prepared.spec.name)
                 work = replace(work, streams=streams, servers=keys, listener=feed)
@@ -176,16 +178,16 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
                 ran, was_interrupted = agents.run(work)
     finally:
         display.close()
-    made = result(prepared, ran, work.journal)
+    sweep_result = result(prepared, ran, work.journal)
     if feed is not None:
-        feed.ended(made)
+        feed.ended(sweep_result)
     if was_interrupted:
-        raise KeyboardInterrupt(interrupted(made, next_commands(prepared.plan, prepared.local)))
+        raise KeyboardInterrupt(interrupted(sweep_result, next_commands(prepared.plan, prepared.local)))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
         raise unloadable(prepared, ran.end.failure)
     if (failure := agents.failure(ran, prepared.spec.start_timeout_s)) is not None:
         raise failure
-    return made
+    return sweep_result
 
 
 @contextmanager
@@ -240,12 +242,12 @@ def _streams(prepared: PreparedRun, agents: AgentPool) -> Iterator[StreamFeeds |
     if not (sources := prepared.data.streams):
         yield None
         return
-    engine, there = agents.engine, slots_of_feeds(prepared, agents.engine, agents.agents)
+    engine, feed_slots = agents.engine, slots_of_feeds(prepared, agents.engine, agents.agents)
     columns = {name: prepared.data.columns[name] for name in sources}
-    settings = FeedSettings(there.tasks, warns=engine.runs_jobs and engine.slots is None)
+    settings = FeedSettings(feed_slots.tasks, warns=engine.runs_jobs and engine.slots is None)
     feeds = StreamFeeds(prepared.spec.name, sources, columns, prepared.spec.gang.workers, settings)
     if engine.runs_jobs:
-        HOLDERS.take(feeds, engine.holder, there.slots, engine.slots, "slot for feeding tasks")
+        HOLDERS.take(feeds, engine.holder, feed_slots.slots, engine.slots, "slot for feeding tasks")
     try:
         with closing(feeds):
             yield feeds

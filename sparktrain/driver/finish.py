@@ -39,7 +39,7 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
     take over. Raises DeposedError where it no longer owns the run, or the run was deleted.
     """
     spec, ending = prepared.spec, ran.end.ending
-    made = SweepResult(
+    sweep_result = SweepResult(
         name=spec.name,
         status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
         metric=spec.metric,
@@ -54,13 +54,13 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         other_metrics=spec.other_metrics,
         constraints=spec.constraints,
     )
-    store, path, content = prepared.store, prepared.layout.results, to_bytes(made)
+    store, path, content = prepared.store, prepared.layout.results, to_bytes(sweep_result)
     if journal is not None:
         journal.check()  # nor may a run that was deleted meanwhile look as if it were stored
     if not store.put_if_absent(path, content) and store.read(path) != content:
         store.delete(path)
         store.put_if_absent(path, content)
-    return made
+    return sweep_result
 
 
 def finished(prepared: PreparedRun) -> SweepResult | None:
@@ -68,21 +68,21 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
 
     It completes what the last driver could not: it records the end and writes `results.json`.
     """
-    found = prepared.found
-    if found is None:
+    stored_run = prepared.found
+    if stored_run is None:
         return None
-    sweep = found.sweep()
-    same = sweep.space == prepared.plan.space_digest
-    if same and found.end is not None and _stays(prepared, found.end, found.plan):
-        return _as_it_ended(prepared, sweep, found.end)
+    sweep = stored_run.sweep()
+    is_same_space = sweep.space == prepared.plan.space_digest
+    if is_same_space and stored_run.end is not None and _stays(prepared, stored_run.end, stored_run.plan):
+        return _as_it_ended(prepared, sweep, stored_run.end)
     statuses = {trial.status for trial in sweep.trials.values()}
     again = {TrialStatus.FAILED} if prepared.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
         return None
-    if not sweep.exhausted or not same:
+    if not sweep.exhausted or not is_same_space:
         return None
     journal = None
-    if not found.ended:
+    if not stored_run.ended:
         journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
         ended = _ended_now(prepared, sweep)
         journal.append(ended)
@@ -104,9 +104,9 @@ def _stays(prepared: PreparedRun, end: RunEnded, before: Plan) -> bool:
     if prepared.replaces and end.ending in _ON_PURPOSE:
         return True
     goals = ("target", "plateau", "budget_s", "trials")
-    asked = {name: getattr(prepared.spec, name) for name in goals}
+    asked_goals = {name: getattr(prepared.spec, name) for name in goals}
     satisfied = Ending(end.ending).satisfied and end.ending != Ending.COMPLETE
-    return satisfied and not prepared.retry_failed and asked == {name: before.spec.get(name) for name in goals}
+    return satisfied and not prepared.retry_failed and asked_goals == {name: before.spec.get(name) for name in goals}
 
 
 def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:

@@ -32,7 +32,7 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
         yield f"{spec.name}: {_replicated(prepared)}"
     if spec.metric is not None:
         yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
-    yield from (f"{spec.name}: {first_line(each.metric, each.mode)}" for each in spec.other_metrics)
+    yield from (f"{spec.name}: {first_line(objective.metric, objective.mode)}" for objective in spec.other_metrics)
     if spec.constraints:
         yield f"{spec.name}: the best trial keeps {' and '.join(map(str, spec.constraints))}"
     if prepared.plan.warm is not msgspec.UNSET:
@@ -45,11 +45,11 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
 def _changed(prepared: PreparedRun) -> Iterator[str]:
     """What proposes other trials than under the drivers before."""
     assert prepared.found is not None
-    before, now = prepared.found.plan, prepared.plan
-    if before.sampler != now.sampler:
-        names = [shown_name("grid" if each.sampler is msgspec.UNSET else each.sampler) for each in (before, now)]
+    old_plan, now = prepared.found.plan, prepared.plan
+    if old_plan.sampler != now.sampler:
+        names = [shown_name("grid" if plan.sampler is msgspec.UNSET else plan.sampler) for plan in (old_plan, now)]
         yield f"another sampler: {names[1]} proposes what is left to run, and knows the results of {names[0]}"
-    if not prepared.extends and before.space.get("values") != now.space.get("values"):
+    if not prepared.extends and old_plan.space.get("values") != now.space.get("values"):
         yield "another space, as allow_changed allows: trials with a result keep it, the others are of the new space"
 
 
@@ -64,8 +64,8 @@ def nothing_run(result: SweepResult) -> str:
     """The line of a run in which nothing was left to do."""
     count = Counter(trial.status for trial in result.trials)
     state = "stopped before" if result.status is SweepStatus.STOPPED else "complete"
-    kept = [*_succeeded(count), *([_stay_failed(failed)] if (failed := count[TrialStatus.FAILED]) else [])]
-    return "; ".join([f"{result.name}: {state}: nothing was run", *kept])
+    parts = [*_succeeded(count), *([_stay_failed(failed)] if (failed := count[TrialStatus.FAILED]) else [])]
+    return "; ".join([f"{result.name}: {state}: nothing was run", *parts])
 
 
 def _kept(prepared: PreparedRun) -> str:
@@ -76,9 +76,9 @@ def _kept(prepared: PreparedRun) -> str:
         again = _count(failed, "that failed is retried", "that failed are retried")
         parts.append(again if prepared.retry_failed else _stay_failed(failed))
     if total := prepared.trials:
-        kept = count[TrialStatus.SUCCEEDED] + count[TrialStatus.PRUNED]
-        kept += 0 if prepared.retry_failed else count[TrialStatus.FAILED]
-        parts.append(f"{max(0, total - kept)} to run in all")
+        kept_count = count[TrialStatus.SUCCEEDED] + count[TrialStatus.PRUNED]
+        kept_count += 0 if prepared.retry_failed else count[TrialStatus.FAILED]
+        parts.append(f"{max(0, total - kept_count)} to run in all")
     return "; ".join(parts)
 
 
@@ -93,8 +93,8 @@ def _replicated(prepared: PreparedRun) -> str:
 
 def _succeeded(count: Counter[TrialStatus]) -> list[str]:
     number, pruned = count[TrialStatus.SUCCEEDED], count[TrialStatus.PRUNED]
-    kept = [_count(number, "keeps its result", "keep their results")] if number else []
-    return [*kept, *([_count(pruned, "stays pruned", "stay pruned")] if pruned else [])]
+    parts = [_count(number, "keeps its result", "keep their results")] if number else []
+    return [*parts, *([_count(pruned, "stays pruned", "stay pruned")] if pruned else [])]
 
 
 def _stay_failed(failed: int) -> str:

@@ -21,14 +21,14 @@ def environment(env: object, forward_env: object) -> dict[str, str]:
 
 def _forwarded(named: Sequence[str]) -> dict[str, str]:
     """Those that any of `named` names. Raises SpecError for a name that is not set, or that leads to Spark."""
-    found: dict[str, str] = {}
+    forwarded: dict[str, str] = {}
     for pattern in named:
         if not pattern.endswith("*"):
-            found[pattern] = _named(pattern)
+            forwarded[pattern] = _named(pattern)
             continue
         names = [name for name in os.environ if fnmatchcase(name, pattern) and may_be_set(name) and not _secret(name)]
-        found |= {name: os.environ[name] for name in names}
-    return found
+        forwarded |= {name: os.environ[name] for name in names}
+    return forwarded
 
 
 def _named(name: str) -> str:
@@ -40,4 +40,4 @@ def _named(name: str) -> str:
 
 
 def _secret(name: str) -> bool:
-    return any(fnmatchcase(name, each) for each in SECRETS)
+    return any(fnmatchcase(name, pattern) for pattern in SECRETS)

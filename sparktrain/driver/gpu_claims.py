@@ -85,18 +85,18 @@ class GpuClaims:
         holder = self._holders.pop(agent, None)
         if holder is None:
             return
-        there = self._on_host[holder.join.host]
-        del there[agent]
-        if not there:
+        host_holders = self._on_host[holder.join.host]
+        del host_holders[agent]
+        if not host_holders:
             del self._on_host[holder.join.host]
 
     def _problem(self, join: m.Join, heard_since: float | None) -> str:
         """Why the agent may not have its GPUs, by the agents that were heard since then, or all; empty when it may."""
-        there = self._on_host.get(join.host, {}).values()
-        others = [each.join for each in there if heard_since is None or each.heard_at > heard_since]
+        host_holders = self._on_host.get(join.host, {}).values()
+        other_joins = [holder.join for holder in host_holders if heard_since is None or holder.heard_at > heard_since]
         if self._gpu_mib:
-            return shortage(join, others, self._gpu_mib)
-        return next(filter(None, (conflict(each, join) for each in others)), "")
+            return shortage(join, other_joins, self._gpu_mib)
+        return next(filter(None, (conflict(other_join, join) for other_join in other_joins)), "")
 
 
 def shortage(join: m.Join, others: Sequence[m.Join], gpu_mib: int) -> str:
@@ -105,15 +105,15 @@ def shortage(join: m.Join, others: Sequence[m.Join], gpu_mib: int) -> str:
     totals = dict(zip(join.devices, join.device_mib, strict=False))
     for name in join.devices:
         total = totals.get(name, 0)
-        sharing = 1 + sum(name in each.devices for each in others if each.agent != join.agent)
+        sharing = 1 + sum(name in other_join.devices for other_join in others if other_join.agent != join.agent)
         if not total and sharing > 1:
             return (
                 f"{subject} needs to know the memory of the GPU that {sharing} agents share, {name} on {join.host}, "
                 "and nvidia-smi does not report it there: install it, or give each agent a GPU of its own"
             )
         if total and sharing * gpu_mib > total:
-            agents, has = formatting.count(sharing, "agent"), formatting.size(total * MIB)
-            gpu = f"{name} on {join.host} ({has})"
+            agents, capacity = formatting.count(sharing, "agent"), formatting.size(total * MIB)
+            gpu = f"{name} on {join.host} ({capacity})"
             return f"{subject} for each of {agents} is more than their GPU has, {gpu}: {_fewer(sharing)}"
     return ""
 

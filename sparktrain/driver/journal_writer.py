@@ -187,9 +187,9 @@ class JournalWriter:
     async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
         """Compact the first records, while others are appended."""
         try:
-            left = await aside(lambda: _rewritten(rewriting, records))
-            self._written[: len(records)] = left
-            self._compact_at = next_compaction(len(left), self._compact_after)
+            compacted_records = await aside(lambda: _rewritten(rewriting, records))
+            self._written[: len(records)] = compacted_records
+            self._compact_at = next_compaction(len(compacted_records), self._compact_after)
         except (OSError, DeposedError) as error:  # a deposed driver learns it at the next record
             logger.warning("the journal was not compacted, and will be later: %s", error)
             self._compact_at = len(self._written) + self._compact_after
@@ -215,9 +215,9 @@ class JournalWriter:
 
 def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
     """Compact and write the records; blocks, and takes a while for many of them."""
-    left = list(compacted(records))
-    rewriting.write(left)
-    return left
+    compacted_records = list(compacted(records))
+    rewriting.write(compacted_records)
+    return compacted_records
 
 
 def next_compaction(left: int, compact_after: int = COMPACT_AFTER) -> int:

@@ -52,8 +52,8 @@ class MetricRecorder(JournalPort):
         if not self._waiting.size:
             self._since = self._clock.now()
         rows = (
-            step_row(member.trial, member.generation, member.rank, each.step, each.time, each.metrics)
-            for each in reports
+            step_row(member.trial, member.generation, member.rank, report.step, report.time, report.metrics)
+            for report in reports
         )
         if not self._waiting.add(lines_of(rows)):
             self._dropped += len(reports)
@@ -61,7 +61,7 @@ class MetricRecorder(JournalPort):
     def append(self, records: Sequence[AnyRecord]) -> None:
         """See base class."""
         late = self._clock.now() >= self._since + FLUSH_S
-        if late or any(isinstance(each, _FLUSHES) for each in records):
+        if late or any(isinstance(record, _FLUSHES) for record in records):
             self._flush()
         self._book.append(records)
 
@@ -81,11 +81,11 @@ class MetricRecorder(JournalPort):
 
     def _flush(self) -> None:
         if (dropped := self._dropped) > self._named:
-            new, self._named = dropped - self._named, dropped
-            logger.warning("%d reports of trials are not in the run's history: the driver's disk was full", new)
-        left, self._since = self._waiting.size, self._clock.now()
-        while left > 0:
+            new_count, self._named = dropped - self._named, dropped
+            logger.warning("%d reports of trials are not in the run's history: the driver's disk was full", new_count)
+        remaining, self._since = self._waiting.size, self._clock.now()
+        while remaining > 0:
             lines = self._waiting.oldest()
             self._log.append(lines)
             self._waiting.discard(len(lines))
-            left -= len(lines)
+            remaining -= len(lines)

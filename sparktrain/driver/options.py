@@ -94,18 +94,18 @@ class Options:
 
     def spec(self, gang: GangSpec, slug: str) -> SweepSpec:
         """The specification of the run, with a name that starts with `slug` where none is given. Raises SpecError."""
-        asked = self.asked
+        arguments = self.asked
         return SweepSpec(
-            name=asked["name"] if asked["name"] is not None else f"{slug}-{SystemClock().stamp()}",
+            name=arguments["name"] if arguments["name"] is not None else f"{slug}-{SystemClock().stamp()}",
             metric=self.metric,
-            mode=mode_of(metric_name(self.metric), asked["mode"]),
-            seed=asked["seed"] if asked["seed"] is not None else secrets.randbelow(2**31),
-            timeout_s=seconds(asked["timeout"], "timeout"),
-            start_timeout_s=seconds(asked["start_timeout"], "start_timeout") or 0.0,
+            mode=mode_of(metric_name(self.metric), arguments["mode"]),
+            seed=arguments["seed"] if arguments["seed"] is not None else secrets.randbelow(2**31),
+            timeout_s=seconds(arguments["timeout"], "timeout"),
+            start_timeout_s=seconds(arguments["start_timeout"], "start_timeout") or 0.0,
             gang=gang,
-            gpus=asked["gpus"],
-            gpu_memory=cast(int | None, asked["gpu_memory"]),  # its rule has converted text
-            log_limit_bytes=asked["log_limit"],
+            gpus=arguments["gpus"],
+            gpu_memory=cast(int | None, arguments["gpu_memory"]),  # its rule has converted text
+            log_limit_bytes=arguments["log_limit"],
             **self.limits(),
         )
 
@@ -146,22 +146,22 @@ class SweepOptions(Options):
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
-        asked = self.asked
+        arguments = self.asked
         return {
-            "trials": asked["trials"],
-            "repeats": asked["repeats"],
-            "folds": asked["folds"],
-            "racing": asked["racing"],
-            "trial_timeout_s": seconds(asked["trial_timeout"], "trial_timeout"),
-            "report_timeout_s": seconds(asked["hang_timeout"], "hang_timeout"),
-            "max_retries": asked["max_retries"],
-            "max_failures": asked["max_failures"],
-            "stopper": asked["stopper"],
-            "other_metrics": asked["other_metrics"],
-            "constraints": asked["constraints"],
-            "target": asked["target"],
-            "plateau": asked["plateau"],
-            "budget_s": seconds(asked["budget"], "budget"),
+            "trials": arguments["trials"],
+            "repeats": arguments["repeats"],
+            "folds": arguments["folds"],
+            "racing": arguments["racing"],
+            "trial_timeout_s": seconds(arguments["trial_timeout"], "trial_timeout"),
+            "report_timeout_s": seconds(arguments["hang_timeout"], "hang_timeout"),
+            "max_retries": arguments["max_retries"],
+            "max_failures": arguments["max_failures"],
+            "stopper": arguments["stopper"],
+            "other_metrics": arguments["other_metrics"],
+            "constraints": arguments["constraints"],
+            "target": arguments["target"],
+            "plateau": arguments["plateau"],
+            "budget_s": seconds(arguments["budget"], "budget"),
         }
 
 
@@ -181,17 +181,17 @@ class RunOptions(Options):
 
     def gang(self) -> GangSpec:
         """See base class."""
-        asked = self.asked
+        arguments = self.asked
         return GangSpec(
-            workers=asked["workers"],
-            ps=asked["ps"],
-            ps_mode=server_mode(asked["ps_mode"]),
-            backup_workers=asked["backup_workers"],
-            evaluator=asked["evaluator"],
-            backend=self._named(bool(asked["ps"] or asked["evaluator"])),
-            min_workers=asked["min_workers"],
-            local_steps=asked["local_steps"],
-            hang_timeout_s=cast(float, seconds(asked["hang_timeout"], "hang_timeout")),  # it refuses None
+            workers=arguments["workers"],
+            ps=arguments["ps"],
+            ps_mode=server_mode(arguments["ps_mode"]),
+            backup_workers=arguments["backup_workers"],
+            evaluator=arguments["evaluator"],
+            backend=self._named(bool(arguments["ps"] or arguments["evaluator"])),
+            min_workers=arguments["min_workers"],
+            local_steps=arguments["local_steps"],
+            hang_timeout_s=cast(float, seconds(arguments["hang_timeout"], "hang_timeout")),  # it refuses None
         )
 
     def limits(self) -> dict[str, Any]:

@@ -301,9 +301,9 @@ class AgentPool:
     def _batch(self, number: int, slots: range, on_end: OnBatchEnd) -> AgentBatch:
         """A batch of agents, started. Raises what the engine raises when it can start none."""
         apart = slots.start >= self.agents - self._without_gpus
-        made = self.engine.batch(self._ticket(number), slots, self._held, on_end, without_gpus=apart)
-        made.start()
-        return made
+        batch = self.engine.batch(self._ticket(number), slots, self._held, on_end, without_gpus=apart)
+        batch.start()
+        return batch
 
     def _want_jobs(self) -> None:
         """Take the slots, and submit the agents' jobs, unless they run. Raises PoolError when others hold the slots."""
@@ -333,7 +333,7 @@ class AgentPool:
     def _resubmit(self, slot: int) -> AgentBatch | None:
         """Resubmit one slot with an agent that has ended, while its job continues."""
         with self._job_lock:
-            job = next((each for slots, each in self._jobs.items() if slot in slots), None)
+            job = next((batch for slots, batch in self._jobs.items() if slot in slots), None)
             if job is None:
                 return None
             return self._batch(job.number, range(slot, slot + 1), lambda end: None)
@@ -429,11 +429,11 @@ def _keyboard_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 _OPEN: "weakref.WeakSet[AgentPool]" = weakref.WeakSet()

@@ -188,8 +188,8 @@ class PreparedRun:
         Raises DataError, also for fewer rows than members, ResumeError where a dataset is missing and has no source
         here, OSError.
         """
-        found = write_data(self.data, self.documents, self.store, self.layout, show, self.spec.gang.workers)
-        return replace(self, datasets=msgspec.structs.replace(self.datasets, sets=found))
+        data_refs = write_data(self.data, self.documents, self.store, self.layout, show, self.spec.gang.workers)
+        return replace(self, datasets=msgspec.structs.replace(self.datasets, sets=data_refs))
 
     @property
     def needs_session(self) -> bool:
@@ -207,21 +207,21 @@ class PreparedRun:
         ResumeError when it has another run than this one.
         """
         self.store.probe()
-        found = None if self.unnamed else look(self.store, self.layout)
-        if found is None:
+        stored_run = None if self.unnamed else look(self.store, self.layout)
+        if stored_run is None:
             return self._with_warm(self.warm.read(self.where))
-        this = driver or this_driver()
-        check_alone(found, self.where, this)
-        replaces = found.driver is not None and this.replaces(found.driver)
-        same = self._as_started(found.plan)
-        failed = len([each for each in found.sweep().trials.values() if each.status is TrialStatus.FAILED])
+        current_driver = driver or this_driver()
+        check_alone(stored_run, self.where, current_driver)
+        replaces = stored_run.driver is not None and current_driver.replaces(stored_run.driver)
+        resumed = self._as_started(stored_run.plan)
+        failed = len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
         # a failed function would fail once more: a retry is with the corrected code
         allow = self.allow_changed | ({"code"} if self.retry_failed else frozenset())
-        allow |= frozenset() if found.ever_started else {"data"}  # no trial has seen any: its write has failed
-        lines = partial(same._code_lines, found.plan), partial(same._data_lines, found.plan)
-        check_unchanged(found.plan, same.plan, self.where, allow, lines[0], failed, lines[1])
-        again = self.retry_failed and not (replaces and found.retried)
-        return replace(same, found=found, retry_failed=again, replaces=replaces)
+        allow |= frozenset() if stored_run.ever_started else {"data"}  # no trial has seen any: its write has failed
+        lines = partial(resumed._code_lines, stored_run.plan), partial(resumed._data_lines, stored_run.plan)
+        check_unchanged(stored_run.plan, resumed.plan, self.where, allow, lines[0], failed, lines[1])
+        again = self.retry_failed and not (replaces and stored_run.retried)
+        return replace(resumed, found=stored_run, retry_failed=again, replaces=replaces)
 
     def observed(self, asked: Mapping[str, Any]) -> "PreparedRun":
         """The same with the callbacks and the page that the options of its call ask for. Raises SpecError."""
@@ -229,10 +229,10 @@ class PreparedRun:
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
         """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
-        kind, other = self.plan.kind, "agents" if self.plan.kind == "run" else "max_concurrent_trials"
+        kind, option = self.plan.kind, "agents" if self.plan.kind == "run" else "max_concurrent_trials"
         for name, value, of in (("max_concurrent_trials", concurrent, "sweep"), ("agents", agents, "run")):
             if value is not None and kind != of:
-                raise SpecError(f"{name} ({value}) is for a {of}, and {self.where} holds a {kind}: pass {other}")
+                raise SpecError(f"{name} ({value}) is for a {of}, and {self.where} holds a {kind}: pass {option}")
         return replace(self, concurrent=concurrent)
 
     def settled(self, there: bool) -> "PreparedRun":
@@ -267,12 +267,12 @@ class PreparedRun:
         for note in opened.notes:
             logger.warning("%s", note)
         warm = None if self.plan.warm is msgspec.UNSET else self.plan.warm
-        own = self._sampler(max(1, agents // self.spec.gang.size))
-        asked = isinstance(own, AnsweringSampler)
-        if isinstance(own, AnsweringSampler):
-            own.open(self.where, past_answers(opened.records))
-        sampler = with_warm_start(own, warm)
-        if self.plan.kind == "sweep" and not asked:
+        base_sampler = self._sampler(max(1, agents // self.spec.gang.size))
+        is_answering = isinstance(base_sampler, AnsweringSampler)
+        if isinstance(base_sampler, AnsweringSampler):
+            base_sampler.open(self.where, past_answers(opened.records))
+        sampler = with_warm_start(base_sampler, warm)
+        if self.plan.kind == "sweep" and not is_answering:
             requests = partial(pending, self.store, self.layout)
             sampler = EnqueuedSampler(sampler, self.space, requests, listed=self.plan.sampler is msgspec.UNSET)
         restore = partial(sampler.restore, past(opened.records, self.spec.metric))
@@ -290,7 +290,7 @@ class PreparedRun:
             journal=journal,
             records=opened.records,
             driver_started=self.driver_started,
-            lookahead=0 if asked else 1,  # what a trial asks is answered once it runs
+            lookahead=0 if is_answering else 1,  # what a trial asks is answered once it runs
             tokens=self.tokens,
             env=self.env,
             leaves=leaves_for(self.space, self.spec.stopper),
@@ -315,13 +315,13 @@ class PreparedRun:
 
     def _as_started(self, before: Plan) -> "PreparedRun":
         """The same with options that were not given taken from the plan of the existing run."""
-        made, gang = self, before.spec["gang"]
+        prepared, gang = self, before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
-            made = self._with_backend(self.choice.kept(Backend(gang["backend"])))
-        known = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
-        made = made._with_warm(known)
-        made = replace(made, plan=msgspec.structs.replace(made.plan, origin=before.origin))
-        return made if made.seeded else made.with_spec(replace(made.spec, seed=before.spec["seed"]))
+            prepared = self._with_backend(self.choice.kept(Backend(gang["backend"])))
+        warm_plan = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
+        prepared = prepared._with_warm(warm_plan)
+        prepared = replace(prepared, plan=msgspec.structs.replace(prepared.plan, origin=before.origin))
+        return prepared if prepared.seeded else prepared.with_spec(replace(prepared.spec, seed=before.spec["seed"]))
 
     def _with_warm(self, warm: WarmPlan | None) -> "PreparedRun":
         return replace(self, plan=msgspec.structs.replace(self.plan, warm=warm or msgspec.UNSET))
@@ -341,8 +341,8 @@ class PreparedRun:
     def _with_backend(self, choice: Choice) -> "PreparedRun":
         if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
             return self  # with parameter servers there is no other: the roles differ too, and that is reported
-        made = self.with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
-        return replace(made, choice=choice)
+        prepared = self.with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
+        return replace(prepared, choice=choice)
 
     def with_spec(self, spec: SweepSpec) -> "PreparedRun":
         """The same with another specification, also in its plan."""
@@ -364,7 +364,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     Touches neither the run directory nor Spark, but for the schemas of DataFrames; blocks on the stores of data files.
     """
     program = function if isinstance(function, StoredProgram) else FunctionProgram(function)
-    trial_space, asked, given = as_space(space), options.asked, cast(dict[str, Any], options.asked)
+    trial_space, arguments, argument_dict = as_space(space), options.asked, cast(dict[str, Any], options.asked)
     gang, env = options.gang(), options.environment()
     choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
     gang = gang if choice is None else replace(gang, backend=choice.backend)
@@ -373,7 +373,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     keras = chosen_keras(program.keras_choice, gang, env)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
-    chosen = sampler_choice(given.get("sampler"), spec)
+    chosen = sampler_choice(argument_dict.get("sampler"), spec)
     sampler_name = chosen.name(trial_space)
     sampler = chosen.sampler(trial_space)  # made here as well because a condition of the space may raise
     if isinstance(sampler, AnsweringSampler) and spec.replication.size > 1:
@@ -381,11 +381,11 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
             f"repeats ({spec.repeats}) and folds ({spec.folds}) must be 1 with a study: its objective asks for its "
             "parameters in each trial, so no two trials have the same; use sparktrain.sweep with a space"
         )
-    warm = checked(given.get("warm_start"), trial_space, spec, sampler, sampler_name)
-    patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
-    store = open_store(StoreAddress(os.fspath(asked["dir"]), timeout_s=patience_s))
-    data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])
-    packed = program.packed(spec.gang, env, options.most_code(), asked["preload"])
+    warm = checked(argument_dict.get("warm_start"), trial_space, spec, sampler, sampler_name)
+    patience_s = cast(float, seconds(arguments["store_timeout"], "store_timeout"))  # it refuses None
+    store = open_store(StoreAddress(os.fspath(arguments["dir"]), timeout_s=patience_s))
+    data = plan_data(arguments["data"], patience_s, gang.workers, arguments["data_version"])
+    packed = program.packed(spec.gang, env, options.most_code(), arguments["preload"])
     plan = Plan(
         kind=options.kind,
         function=packed.name,
@@ -394,7 +394,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         preload=tuple(packed.preload),
         space=to_document(trial_space, spec.trials),
         sampler=msgspec.UNSET if sampler_name == "grid" else sampler_name,
-        data_version=asked["data_version"],
+        data_version=arguments["data_version"],
         data=dict(data.documents) or msgspec.UNSET,
         spec=spec_fields(spec),
         text=packed.text,
@@ -410,18 +410,18 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         env=env,
         keras=keras,
         choice=choice,
-        unnamed=asked["name"] is None,
-        seeded=asked["seed"] is not None,
-        allow_changed=frozenset(asked["allow_changed"]),
-        retry_failed=asked["retry_failed"],
-        tensorboard=check_tensorboard(asked["tensorboard"]),
-        page=asked["page"],
-        callbacks=callbacks_of(given),
-        sampler=given.get("sampler"),
+        unnamed=arguments["name"] is None,
+        seeded=arguments["seed"] is not None,
+        allow_changed=frozenset(arguments["allow_changed"]),
+        retry_failed=arguments["retry_failed"],
+        tensorboard=check_tensorboard(arguments["tensorboard"]),
+        page=arguments["page"],
+        callbacks=callbacks_of(argument_dict),
+        sampler=argument_dict.get("sampler"),
         warm=warm,
         concurrent=options.concurrent,
         data=data,
-        datasets=MemberData(cache_dir=_absolute(asked["data_cache"]), cache_bytes=asked["data_cache_limit"]),
+        datasets=MemberData(cache_dir=_absolute(arguments["data_cache"]), cache_bytes=arguments["data_cache_limit"]),
     )
 
 
@@ -448,27 +448,27 @@ def compose_again(
     check_tensorboard(tensorboard)
     place = run_in(directory)
     store, layout = place.store, place.layout
-    found = look(store, layout)
-    if found is None:
+    stored_run = look(store, layout)
+    if stored_run is None:
         raise RunDirectoryError(f"{directory} is no longer a run directory: its run.json was deleted")
-    code, given = plans.read_code(store, layout, found.plan.code), variables(env or {})
-    sampler = None if found.plan.sampler is msgspec.UNSET else stored_choice(found.plan.sampler)
-    plan, notes = found.plan, tuple[str, ...]()
-    if extension is not None and found.extended_before(this_driver()):
+    code, trial_env = plans.read_code(store, layout, stored_run.plan.code), variables(env or {})
+    sampler = None if stored_run.plan.sampler is msgspec.UNSET else stored_choice(stored_run.plan.sampler)
+    plan, notes = stored_run.plan, tuple[str, ...]()
+    if extension is not None and stored_run.extended_before(this_driver()):
         extension, notes = None, ("was extended by the driver that this one replaces",)
     if extension is None:
         spec, space = plan.sweep_spec(), from_document(plan.space)
     else:
-        spec, space, notes = extension.of(found)
+        spec, space, notes = extension.of(stored_run)
         sampler_choice(sampler, spec).sampler(space)  # raises where it cannot do so many trials, or this space
         plan = msgspec.structs.replace(plan, spec=spec_fields(spec), space=to_document(space, spec.trials))
-    if missing := [name for name in found.plan.env if name not in given]:
+    if missing := [name for name in stored_run.plan.env if name not in trial_env]:
         raise ResumeError(
             "the run was started with variables for its trials, and their values are not stored: pass "
             f"{', '.join(missing)} by env= (--env {missing[0]}, to take it from here)"
         )
     return PreparedRun(
         plan=plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
-        env=given, tensorboard=tensorboard, sampler=sampler, notes=notes, extends=extension is not None,
+        env=trial_env, tensorboard=tensorboard, sampler=sampler, notes=notes, extends=extension is not None,
         allow_changed=frozenset() if extension is None else frozenset({"space"}),
     )  # fmt: skip

@@ -52,7 +52,7 @@ def progress_of(
     assert sweep is not None
     trials = sweep.trials
     ended = _counted(work, trials.values()) if tally is None else tally
-    active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
+    active = [trials[trial_id] for trial_id in sorted(sweep.gangs) if trials[trial_id].status is TrialStatus.RUNNING]
     running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
     best, queued = ended.best, len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
@@ -150,7 +150,7 @@ def _store_note(work: RunRequest, behind_s: float) -> str:
 
 def _unsaved(trials: list[Trial]) -> str:
     """The first running trial that cannot be checkpointed: it continues, and a restart would cost more and more."""
-    notes = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved)
+    notes = (f"trial {trial.id}: {trial.unsaved}" for trial in trials if trial.unsaved)
     return next(notes, "")
 
 
@@ -167,7 +167,7 @@ def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
 def _unexplained(machine: Machine) -> str:
     """Note on a trial that is about to be given up."""
     gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
-    ended = (f"trial {each.trial}" for each in gangs if each.status is GangStatus.ENDED)
+    ended = (f"trial {gang.trial}" for gang in gangs if gang.status is GangStatus.ENDED)
     return next((f"waiting for Spark to report why the agent of {trial} was lost" for trial in ended), "")
 
 

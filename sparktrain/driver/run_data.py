@@ -46,13 +46,17 @@ class DataPlan:
     def frames(self) -> tuple[str, ...]:
         """The names of the datasets that only Spark can write."""
         return tuple(
-            name for name, each in self.sources.items() if isinstance(each, FrameSource) and name not in self.manifests
+            name
+            for name, source in self.sources.items()
+            if isinstance(source, FrameSource) and name not in self.manifests
         )
 
     @property
     def streams(self) -> dict[str, StreamSource | PushedSource]:
         """The streams, by name."""
-        return {name: each for name, each in self.sources.items() if isinstance(each, StreamSource | PushedSource)}
+        return {
+            name: source for name, source in self.sources.items() if isinstance(source, StreamSource | PushedSource)
+        }
 
 
 def plan_data(
@@ -101,8 +105,8 @@ def missing(documents: Mapping[str, Any], store: Store, layout: RunLayout) -> li
     """The datasets of a run that its directory does not have yet. Blocks on the store."""
     return [
         name
-        for name, each in documents.items()
-        if each["kind"] != STREAM and not store.exists(_manifest_path(layout, name, each))
+        for name, document in documents.items()
+        if document["kind"] != STREAM and not store.exists(_manifest_path(layout, name, document))
     ]
 
 
@@ -131,14 +135,14 @@ def write_data(
     `documents` are those of the run's plan, `members` how many share the rows. Raises DataError, ResumeError where a
     dataset is missing and has no source here, OSError, and Spark's error for a job that fails.
     """
-    for name, each in documents.items():
-        if each["kind"] == STREAM and name not in plan.sources:
+    for name, dataset in documents.items():
+        if dataset["kind"] == STREAM and name not in plan.sources:
             raise ResumeError(
                 f"data[{name!r}] of the run at {store.where(layout.path)} is a stream, which is stored nowhere: repeat "
                 "the call that started the run, with its data"
             )
-    stored = {name: each for name, each in documents.items() if each["kind"] != STREAM}
-    return {name: _written(plan, name, each, store, layout, show, members) for name, each in stored.items()}
+    stored = {name: document for name, document in documents.items() if document["kind"] != STREAM}
+    return {name: _written(plan, name, document, store, layout, show, members) for name, document in stored.items()}
 
 
 def _written(
@@ -155,9 +159,9 @@ def _written(
             ) from None
         from sparktrain.driver.data_writing import written_manifest
 
-        made = written_manifest(plan, name, folder, store, show)
-        check_share(made.rows, members, f"data[{name!r}]")  # without a manifest, the same call writes other rows
-        content = made.encode()
+        written = written_manifest(plan, name, folder, store, show)
+        check_share(written.rows, members, f"data[{name!r}]")  # without a manifest, the same call writes other rows
+        content = written.encode()
         if not store.put_if_absent(path, content):
             content = store.read(path)
     manifest = decode(content, store.where(path))

@@ -154,12 +154,12 @@ class RunRequest:
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""
-        spec, each = self.spec, self.spec.replication.size
+        spec, replicas = self.spec, self.spec.replication.size
         slots = self.agents // spec.gang.size
         return RunLimits(
             roles=spec.gang.roles(),
             min_size=spec.gang.min_workers,
-            lookahead=self.lookahead if self.sampler.learns else max(1, slots // each),
+            lookahead=self.lookahead if self.sampler.learns else max(1, slots // replicas),
             restarts=spec.max_retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,
@@ -169,14 +169,14 @@ class RunRequest:
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
-            alike_failures=max(FIRST, 2 * slots) * each if spec.max_failures == "auto" else None,
+            alike_failures=max(FIRST, 2 * slots) * replicas if spec.max_failures == "auto" else None,
             total=self.total,
             agents=self.agents,
             start_timeout_s=spec.start_timeout_s,
             metric=spec.metric,
             mode=spec.mode,
             constraints=spec.constraints,
-            replicas=each,
+            replicas=replicas,
             racing=spec.racing,
             stopper=spec.stopper,
             seed=spec.seed,

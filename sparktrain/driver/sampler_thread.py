@@ -108,17 +108,17 @@ class SamplerThread:
             self._started = True
             spawn(self._serve, "sparktrain-sampler")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._calls.put(_Call(doing, work, partial(_settle_soon, loop, done)))
-        while not done.done():
-            await asyncio.wait({done}, timeout=min(1.0, self._call_timeout_s))
+        future: asyncio.Future[T] = loop.create_future()
+        self._calls.put(_Call(doing, work, partial(_settle_soon, loop, future)))
+        while not future.done():
+            await asyncio.wait({future}, timeout=min(1.0, self._call_timeout_s))
             current = self._current
-            if not done.done() and current is not None and self._age_s > self._call_timeout_s:
-                done.cancel()
+            if not future.done() and current is not None and self._age_s > self._call_timeout_s:
+                future.cancel()
                 raise SamplerError(
                     f"the sampler has not returned within {self._call_timeout_s:g} s since it was {current[0]}; {STEP}"
                 )
-        return done.result()
+        return future.result()
 
     def _serve(self) -> None:
         """The sampler's thread."""

@@ -27,24 +27,24 @@ class Holders:
         PoolError when others leave too few: Spark would let it wait for their end.
         """
         with self._lock:
-            known, own = self._held.get(holder, (None, ()))
-            others = {
+            holder_session, slots = self._held.get(holder, (None, ()))
+            booked = {
                 slot
-                for each, (other, held) in self._held.items()
-                if other is session and each != holder
+                for other_holder, (other_session, held) in self._held.items()
+                if other_session is session and other_holder != holder
                 for slot in held
             }
-            if others and there is not None and len(others) + count > there:
+            if booked and there is not None and len(booked) + count > there:
                 raise PoolError(
                     f"{formatting.count(count, what)} {'is' if count == 1 else 'are'} wanted, and other calls or "
-                    f"pools hold {len(others)} of the {formatting.count(there, 'slot')} of the session: wait for their "
+                    f"pools hold {len(booked)} of the {formatting.count(there, 'slot')} of the session: wait for their "
                     "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
                     "max_concurrent_trials= of sweep() and agents= of pool()"
                 )
-            if known is not session or len(own) != count:
-                own = tuple(islice((slot for slot in numbers() if slot not in others), count))
-            self._held[holder] = session, own
-            return own
+            if holder_session is not session or len(slots) != count:
+                slots = tuple(islice((slot for slot in numbers() if slot not in booked), count))
+            self._held[holder] = session, slots
+            return slots
 
     def free(self, holder: Hashable) -> None:
         """`holder` no longer holds any slot."""

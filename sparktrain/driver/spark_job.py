@@ -51,8 +51,8 @@ class SlotJob:
     def lacking(self) -> Missing | None:
         """What keeps tasks from starting, while Spark still retries them; None when nothing is known to be
         missing. Blocks for a moment; raises nothing."""
-        found = [each for each in map(missing_in, failures_of(self._spark, self._tag)) if each is not None]
-        return found[-1] if len(found) >= MISSING_FAILURES else None
+        causes = [cause for cause in map(missing_in, failures_of(self._spark, self._tag)) if cause is not None]
+        return causes[-1] if len(causes) >= MISSING_FAILURES else None
 
     def vacant(self) -> set[int]:
         """Slots with tasks that have ended; with Spark Connect, none before the job has. Blocks for a moment; raises

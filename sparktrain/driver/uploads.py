@@ -75,13 +75,13 @@ class Uploads:
 
     async def _publish(self, path: str, chunks: AsyncIterator[bytes]) -> int:
         """Write a file that is useful only when complete."""
-        new = await aside(lambda: self._store.create(path))
+        new_file = await aside(lambda: self._store.create(path))
         try:
-            size = await self._pour(chunks, new.write)
-            await aside(new.publish)
+            size = await self._pour(chunks, new_file.write)
+            await aside(new_file.publish)
             return size
         finally:
-            await aside(new.discard)
+            await aside(new_file.discard)
 
     async def _unpack(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         """Write small files, some at a time: most of what each takes is a wait for the store."""
@@ -98,11 +98,11 @@ class Uploads:
         try:
             path = self._layout.member(header.member).file(name)
             async with room:
-                there = not await aside(lambda: self._store.put_if_absent(path, content))
+                is_present = not await aside(lambda: self._store.put_if_absent(path, content))
             self._progress_at = self._clock.now()
         except (SparktrainError, OSError) as error:
             return f"{name}: {error}"
-        return f"{name}: {self._store.where(path)} is there already" if there else ""
+        return f"{name}: {self._store.where(path)} is there already" if is_present else ""
 
     async def _pour(self, chunks: AsyncIterator[bytes], write: Callable[[bytes], None]) -> int:
         size = 0
@@ -115,9 +115,9 @@ class Uploads:
     async def settle(self) -> None:
         """Wait until every member's files are stored, its agent is lost, or no upload makes progress."""
         self._progress_at = self._clock.now()
-        while left := [member for member, agent in self._open.items() if self._alive(agent)]:
+        while open_members := [member for member, agent in self._open.items() if self._alive(agent)]:
             if self._clock.now() > self._progress_at + SETTLE_TIMEOUT_S:
-                logger.warning("the logs of %s are not complete: no progress for %g s", left, SETTLE_TIMEOUT_S)
+                logger.warning("the logs of %s are not complete: no progress for %g s", open_members, SETTLE_TIMEOUT_S)
                 return
             await self._clock.sleep(POLL_S)
 

@@ -189,7 +189,7 @@ class Agent:
 
     async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place
-        names, mib = tuple(each.name for each in place.devices), tuple(each.mib for each in place.devices)
+        names, mib = tuple(device.name for device in place.devices), tuple(device.mib for device in place.devices)
         where = names, place.executor, place.address, place.task, away, mib, batch
         self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():
@@ -202,8 +202,8 @@ class Agent:
 
     def _post(self, message: m.FromAgent) -> None:
         with suppress(LinkClosedError):  # the reader of the stream raises it, and ends the agent
-            for each in fitting(message):
-                self._link.post(each)
+            for part in fitting(message):
+                self._link.post(part)
 
     def _spawn(self, work: Coroutine[None, None, str | None]) -> "asyncio.Task[str | None]":
         """Run `work` as a task; its error, or the text that it returns, ends the agent."""

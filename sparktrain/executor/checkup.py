@@ -63,7 +63,7 @@ def observed(place: Placement) -> SlotReport:
         versions=installed_versions(PACKAGES),
         executor=place.executor,
         gpus=place.gpus,
-        devices=tuple(each.name for each in place.devices),
+        devices=tuple(device.name for device in place.devices),
         memory_bytes=memory.total,
         free_bytes=memory.available,
     )
@@ -72,7 +72,7 @@ def observed(place: Placement) -> SlotReport:
 def java_version() -> str:
     """The version of the Java above this process, from its `release` file; empty without one."""
     try:
-        homes = [Path(each.exe()).parents[1] for each in psutil.Process().parents() if each.name() == "java"]
+        homes = [Path(parent.exe()).parents[1] for parent in psutil.Process().parents() if parent.name() == "java"]
         lines = [line for home in homes[:1] for line in (home / "release").read_text().splitlines()]
     except (OSError, psutil.Error):
         return ""
@@ -159,8 +159,8 @@ class Visitor:
             self._link.post(m.MemberReserved(self._member, port))
             formed = await self._receive(m.FormGang, m.Dismiss)
             if isinstance(formed, m.FormGang):
-                others = following(formed.places, self.report.address, port)
-                self.note(peers=tuple(await asyncio.gather(*map(_connect, others))))
+                followers = following(formed.places, self.report.address, port)
+                self.note(peers=tuple(await asyncio.gather(*map(_connect, followers))))
                 self._link.post(m.MemberStarted(self._member, os.getpid()))
                 await self._receive(m.Dismiss)  # until the others have connected to this one
 

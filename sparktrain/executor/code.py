@@ -67,6 +67,6 @@ def _free(newest: Path) -> None:
 
     The newest stays whatever its time is: two calls may come within one tick of the file system's clock.
     """
-    others = [each for each in newest.parent.iterdir() if each != newest and not each.name.startswith(_UNFINISHED)]
-    for old in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: 1 - KEPT]:
-        discard(old)
+    folders = [path for path in newest.parent.iterdir() if path != newest and not path.name.startswith(_UNFINISHED)]
+    for folder in sorted(folders, key=lambda each: each.stat().st_mtime_ns)[: 1 - KEPT]:
+        discard(folder)

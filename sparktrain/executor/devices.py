@@ -31,19 +31,19 @@ def devices(addresses: tuple[str, ...], command: Sequence[str] = COMMAND) -> tup
         printed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         printed = ""
-    known = [_read(line) for line in printed.splitlines()]
-    return tuple(_at(address, [each for each in known if each is not None]) for address in addresses)
+    readings = [_read(line) for line in printed.splitlines()]
+    return tuple(_at(address, [reading for reading in readings if reading is not None]) for address in addresses)
 
 
 def _read(line: str) -> tuple[str, Device] | None:
     """Index and device of a line that `nvidia-smi` prints; None for another line, such as an error."""
-    index, *rest = (word.strip() for word in line.split(","))
-    if not rest or not rest[0]:
+    index, *fields = (word.strip() for word in line.split(","))
+    if not fields or not fields[0]:
         return None
-    return index, Device(rest[0], int(rest[1]) if len(rest) > 1 and rest[1].isdecimal() else 0)
+    return index, Device(fields[0], int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else 0)
 
 
 def _at(address: str, known: Sequence[tuple[str, Device]]) -> Device:
     by_uuid = address.startswith("GPU-")
-    same = (gpu for index, gpu in known if (gpu.name.startswith(address) if by_uuid else index == address))
-    return next(same, Device(address))
+    matches = (gpu for index, gpu in known if (gpu.name.startswith(address) if by_uuid else index == address))
+    return next(matches, Device(address))

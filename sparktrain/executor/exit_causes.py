@@ -52,8 +52,8 @@ def _killed(peak_rss_bytes: int) -> str:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"process exited with code {status}"
-    known = _signal(-status)
-    name = known.name if known else f"signal {-status}"
+    ending_signal = _signal(-status)
+    name = ending_signal.name if ending_signal else f"signal {-status}"
     return f"ended by {name} ({(signal.strsignal(-status) or 'unknown').lower()})"
 
 

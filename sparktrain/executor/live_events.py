@@ -36,8 +36,8 @@ class LiveEvents:
                         self._uploads[path] = asyncio.create_task(self._upload(path))
             await asyncio.gather(*self._uploads.values())
         finally:
-            for each in self._uploads.values():
-                each.cancel()
+            for upload in self._uploads.values():
+                upload.cancel()
 
     def _found(self) -> list[Path]:
         """Event files with content. Blocks on local disk."""

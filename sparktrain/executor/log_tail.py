@@ -67,10 +67,10 @@ class LogFollower:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks of at most 256 KiB as soon as they exist. Blocks on local disk for each. Raises OSError."""
         async for chunk in self._chunks():
-            if kept := chunk if self._filter is None else self._filter(chunk):
-                yield kept
-        if self._filter is not None and (kept := self._filter.rest()):
-            yield kept
+            if piece := chunk if self._filter is None else self._filter(chunk):
+                yield piece
+        if self._filter is not None and (piece := self._filter.rest()):
+            yield piece
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         sent, last = 0, b""
@@ -105,11 +105,11 @@ class LogFollower:
 
     def _last(self) -> bytes:
         """The last 64 KiB past the cap."""
-        kept = b""
+        content = b""
         with suppress(FileNotFoundError):  # the training function has removed it
             start = max(self._limit, os.lstat(self._path).st_size - self._tail_bytes)
-            kept = self._read(start, self._tail_bytes)
-        return (self._tail + kept)[-self._tail_bytes :]
+            content = self._read(start, self._tail_bytes)
+        return (self._tail + content)[-self._tail_bytes :]
 
     def _read(self, start: int, size: int) -> bytes:
         try:
@@ -131,10 +131,10 @@ def drop_noise(path: Path) -> None:
     """
     with open_regular(path, os.O_RDWR) as file:
         content = file.read()
-        if (kept := without_noise(content)) != content:
+        if (cleaned := without_noise(content)) != content:
             file.seek(0)
-            file.write(kept)
-            file.truncate(len(kept))
+            file.write(cleaned)
+            file.truncate(len(cleaned))
 
 
 def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:

@@ -157,14 +157,14 @@ class MemberSession:
 
     async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
         try:
-            kept = await self._snapshots.keep(self._start, self._home, snapshot)
+            reply = await self._snapshots.keep(self._start, self._home, snapshot)
         except Exception as error:  # training waits for an answer
             logger.exception("the checkpoint of step %d of %s failed", snapshot.step, self.member)
-            kept = pm.SnapshotStored(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
+            reply = pm.SnapshotStored(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
         self._unsaved_since = None  # the local disk works
-        if kept.problem:
-            post(m.CheckpointFailed(self.member, kept.step, kept.problem))
-        child.send(kept)
+        if reply.problem:
+            post(m.CheckpointFailed(self.member, reply.step, reply.problem))
+        child.send(reply)
 
     def _not_saved(self, child: MemberProcess, unsaved: pm.Unsaved, post: Post) -> None:
         """Report it at once; after too long without a save on this host's disk the member is lost, for another host."""
@@ -179,9 +179,9 @@ class MemberSession:
             child.kill(0.0)
 
     async def _watch(self, child: MemberProcess, post: Post) -> None:
-        beside = [self._flush_reports(post), self._end_frozen(child, post)]
+        side_work = [self._flush_reports(post), self._end_frozen(child, post)]
         try:
-            exited = await _with(self._run_to_exit(child, post), *beside)
+            exited = await _with(self._run_to_exit(child, post), *side_work)
         finally:
             if self._keeping is not None:
                 self._keeping.cancel()
@@ -234,8 +234,8 @@ class MemberSession:
     async def _gone(self, child: MemberProcess) -> pm.Exited:
         """The child's exit; the agent kills it if it does not exit soon after its last message."""
         waiting = asyncio.ensure_future(child.wait())
-        done, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)
-        if not done:
+        finished, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)
+        if not finished:
             child.kill(0.0)
         return await waiting
 
@@ -339,11 +339,11 @@ class MemberSession:
         storing = Storing(agent, self.member, self._home, dialer)
         events = asyncio.create_task(LiveEvents(storing, self._home, self._over).follow())
         try:
-            whole = await self._store_log(storing)
+            is_whole = await self._store_log(storing)
             await events
         finally:
             events.cancel()
-        await storing.bring_all(*(["log.txt"] if whole else []))
+        await storing.bring_all(*(["log.txt"] if is_whole else []))
         post(m.MemberStored(self.member, storing.problem))
         await asyncio.to_thread(discard, self._home)
 
@@ -377,13 +377,13 @@ async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, N
     pending = tasks
     try:
         while main in pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
+            finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                task.result()
         return main.result()
     finally:
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

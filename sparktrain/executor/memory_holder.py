@@ -105,20 +105,20 @@ class MemoryHolder:
 
         Raises CheckpointError for one that is gone or is not whole: the next gang reads the store.
         """
-        base, kept = start.memory, self._held
+        base, held_snapshot = start.memory, self._held
         assert base is not None
-        if kept is None or not self._is_base(kept, start):
+        if held_snapshot is None or not self._is_base(held_snapshot, start):
             raise CheckpointError(f"this agent holds no snapshot of step {base.step} in memory any more")
         try:
-            found = await asyncio.wait_for(aside(lambda: folder_checksum(kept.folder)), READ_TIMEOUT_S)
+            checksum = await asyncio.wait_for(aside(lambda: folder_checksum(held_snapshot.folder)), READ_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             raise CheckpointError(f"the snapshot of step {base.step} in memory cannot be read: {error}") from error
-        if found != base.checksum:
+        if checksum != base.checksum:
             raise CheckpointError(
-                f"the snapshot of step {base.step} in memory has changed: its checksum is {found[:12]}, and was "
+                f"the snapshot of step {base.step} in memory has changed: its checksum is {checksum[:12]}, and was "
                 f"{base.checksum[:12]}"
             )
-        return str(kept.folder)
+        return str(held_snapshot.folder)
 
     def ended(self, succeeded: bool) -> None:
         """The member's process is gone: keep its newest snapshot for a while, unless it needs no successor."""
@@ -151,11 +151,11 @@ class MemoryHolder:
 
     def _clear(self) -> None:
         """Remove all folders but those of the running member and of the newest snapshot, and its older one."""
-        kept = self._held.folder if self._held is not None else None
-        needed = [self._current, kept.parent if kept is not None else None]
-        doomed = [each for each in self._folders if each not in needed]
-        self._folders = [each for each in self._folders if each in needed]
-        older = kept if kept is not None and kept.parent != self._current else None
+        held_folder = self._held.folder if self._held is not None else None
+        needed = [self._current, held_folder.parent if held_folder is not None else None]
+        doomed = [folder for folder in self._folders if folder not in needed]
+        self._folders = [folder for folder in self._folders if folder in needed]
+        older = held_folder if held_folder is not None and held_folder.parent != self._current else None
         if doomed or older is not None:
             spawn(lambda: _remove(doomed, older))
 
@@ -169,6 +169,6 @@ def _remove(doomed: list[Path], kept: Path | None) -> None:
     for folder in doomed:
         discard(folder)
     with suppress(OSError):
-        for each in list(kept.parent.iterdir()) if kept is not None else ():
-            if each != kept:
-                discard(each)
+        for sibling in list(kept.parent.iterdir()) if kept is not None else ():
+            if sibling != kept:
+                discard(sibling)

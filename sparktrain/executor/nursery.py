@@ -85,8 +85,8 @@ class Nursery:
         with open(pipe, "rb") as file:
             written = file.read()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        left = msgspec.json.decode(written, type=AgentLeft) if status == 0 else AgentLeft("", False)
-        self._control.send(m.AgentExited(order.slot, order.task, status, left.reason, left.reached))
+        departure = msgspec.json.decode(written, type=AgentLeft) if status == 0 else AgentLeft("", False)
+        self._control.send(m.AgentExited(order.slot, order.task, status, departure.reason, departure.reached))
 
     def _end(self) -> None:
         """End every agent: by SIGINT, at which it ends its members and removes its files, and later by SIGKILL."""

@@ -41,7 +41,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
     cpus = task.cpus() if task is not None else None
-    known = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
+    spark_task = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
     return Placement(
         slot=slot,
         host=socket.gethostname(),
@@ -52,7 +52,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         devices=devices(gpus),
         versions=installed_versions(REPORTED),
         address=_address_towards(ticket.hosts, ticket.port),
-        task=known,
+        task=spark_task,
     )
 
 
@@ -79,15 +79,15 @@ def local_placement(
 
 def _address_towards(hosts: tuple[str, ...], port: int) -> str:
     """This host's address in the network that leads to the coordinator; no packet is sent to find it."""
-    found = []
+    addresses = []
     for host in hosts:
         with suppress(OSError):
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind, protocol) as probe:
                 probe.connect(address)
-                found.append(str(probe.getsockname()[0]))
-    reachable = [address for address in found if not ip_address(address).is_loopback]
-    return next(iter([*reachable, *found]), "127.0.0.1")
+                addresses.append(str(probe.getsockname()[0]))
+    reachable = [address for address in addresses if not ip_address(address).is_loopback]
+    return next(iter([*reachable, *addresses]), "127.0.0.1")
 
 
 def spark_version() -> str:

@@ -43,8 +43,8 @@ class Storing:
     @property
     def problem(self) -> str:
         """The files that were not stored so far, with reasons, in one line; empty without a problem."""
-        shown, more = map(_line, self._problems[:SHOWN]), len(self._problems) - SHOWN
-        return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
+        shown, hidden_count = map(_line, self._problems[:SHOWN]), len(self._problems) - SHOWN
+        return "; ".join(shown) + (f"; and {hidden_count:,} more" if hidden_count > 0 else "")
 
     async def bring(self, name: str, chunks: AsyncIterator[bytes], *, grows: bool = False) -> None:
         """Upload one file, which `bring_all` then leaves out; with `grows`, one that is read while it grows.
@@ -60,10 +60,10 @@ class Storing:
     def is_short(self, name: str, limit_bytes: int) -> bool:
         """Whether the file is regular, small enough to be sent with others, and in its limit. Blocks on local disk."""
         try:
-            found = os.lstat(self._home / name)
+            file_status = os.lstat(self._home / name)
         except OSError:
             return False
-        return stat.S_ISREG(found.st_mode) and found.st_size <= min(SMALL_BYTES, limit_bytes)
+        return stat.S_ISREG(file_status.st_mode) and file_status.st_size <= min(SMALL_BYTES, limit_bytes)
 
     def has_content(self, name: str) -> bool:
         """Whether the file exists and is not empty. Blocks on local disk."""
@@ -102,11 +102,11 @@ class Storing:
 
     def _found(self, also: Sequence[str]) -> dict[Path, int]:
         """All files to upload, with their sizes; 0 for a file that is gone, which fails when it is read."""
-        found = find(self._home / "files")
-        self._problems += found.problems
-        own = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
-        new = [path for path in found.files if self._name(path) not in self._brought]
-        sizes = dict.fromkeys([*filter(os.path.lexists, own), *new], 0)
+        listing = find(self._home / "files")
+        self._problems += listing.problems
+        named_files = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
+        new_files = [path for path in listing.files if self._name(path) not in self._brought]
+        sizes = dict.fromkeys([*filter(os.path.lexists, named_files), *new_files], 0)
         for path in sizes:
             with suppress(OSError):
                 sizes[path] = os.lstat(path).st_size
@@ -121,11 +121,11 @@ class Storing:
             return
         try:
             header = m.UploadHeader(self._agent, self._member, "", parts)
-            done = await self._dialer.upload(header, _one(b"".join(contents.values())))
+            reply = await self._dialer.upload(header, _one(b"".join(contents.values())))
         except Exception as error:
             self._problems += [f"{part.name}: {error}" for part in parts]
         else:
-            self._problems += done.refused
+            self._problems += reply.refused
 
     def _read(self, parcel: dict[Path, int]) -> dict[str, bytes]:
         contents: dict[str, bytes] = {}
@@ -159,7 +159,7 @@ def _parcels(sizes: dict[Path, int]) -> Iterator[dict[Path, int]]:
 
 def _line(problem: str) -> str:
     """A printable, short form: file names and errors about them come from the training function."""
-    line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in problem)
+    line = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in problem)
     return line if len(line) <= LONGEST_PROBLEM else f"{line[: LONGEST_PROBLEM - 3]}..."
 
 

@@ -83,13 +83,13 @@ class ZygoteProcess:
 
         Blocks only for fork and exec. Raises OSError.
         """
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         self._others = process_tree.children()
         process_tree.inherit_orphans()
-        with theirs, self.log_path.open("ab") as log:
+        with child_end, self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sparktrain.training", str(os.getpid())],
-                stdin=theirs.fileno(),
+                stdin=child_end.fileno(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._scratch,
@@ -97,7 +97,7 @@ class ZygoteProcess:
                 start_new_session=True,
             )
         _live_zygotes.add(self._process.pid)
-        self._control = AsyncPipe(ours, m.FromZygote, carries_fds=True)
+        self._control = AsyncPipe(parent_end, m.FromZygote, carries_fds=True)
 
     async def preload(self, modules: Sequence[str]) -> dict[str, str]:
         """Let the zygote import `modules`; returns those that failed, with reasons. Raises ZygoteLostError."""

@@ -18,21 +18,21 @@ from sparktrain.inference.model_signature import TensorField
 
 def feature_batch(names: Sequence[str], arrays: Sequence[pa.Array], feeds: Sequence[Feed]) -> pa.RecordBatch:
     """The columns of the feeds alone, with the fields of structs as columns of their own, not yet converted."""
-    wanted = {column.name for feed in feeds for column in feed.columns}
-    found: dict[str, pa.Array] = {}
+    column_names = {column.name for feed in feeds for column in feed.columns}
+    columns: dict[str, pa.Array] = {}
     for name, array in zip(names, arrays, strict=True):
-        _collect(name, array, wanted, found)
-    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+        _collect(name, array, column_names, columns)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def complete_rows(batch: pa.RecordBatch) -> pa.Array:
     """The numbers of the rows without a null in any column."""
-    whole = np.ones(len(batch), bool)
+    is_complete = np.ones(len(batch), bool)
     for array in batch.columns:
-        whole &= np.asarray(pc.is_valid(array))
+        is_complete &= np.asarray(pc.is_valid(array))
         if pa.types.is_list(array.type) and (values := pc.list_flatten(array)).null_count:
-            whole[np.asarray(pc.list_parent_indices(array))[np.asarray(pc.is_null(values))]] = False
-    return pa.array(np.flatnonzero(whole), pa.int64())
+            is_complete[np.asarray(pc.list_parent_indices(array))[np.asarray(pc.is_null(values))]] = False
+    return pa.array(np.flatnonzero(is_complete), pa.int64())
 
 
 def tensors_of(batch: pa.RecordBatch, feeds: Sequence[Feed], subject: str) -> list[NDArray[Any]]:
@@ -43,12 +43,14 @@ def tensors_of(batch: pa.RecordBatch, feeds: Sequence[Feed], subject: str) -> li
     """
     columns = list({column.name: column for feed in feeds for column in feed.columns}.values())
     plain = plain_batch(batch, columns, {}, subject)
-    known = {each.name: each for each in shaped(columns, check_values(plain, columns, subject), subject)}
-    made = []
+    schema = {column.name: column for column in shaped(columns, check_values(plain, columns, subject), subject)}
+    tensors = []
     for feed in feeds:
-        parts = [_values(plain.column(each.name), known[each.name], feed.input, subject) for each in feed.columns]
-        made.append(_cast(parts[0] if len(parts) == 1 else np.stack(parts, axis=1), feed, subject))
-    return made
+        parts = [
+            _values(plain.column(column.name), schema[column.name], feed.input, subject) for column in feed.columns
+        ]
+        tensors.append(_cast(parts[0] if len(parts) == 1 else np.stack(parts, axis=1), feed, subject))
+    return tensors
 
 
 def _collect(name: str, array: pa.Array, wanted: set[str], found: dict[str, pa.Array]) -> None:
@@ -56,7 +58,7 @@ def _collect(name: str, array: pa.Array, wanted: set[str], found: dict[str, pa.A
         array = array.storage
     if name in wanted and (not pa.types.is_struct(array.type) or is_vector(array.type)):
         found[name] = array
-    elif pa.types.is_struct(array.type) and any(each.startswith(f"{name}.") for each in wanted):
+    elif pa.types.is_struct(array.type) and any(column_name.startswith(f"{name}.") for column_name in wanted):
         for field, inner in zip(array.type, array.flatten(), strict=True):
             _collect(f"{name}.{field.name}", inner, wanted, found)
 
@@ -81,7 +83,7 @@ def _shaped(rows: NDArray[Any], column: Column, field: TensorField, subject: str
     shape = rows.shape[1:]
     if len(shape) == len(field.shape) and all(b in (None, a) for a, b in zip(shape, field.shape, strict=True)):
         return rows
-    fixed = [each for each in field.shape if each is not None]
+    fixed = [size for size in field.shape if size is not None]
     if len(fixed) == len(field.shape) and int(np.prod(fixed)) == int(np.prod(shape)):
         return rows.reshape(len(rows), *fixed)
     raise DataError(
@@ -100,11 +102,11 @@ def _cast(rows: NDArray[Any], feed: Feed, subject: str) -> NDArray[Any]:
         return rows.astype(ml_dtypes.bfloat16)
     kind = np.dtype(field.dtype)
     if kind.kind in "iu" and rows.dtype.kind in "iu" and not np.can_cast(rows.dtype, kind) and rows.size:
-        least, most, range_ = int(rows.min()), int(rows.max()), np.iinfo(kind)
-        if least < range_.min or most > range_.max:
-            names = ", ".join(repr(each.name) for each in feed.columns)
+        least, upper, range_ = int(rows.min()), int(rows.max()), np.iinfo(kind)
+        if least < range_.min or upper > range_.max:
+            names = ", ".join(repr(column.name) for column in feed.columns)
             raise DataError(
-                f"{subject}: column {names} has values from {least:,} to {most:,}, and the model's input is {field}, "
+                f"{subject}: column {names} has values from {least:,} to {upper:,}, and the model's input is {field}, "
                 f"which holds {range_.min:,} to {range_.max:,}: map them to the numbers of the training data in Spark"
             )
     return np.ascontiguousarray(rows, kind)

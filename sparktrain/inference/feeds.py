@@ -36,27 +36,29 @@ class ColumnTable:
     @property
     def names(self) -> list[str]:
         """The names of all columns that can become tensors."""
-        return [name for name, found in self._columns.items() if isinstance(found[0], Column)]
+        return [name for name, candidates in self._columns.items() if isinstance(candidates[0], Column)]
 
     @property
     def usable(self) -> list[Column]:
         """The columns that can become tensors."""
-        return [each for found in self._columns.values() for each in found if isinstance(each, Column)]
+        return [
+            candidate for candidates in self._columns.values() for candidate in candidates if isinstance(candidate, Column)
+        ]
 
     def column(self, name: str, wanted: str) -> Column:
         """The column `name`; `wanted` names its use. Raises DataError when there is none, two, or no rule for it."""
-        found = self._columns.get(name, [])
-        if not found:
+        candidates = self._columns.get(name, [])
+        if not candidates:
             shown = ", ".join(map(repr, self.names[:_SHOWN])) + (" ..." if len(self.names) > _SHOWN else "")
             raise DataError(
                 f"{self.subject} has no column {name!r} {wanted}{did_you_mean(name, self._columns)}; its columns are "
                 f"{shown}"
             )
-        if len(found) > 1:
-            raise DataError(f"{self.subject} has {len(found)} columns {name!r}, {wanted}: rename all but one")
-        if isinstance(found[0], DataError):
-            raise found[0]
-        return found[0]
+        if len(candidates) > 1:
+            raise DataError(f"{self.subject} has {len(candidates)} columns {name!r}, {wanted}: rename all but one")
+        if isinstance(candidates[0], DataError):
+            raise candidates[0]
+        return candidates[0]
 
     def _add(self, field: pa.Field) -> None:
         kind = plain_type(field.type)
@@ -77,8 +79,8 @@ def feeds_of(signature: ModelSignature, table: ColumnTable, columns: ColumnChoic
     chosen = _chosen(signature, table, columns)
     feeds = []
     for field in signature.inputs:
-        wanted = f"for the model's input {field}"
-        feed = Feed(field, tuple(table.column(each, wanted) for each in chosen[field.name]))
+        purpose = f"for the model's input {field}"
+        feed = Feed(field, tuple(table.column(name, purpose) for name in chosen[field.name]))
         if problem := _problem(feed):
             raise DataError(f"{table.subject} does not fit the model: {problem}")
         feeds.append(feed)
@@ -87,17 +89,17 @@ def feeds_of(signature: ModelSignature, table: ColumnTable, columns: ColumnChoic
 
 def _chosen(signature: ModelSignature, table: ColumnTable, columns: ColumnChoice) -> dict[str, tuple[str, ...]]:
     """The names of the columns of each input."""
-    inputs = [each.name for each in signature.inputs]
+    inputs = [field.name for field in signature.inputs]
     if columns is None:
         return _by_default(signature, table)
     if isinstance(columns, Mapping):
         named = {str(name): _names(value, f"columns[{name!r}]") for name, value in columns.items()}
-        if unknown := [each for each in named if each not in inputs]:
+        if unknown := [name for name in named if name not in inputs]:
             raise SpecError(
                 f"columns names the input {unknown[0]!r}, which the model lacks{did_you_mean(unknown[0], inputs)}; its "
                 f"inputs are {_listed(signature.inputs)}"
             )
-        if missing := [each for each in inputs if each not in named]:
+        if missing := [name for name in inputs if name not in named]:
             raise SpecError(f"columns has no entry for the model's input {missing[0]!r}: add its column")
         return named
     names = _names(columns, "columns")
@@ -112,17 +114,17 @@ def _chosen(signature: ModelSignature, table: ColumnTable, columns: ColumnChoice
 
 
 def _by_default(signature: ModelSignature, table: ColumnTable) -> dict[str, tuple[str, ...]]:
-    inputs = [each.name for each in signature.inputs]
+    inputs = [field.name for field in signature.inputs]
     if set(inputs) <= set(table.names):
-        return {each: (each,) for each in inputs}
+        return {name: (name,) for name in inputs}
     if len(inputs) > 1:
-        for each in inputs:
-            table.column(each, "for the model's input of that name: name its column with columns={input: column}")
-    fitting = [each.name for each in table.usable if not _problem(Feed(signature.inputs[0], (each,)))]
+        for input_name in inputs:
+            table.column(input_name, "for the model's input of that name: name its column with columns={input: column}")
+    fitting = [column.name for column in table.usable if not _problem(Feed(signature.inputs[0], (column,)))]
     if len(fitting) != 1:
-        found = f"the columns {', '.join(map(repr, fitting))} fit" if fitting else "no column fits"
+        match = f"the columns {', '.join(map(repr, fitting))} fit" if fitting else "no column fits"
         raise DataError(
-            f"{table.subject} has no column with the name of the model's input {signature.inputs[0]}, and {found} its "
+            f"{table.subject} has no column with the name of the model's input {signature.inputs[0]}, and {match} its "
             "type: name it with columns='name', or several columns of numbers with columns=['a', 'b']"
         )
     return {inputs[0]: (fitting[0],)}
@@ -132,18 +134,20 @@ def _problem(feed: Feed) -> str | None:
     """Why these columns cannot feed the input, as far as types show; None when they can."""
     field, first = feed.input, feed.columns[0]
     if len(feed.columns) > 1:
-        if not_numbers := [each for each in feed.columns if each.kind is not ColumnKind.NUMBER]:
-            each = not_numbers[0]
-            return f"column {each.name!r} is of type {each.source}, and only numbers can be put side by side"
+        if not_numbers := [fed_column for fed_column in feed.columns if fed_column.kind is not ColumnKind.NUMBER]:
+            column = not_numbers[0]
+            return f"column {column.name!r} is of type {column.source}, and only numbers can be put side by side"
         if field.shape not in ((len(feed.columns),), (None,)):
             return f"{len(feed.columns)} columns are given for input {field}"
     elif first.kind is ColumnKind.NUMBER and not (field.scalar or field.shape == (None,)):
         return f"column {first.name!r} holds one number a row ({first.source}), and the model's input is {field}"
     elif first.kind is ColumnKind.ARRAY and field.scalar and field.shape == ():
         return f"column {first.name!r} holds arrays ({first.source}), and the model's input is {field}"
-    for each in feed.columns:
-        if not _castable(each, field.dtype):
-            return f"column {each.name!r} is of type {each.source}, and the model's input is {field}: cast it in Spark"
+    for column in feed.columns:
+        if not _castable(column, field.dtype):
+            return (
+                f"column {column.name!r} is of type {column.source}, and the model's input is {field}: cast it in Spark"
+            )
     return None
 
 
@@ -157,10 +161,10 @@ def _castable(column: Column, dtype: str) -> bool:
 
 
 def _names(value: object, subject: str) -> tuple[str, ...]:
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, Sequence) or not given or not all(isinstance(each, str) for each in given):
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
         raise SpecError(f"{subject} is {described(value)}, the name of a column or a list of names is expected")
-    return tuple(given)
+    return tuple(names)
 
 
 def _listed(fields: Sequence[TensorField]) -> str:

@@ -77,22 +77,22 @@ class LoadedModel:
             for start in range(0, total, batch_size):
                 rows = min(batch_size, total - start)
                 filled = min(batch_size, 1 << (rows - 1).bit_length())
-                slices = [_padded(each[start : start + rows], filled) for each in tensors]
+                slices = [_padded(tensor[start : start + rows], filled) for tensor in tensors]
                 try:
-                    found = self._function(*map(tf.convert_to_tensor, slices))
+                    outputs = self._function(*map(tf.convert_to_tensor, slices))
                 except tf.errors.InvalidArgumentError as error:
                     raise DataError(
                         f"the model refuses a row: {_reason(error.message)}; correct it in Spark"
                     ) from error
-                parts.append([each.numpy()[:rows] for each in found])
-        return [np.concatenate(each) if len(parts) > 1 else each[0] for each in zip(*parts, strict=True)]
+                parts.append([output.numpy()[:rows] for output in outputs])
+        return [np.concatenate(chunks) if len(parts) > 1 else chunks[0] for chunks in zip(*parts, strict=True)]
 
     def _traced(self, inputs: Sequence[TensorField]) -> Any:
         import keras
         import tensorflow as tf
 
         model, structure = self._model, input_structure(self._model)
-        specs = [tf.TensorSpec((None, *each.shape), each.dtype, name=f"input_{i}") for i, each in enumerate(inputs)]
+        specs = [tf.TensorSpec((None, *field.shape), field.dtype, name=f"input_{i}") for i, field in enumerate(inputs)]
 
         def call(*tensors: Any) -> Any:
             packed = tensors[0] if structure is None else keras.tree.pack_sequence_as(structure, list(tensors))
@@ -121,8 +121,8 @@ def set_up(cpus: int, gpu: str | None) -> str:
         tf.config.threading.set_inter_op_parallelism_threads(cpus)
         if gpu is None:
             tf.config.set_visible_devices([], "GPU")
-        for each in gpus if gpu is not None else ():
-            tf.config.experimental.set_memory_growth(each, True)
+        for device in gpus if gpu is not None else ():
+            tf.config.experimental.set_memory_growth(device, True)
     except RuntimeError:
         pass  # another function of this worker has used TensorFlow before: it has chosen
     if gpu is None:
@@ -150,8 +150,8 @@ def input_structure(model: Any) -> Any:
     """The structure of the inputs of a functional model; None for one tensor."""
     import keras
 
-    found = getattr(model, "input", None) if getattr(model, "inputs", None) else None
-    return found if found is not None and keras.tree.is_nested(found) else None
+    structure = getattr(model, "input", None) if getattr(model, "inputs", None) else None
+    return structure if structure is not None and keras.tree.is_nested(structure) else None
 
 
 def _inputs(model: Any) -> tuple[TensorField, ...]:
@@ -161,26 +161,29 @@ def _inputs(model: Any) -> tuple[TensorField, ...]:
             f"the model ({type(model).__name__}) has no fixed inputs: wrap it in a functional one, "
             "keras.Model(x, model(x)) with x = keras.Input(...), and save that"
         )
-    names = _keys(input_structure(model), len(tensors)) or [each.name for each in tensors]
+    names = _keys(input_structure(model), len(tensors)) or [tensor.name for tensor in tensors]
     return tuple(
-        TensorField(name, tuple(each.shape[1:]), str(each.dtype)) for name, each in zip(names, tensors, strict=True)
+        TensorField(name, tuple(tensor.shape[1:]), str(tensor.dtype))
+        for name, tensor in zip(names, tensors, strict=True)
     )
 
 
 def _outputs(model: Any, tensors: Sequence[Any]) -> tuple[TensorField, ...]:
-    given = getattr(model, "output", None) if getattr(model, "outputs", None) else None
-    names = _keys(given, len(tensors)) or list(getattr(model, "output_names", ()) or ())
+    structure = getattr(model, "output", None) if getattr(model, "outputs", None) else None
+    names = _keys(structure, len(tensors)) or list(getattr(model, "output_names", ()) or ())
     if len(names) != len(tensors) or len(set(names)) != len(names):
         names = [f"output_{number}" for number in range(len(tensors))]
     fields = []
-    for name, each in zip(names, tensors, strict=True):
-        if each.shape.rank in (None, 0):
+    for name, tensor in zip(names, tensors, strict=True):
+        if tensor.shape.rank in (None, 0):
             raise DataError(
                 f"output {name!r} of the model has no row for each row of its input: it cannot predict rows"
             )
-        if not (each.dtype.is_floating or each.dtype.is_integer or each.dtype.name in ("bool", "string")):
-            raise DataError(f"output {name!r} of the model is of type {each.dtype.name}, which no column of Spark has")
-        fields.append(TensorField(name, tuple(each.shape[1:]), each.dtype.name))
+        if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.name in ("bool", "string")):
+            raise DataError(
+                f"output {name!r} of the model is of type {tensor.dtype.name}, which no column of Spark has"
+            )
+        fields.append(TensorField(name, tuple(tensor.shape[1:]), tensor.dtype.name))
     return tuple(fields)
 
 
@@ -191,7 +194,7 @@ def _keys(structure: Any, count: int) -> list[str] | None:
     if not isinstance(structure, dict) or len(structure) != count:
         return None
     numbered = {name: name for name in structure}
-    return [str(each) for each in keras.tree.flatten(numbered)]
+    return [str(key) for key in keras.tree.flatten(numbered)]
 
 
 def _padded(rows: NDArray[Any], count: int) -> NDArray[Any]:

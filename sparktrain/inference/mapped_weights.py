@@ -55,29 +55,29 @@ class MappedWeights:
         import tensorflow as tf
 
         variables = model.variables
-        for each in self._variables:
-            count = int(np.prod(each.shape))
-            flat = np.frombuffer(self._map, np.dtype(each.dtype), count, each.offset)
+        for entry in self._variables:
+            count = int(np.prod(entry.shape))
+            flat = np.frombuffer(self._map, np.dtype(entry.dtype), count, entry.offset)
             # convert_to_tensor copies arrays; a tensor from DLPack is a view, and a variable keeps the tensor itself.
-            tensor = tf.experimental.dlpack.from_dlpack(flat.reshape(each.shape).__dlpack__())
-            variables[each.index].value.assign(tensor)
+            tensor = tf.experimental.dlpack.from_dlpack(flat.reshape(entry.shape).__dlpack__())
+            variables[entry.index].value.assign(tensor)
 
     @staticmethod
     def write(model: Any, path: Path) -> None:
         """Write the large variables of the model. Raises OSError."""
-        found: list[tuple[MappedVariable, Any]] = []
+        large_variables: list[tuple[MappedVariable, Any]] = []
         offset = 0
         for index, variable in enumerate(model.variables):
             values = np.ascontiguousarray(variable.numpy())
             if values.nbytes >= LEAST_BYTES and values.dtype.kind in "fiu" and values.dtype.isnative:
-                found.append((MappedVariable(index, values.dtype.name, values.shape, offset), variable))
+                large_variables.append((MappedVariable(index, values.dtype.name, values.shape, offset), variable))
                 offset += -(-values.nbytes // _PAGE) * _PAGE
-        head = -(-(len(_MAGIC) + 128 * (len(found) + 1)) // _PAGE) * _PAGE
-        placed = [msgspec.structs.replace(each, offset=head + each.offset) for each, _ in found]
+        head = -(-(len(_MAGIC) + 128 * (len(large_variables) + 1)) // _PAGE) * _PAGE
+        placed = [msgspec.structs.replace(mapped, offset=head + mapped.offset) for mapped, _ in large_variables]
         with path.open("wb+") as file:
             file.write(_MAGIC + msgspec.json.encode(placed) + b"\n")
-            for each, (_, variable) in zip(placed, found, strict=True):
-                file.seek(each.offset)
+            for entry, (_, variable) in zip(placed, large_variables, strict=True):
+                file.seek(entry.offset)
                 file.write(np.ascontiguousarray(variable.numpy()).tobytes())
             file.truncate(max(file.tell(), head))
             file.flush()

@@ -60,14 +60,14 @@ def model_at(url: str, modules: tuple[str, ...] = ()) -> tuple[ModelFile, ModelF
             f"model ({url}) must be a {SUFFIX} file, or the directory of a run that exported one: save it with "
             "model.save('name.keras')"
         )
-    whole = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
+    full_url = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
     with arriving() as path:
-        digest = _copied(whole, path)
-        check_archive(path, whole)
-        found = ModelFile(whole, path.stat().st_size, digest, modules)
+        digest = _copied(full_url, path)
+        check_archive(path, full_url)
+        model = ModelFile(full_url, path.stat().st_size, digest, modules)
         folder = ModelFolder.hold(digest)
-        folder.file(FETCHED, lambda place: os.replace(path, place), found.is_intact)
-        return found, folder
+        folder.file(FETCHED, lambda place: os.replace(path, place), model.is_intact)
+        return model, folder
 
 
 def check_archive(path: Path, url: str) -> None:
@@ -75,7 +75,7 @@ def check_archive(path: Path, url: str) -> None:
     problem = f"it has {shown_size(path.stat().st_size)} and is no zip archive"
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            missing = [each for each in _NEEDED if each not in archive.namelist()]
+            missing = [name for name in _NEEDED if name not in archive.namelist()]
         if not missing:
             return
         problem = f"it has no {' and no '.join(missing)}"

@@ -115,13 +115,13 @@ def models_folder(temporary: str | None = None) -> Path:
     path = Path(temporary or tempfile.gettempdir(), f"sparktrain-models-{os.getuid()}")
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise SessionError(
             f"{path} must be a folder of user {os.getuid()}, for models, and it is not: delete it, or set TMPDIR for "
             "the executors"
         )
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if stat.S_IMODE(status.st_mode) != 0o700:
         path.chmod(0o700)
     return path
 
@@ -157,9 +157,9 @@ def _evict(root: Path, but: Path) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(lock, locked):
-                    gone = root / f"{_GONE}{uuid4().hex}"
-                    os.rename(path, gone)
-                    _remove(gone)
+                    evicted_path = root / f"{_GONE}{uuid4().hex}"
+                    os.rename(path, evicted_path)
+                    _remove(evicted_path)
             finally:
                 os.close(lock)
 
@@ -174,7 +174,7 @@ def _remove(gone: Path) -> None:
 def _is_at(descriptor: int, path: Path) -> bool:
     """Whether the open file is still the one at `path`."""
     try:
-        there = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return False
-    return os.path.samestat(os.fstat(descriptor), there)
+    return os.path.samestat(os.fstat(descriptor), status)

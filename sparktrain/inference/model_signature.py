@@ -77,7 +77,7 @@ def output_type(outputs: tuple[TensorField, ...]) -> pa.DataType:
     """The type of one column for all outputs: that of the only one, or a struct with a field for each."""
     if len(outputs) == 1:
         return outputs[0].arrow
-    return pa.struct([pa.field(each.name, each.arrow) for each in outputs])
+    return pa.struct([pa.field(output.name, output.arrow) for output in outputs])
 
 
 def _dimension(size: int | None) -> str:

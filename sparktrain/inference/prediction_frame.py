@@ -21,17 +21,17 @@ def predicted_frame(frame: Any, use: ModelUse, columns: ColumnChoice, output: Ou
     from pyspark.sql.types import StructField, StructType
 
     fields = frame.schema.fields
-    names = [each.name for each in fields]
+    names = [field.name for field in fields]
     schema, refused = _arrow_schema(fields)
     feeds = feeds_of(use.signature, ColumnTable(schema, use.subject), columns)
-    kept = _kept(names, keep, use.subject)
-    made = _output_fields(use.signature, output)
-    _check_new([name for name, _ in made], [names[each] for each in kept], use.subject)
+    kept_positions = _kept(names, keep, use.subject)
+    output_fields = _output_fields(use.signature, output)
+    _check_new([name for name, _ in output_fields], [names[position] for position in kept_positions], use.subject)
     leaves = [column.name for feed in feeds for column in feed.columns]
     needed = [
         place
         for place, name in enumerate(names)
-        if place in kept or any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaves)
+        if place in kept_positions or any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaves)
     ]
     for place in needed:
         if names[place] in refused:
@@ -42,12 +42,17 @@ def predicted_frame(frame: Any, use: ModelUse, columns: ColumnChoice, output: Ou
     task = PredictionTask(
         use=use,
         feeds=feeds,
-        kept=tuple(needed.index(each) for each in kept),
-        names=(*(names[each] for each in kept), *(name for name, _ in made)),
-        outputs=None if isinstance(output, str) else tuple(_index(use.signature, each) for each in output),
+        kept=tuple(needed.index(position) for position in kept_positions),
+        names=(*(names[position] for position in kept_positions), *(name for name, _ in output_fields)),
+        outputs=None if isinstance(output, str) else tuple(_index(use.signature, name) for name in output),
     )
-    given = StructType([*(fields[each] for each in kept), *(StructField(name, _spark(kind)) for name, kind in made)])
-    return map_in_arrow(_selected(frame, names, needed, use.subject), _over(task), given)
+    result_type = StructType(
+        [
+            *(fields[position] for position in kept_positions),
+            *(StructField(name, _spark(kind)) for name, kind in output_fields),
+        ]
+    )
+    return map_in_arrow(_selected(frame, names, needed, use.subject), _over(task), result_type)
 
 
 def spark_type(signature: ModelSignature) -> Any:
@@ -67,26 +72,26 @@ def _arrow_schema(fields: Sequence[Any]) -> tuple[pa.Schema, set[str]]:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    made: list[pa.Field] = []
+    arrow_fields: list[pa.Field] = []
     refused = set()
     for field in fields:
         try:
-            made += list(to_arrow_schema(StructType([field])))
+            arrow_fields += list(to_arrow_schema(StructType([field])))
         except PySparkException:
             refused.add(field.name)
-    return pa.schema(made), refused
+    return pa.schema(arrow_fields), refused
 
 
 def _kept(names: Sequence[str], keep: object, subject: str) -> list[int]:
     """The places of the columns that stay."""
     if isinstance(keep, bool):
         return list(range(len(names))) if keep else []
-    if isinstance(keep, str) or not isinstance(keep, Sequence) or not all(isinstance(each, str) for each in keep):
+    if isinstance(keep, str) or not isinstance(keep, Sequence) or not all(isinstance(entry, str) for entry in keep):
         raise SpecError(f"keep is {described(keep)}; pass True, False, or a list of names of columns")
     for name in keep:
         if names.count(name) != 1:
-            what = f"{names.count(name)} columns" if name in names else "no column"
-            raise DataError(f"{subject} has {what} {name!r}, which keep names{did_you_mean(name, names)}")
+            matches = f"{names.count(name)} columns" if name in names else "no column"
+            raise DataError(f"{subject} has {matches} {name!r}, which keep names{did_you_mean(name, names)}")
     return [names.index(name) for name in keep]
 
 
@@ -97,19 +102,19 @@ def _output_fields(signature: ModelSignature, output: object) -> list[tuple[str,
     if not isinstance(output, Mapping) or not output:
         raise SpecError(f"output is {described(output)}; pass the name of a column, or a dict of names by output")
     return [
-        (_column_name(name, f"output[{each!r}]"), signature.outputs[_index(signature, each)].arrow)
-        for each, name in output.items()
+        (_column_name(name, f"output[{key!r}]"), signature.outputs[_index(signature, key)].arrow)
+        for key, name in output.items()
     ]
 
 
 def _index(signature: ModelSignature, name: object) -> int:
-    known = [each.name for each in signature.outputs]
-    if name not in known:
+    names = [output.name for output in signature.outputs]
+    if name not in names:
         raise SpecError(
-            f"output names {name!r}, which the model does not give{did_you_mean(name, known)}; its outputs are "
+            f"output names {name!r}, which the model does not give{did_you_mean(name, names)}; its outputs are "
             f"{', '.join(map(str, signature.outputs))}"
         )
-    return known.index(str(name))
+    return names.index(str(name))
 
 
 def _column_name(name: object, subject: str) -> str:
@@ -120,21 +125,21 @@ def _column_name(name: object, subject: str) -> str:
 
 def _check_new(made: Sequence[str], kept: Sequence[str], subject: str) -> None:
     """Spark compares names without their case unless it is configured otherwise, and so do most tables."""
-    taken = {each.lower() for each in kept}
+    used_names = {kept_name.lower() for kept_name in kept}
     for name in made:
-        if name.lower() in taken:
+        if name.lower() in used_names:
             raise DataError(
                 f"{subject} has a column {name!r} already: pass another output=, or leave that column out with "
                 "keep=[...]"
             )
-        taken.add(name.lower())
+        used_names.add(name.lower())
 
 
 def _selected(frame: Any, names: Sequence[str], needed: Sequence[int], subject: str) -> Any:
     """The frame with the needed columns alone, so that the others are not even read."""
     if len(needed) == len(names):
         return frame
-    chosen = [names[each] for each in needed]
+    chosen = [names[place] for place in needed]
     for name in chosen:
         if names.count(name) > 1:
             raise DataError(f"{subject} has {names.count(name)} columns {name!r}: rename all but one")

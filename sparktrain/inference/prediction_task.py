@@ -79,8 +79,8 @@ def over_series(use: ModelUse) -> Callable[..., Any]:
     def score(*arguments: pd.Series) -> pd.Series:
         from sparktrain.inference.worker import scored
 
-        found: pd.Series[Any] = scored([pa.Array.from_pandas(each) for each in arguments], use).to_pandas()
-        return found
+        scores: pd.Series[Any] = scored([pa.Array.from_pandas(argument) for argument in arguments], use).to_pandas()
+        return scores
 
     def score_all(*arguments: pd.Series) -> pd.DataFrame:
         return pd.DataFrame(list(score(*arguments)))

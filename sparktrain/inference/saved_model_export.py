@@ -40,27 +40,28 @@ def input_names(model: Any) -> list[str]:
     """The names of the inputs as Keras 2 gave them, where the program has given none."""
     import keras
 
-    names = [str(each.name) for each in model.inputs]
-    own = [not each.startswith(_UNNAMED) for each in names]
-    if len(names) == 1 and not own[0] and isinstance(model, keras.Sequential):
+    names = [str(tensor.name) for tensor in model.inputs]
+    name_flags = [not name.startswith(_UNNAMED) for name in names]
+    if len(names) == 1 and not name_flags[0] and isinstance(model, keras.Sequential):
         return [f"{model.layers[0].name}_input"]
     return [
-        name if given else f"input_{number}" for number, (name, given) in enumerate(zip(names, own, strict=True), 1)
+        name if is_named else f"input_{number}"
+        for number, (name, is_named) in enumerate(zip(names, name_flags, strict=True), 1)
     ]
 
 
 def output_names(model: Any) -> list[str]:
     """The names of the layers that give the outputs, with a number where one gives several."""
-    known = list(getattr(model, "output_names", ()) or ())
-    if not known:  # of a Sequential model that is not functional
-        known = [model.layers[-1].name]
-    return list(_numbered(known))
+    names = list(getattr(model, "output_names", ()) or ())
+    if not names:  # of a Sequential model that is not functional
+        names = [model.layers[-1].name]
+    return list(_numbered(names))
 
 
 def _numbered(names: Sequence[str]) -> Iterator[str]:
     for place, name in enumerate(names):
-        before = names[:place].count(name)
-        yield f"{name}_{before}" if before else name
+        repeats = names[:place].count(name)
+        yield f"{name}_{repeats}" if repeats else name
 
 
 def _write(model: Any, folder: str) -> None:
@@ -74,15 +75,15 @@ def _write(model: Any, folder: str) -> None:
         )
     structure, outputs = input_structure(model), output_names(model)
     specs = [
-        tf.TensorSpec((None, *each.shape[1:]), each.dtype, name=name)
-        for each, name in zip(model.inputs, input_names(model), strict=True)
+        tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name=name)
+        for tensor, name in zip(model.inputs, input_names(model), strict=True)
     ]
 
     def call(*tensors: Any) -> dict[str, Any]:
         packed = tensors[0] if structure is None else keras.tree.pack_sequence_as(structure, list(tensors))
-        found = keras.tree.flatten(model(packed, training=False))
-        names = outputs if len(outputs) == len(found) else [f"output_{number}" for number in range(len(found))]
-        return dict(zip(names, found, strict=True))
+        results = keras.tree.flatten(model(packed, training=False))
+        names = outputs if len(outputs) == len(results) else [f"output_{number}" for number in range(len(results))]
+        return dict(zip(names, results, strict=True))
 
     archive = keras.export.ExportArchive()
     archive.track(model)
@@ -93,7 +94,7 @@ def _write(model: Any, folder: str) -> None:
 def _upload(folder: Path, store: Store) -> None:
     """Put the files of a SavedModel into the store, so that one with all files is there or none."""
     store.delete(GRAPH)
-    paths = sorted(each for each in folder.rglob("*") if each.is_file())
+    paths = sorted(entry for entry in folder.rglob("*") if entry.is_file())
     for path in sorted(paths, key=lambda each: each.name == GRAPH):
         name = path.relative_to(folder).as_posix()
         store.delete(name)

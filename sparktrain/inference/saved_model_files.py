@@ -58,17 +58,17 @@ def saved_model_at(url: str) -> tuple[SavedModelFiles, bytes]:
 
     Raises MissingFileError when there is no SavedModel, OSError when the store fails.
     """
-    whole = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
-    store = _store_at(whole)
+    full_url = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
+    store = _store_at(full_url)
     paths = tuple(store.list())
     if GRAPH not in paths:
-        above = sorted(each.removesuffix(f"/{GRAPH}") for each in paths if each.endswith(f"/{GRAPH}"))
-        step = f"there is one in {whole.rstrip('/')}/{above[-1]}: pass that" if above else (
+        above = sorted(path.removesuffix(f"/{GRAPH}") for path in paths if path.endswith(f"/{GRAPH}"))
+        step = f"there is one in {full_url.rstrip('/')}/{above[-1]}: pass that" if above else (
             "export one there: compat.export_saved_model(model, export_dir, is_chief), or model.export(export_dir) in "
             "the chief"
         )  # fmt: skip
-        raise MissingFileError(f"there is no SavedModel (a folder with {GRAPH}) at {whole}; {step}")
-    return SavedModelFiles(whole, paths, _digest(store, paths)), store.read(GRAPH)
+        raise MissingFileError(f"there is no SavedModel (a folder with {GRAPH}) at {full_url}; {step}")
+    return SavedModelFiles(full_url, paths, _digest(store, paths)), store.read(GRAPH)
 
 
 def _store_at(url: str) -> Store:

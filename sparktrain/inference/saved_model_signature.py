@@ -62,26 +62,26 @@ def signature_of(graphs: tuple[GraphSignatures, ...], tag_set: str | None, key: 
 
     `tag_set` may be None where there is one graph. Raises SpecError for what the model lacks.
     """
-    wanted = None if tag_set is None else {each.strip() for each in tag_set.split(",")}
-    found = [each for each in graphs if wanted is None or set(each.tags) == wanted]
-    if len(found) != 1:
-        known = ", ".join(repr(",".join(each.tags)) for each in graphs)
-        raise SpecError(f"tag_set is {tag_set!r}, and the model {url} has the graphs {known}: pass one of these")
-    key, named = key or SERVING, {name: each for name, each in found[0].signatures.items() if name != _INTERNAL}
+    tags = None if tag_set is None else {tag.strip() for tag in tag_set.split(",")}
+    matches = [graph for graph in graphs if tags is None or set(graph.tags) == tags]
+    if len(matches) != 1:
+        listing = ", ".join(repr(",".join(graph.tags)) for graph in graphs)
+        raise SpecError(f"tag_set is {tag_set!r}, and the model {url} has the graphs {listing}: pass one of these")
+    key, named = key or SERVING, {name: pair for name, pair in matches[0].signatures.items() if name != _INTERNAL}
     if key not in named:
         raise SpecError(
             f"signature_def_key is {key!r}, and the model {url} has the signatures "
             f"{', '.join(map(repr, named)) or 'none'}{did_you_mean(key, named)}"
         )
-    inputs, outputs = (dict(sorted(each.items())) for each in named[key])
-    return FoundSignature(found[0].tags, key, f"signature {key!r} of {url}", inputs, outputs)
+    inputs, outputs = (dict(sorted(fields.items())) for fields in named[key])
+    return FoundSignature(matches[0].tags, key, f"signature {key!r} of {url}", inputs, outputs)
 
 
 def _graph(data: bytes) -> GraphSignatures:
     fields = fields_of(data)
-    tags = [tag for number, meta in fields if number == 1 for each, tag in fields_of(meta) if each == 4]
+    tags = [tag for number, meta in fields if number == 1 for key, tag in fields_of(meta) if key == 4]
     return GraphSignatures(
-        tuple(sorted(each.decode() for each in tags)),
+        tuple(sorted(tag.decode() for tag in tags)),
         {
             name: (dict(_entries(signature, 1)), dict(_entries(signature, 2)))
             for name, signature in _entries(data, 5)
@@ -105,13 +105,13 @@ def _field(name: str, data: bytes, subject: str) -> TensorField:
     if dtype is None or 1 not in info:
         raise DataError(f"{subject} is no plain tensor (type {number}), which no column of Spark is")
     shape = fields_of(info.get(3, b""))
-    sizes = [_size(each) for place, each in shape if place == 2]
+    sizes = [_size(dimension) for place, dimension in shape if place == 2]
     if any(place == 3 for place, _ in shape) or not sizes:
         raise DataError(
             f"{subject} has no row for each row of the data (shape {sizes or 'unknown'}): export a "
             "signature with tf.TensorSpec((None, ...)) for its inputs"
         )
-    return TensorField(name, tuple(each if each >= 0 else None for each in sizes[1:]), dtype)
+    return TensorField(name, tuple(size if size >= 0 else None for size in sizes[1:]), dtype)
 
 
 def _size(dimension: bytes) -> int:

@@ -76,12 +76,14 @@ def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> It
             _predicted(features.slice(start, task.batch_size), task)
             for start in range(0, len(features), task.batch_size)
         ]
-        made = [
+        predictions = [
             pa.concat_arrays([part[place] for part in parts]) if parts else pa.array([], column_type(field))
             for place, field in enumerate(task.outputs)
         ]
-        kept = [arrays[place] for place in task.kept]
-        yield pa.RecordBatch.from_arrays([*kept, *made], names=[*(names[each] for each in task.kept), *task.names])
+        kept_arrays = [arrays[place] for place in task.kept]
+        yield pa.RecordBatch.from_arrays(
+            [*kept_arrays, *predictions], names=[*(names[place] for place in task.kept), *task.names]
+        )
 
 
 def _predicted(features: pa.RecordBatch, task: SavedModelTask) -> list[pa.Array]:
@@ -90,13 +92,13 @@ def _predicted(features: pa.RecordBatch, task: SavedModelTask) -> list[pa.Array]
 
     function = _function(task)
     with tf.device(_Loaded.device):
-        given = {feed.input.name: tf.constant(each) for feed, each in zip(task.feeds, tensors, strict=True)}
+        arguments = {feed.input.name: tf.constant(tensor) for feed, tensor in zip(task.feeds, tensors, strict=True)}
         try:
-            found: Mapping[str, Any] = function(**given)
+            results: Mapping[str, Any] = function(**arguments)
         except (tf.errors.OpError, ValueError, TypeError) as error:
             reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise DataError(f"{task.subject}: the model {task.files.url} refuses the rows: {reason}") from error
-    return [_checked(found[each.name].numpy(), each, len(features), task) for each in task.outputs]
+    return [_checked(results[field.name].numpy(), field, len(features), task) for field in task.outputs]
 
 
 def _checked(values: NDArray[Any], field: TensorField, rows: int, task: SavedModelTask) -> pa.Array:
@@ -137,8 +139,8 @@ def _kind(dtype: str) -> str:
 
 def new_names(made: Sequence[str], kept: Sequence[str], subject: str) -> None:
     """Raise DataError for a new column with the name of another; Spark compares names without their case."""
-    taken = {each.lower() for each in kept}
+    used_names = {kept_name.lower() for kept_name in kept}
     for name in made:
-        if name.lower() in taken:
+        if name.lower() in used_names:
             raise DataError(f"{subject} would have two columns {name!r}: give the output another name")
-        taken.add(name.lower())
+        used_names.add(name.lower())

@@ -34,17 +34,17 @@ def signature_in(model: ModelFile, folder: ModelFolder | None = None) -> ModelSi
 def _ask(model: ModelFile, path: Path, answer: Path) -> None:
     command = [sys.executable, "-m", "sparktrain.inference", str(path), str(answer), *model.modules]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise InfraError(
             f"the model {model.url} was not loaded within {TIMEOUT_S:g} s: call again when the host has less to do"
         ) from None
-    if done.returncode == 0:
+    if process.returncode == 0:
         return
-    reason = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
-    if done.returncode == REFUSED:
+    reason = next((line for line in reversed(process.stderr.splitlines()) if line.strip()), "it printed nothing")
+    if process.returncode == REFUSED:
         raise DataError(f"the model {model.url} cannot be used: {reason}")
     raise InfraError(
-        f"the process that loads the model {model.url} ended with exit code {done.returncode} ({reason}): check the "
+        f"the process that loads the model {model.url} ended with exit code {process.returncode} ({reason}): check the "
         "memory of the host, and load the model with keras.saving.load_model"
     )

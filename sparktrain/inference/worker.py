@@ -39,18 +39,20 @@ def predictions(batches: Iterator[pa.RecordBatch], task: PredictionTask) -> Iter
     subject = f"{task.use.subject} (partition {_partition()})"
     for batch in batches:
         arrays = batch.columns
-        features = feature_batch([batch.schema.field(each).name for each in range(len(arrays))], arrays, task.feeds)
+        features = feature_batch([batch.schema.field(place).name for place in range(len(arrays))], arrays, task.feeds)
         outputs = predicted(features, task.feeds, task.use, subject)
-        chosen = outputs if task.outputs is None else [outputs[each] for each in task.outputs]
+        chosen = outputs if task.outputs is None else [outputs[place] for place in task.outputs]
         if task.outputs is None:
             chosen = [one_column(outputs, task.use)]
-        yield pa.RecordBatch.from_arrays([*(arrays[each] for each in task.kept), *chosen], names=list(task.names))
+        yield pa.RecordBatch.from_arrays([*(arrays[place] for place in task.kept), *chosen], names=list(task.names))
 
 
 def scored(arguments: Sequence[pa.Array], use: ModelUse) -> pa.Array:
     """The column of an SQL function for its arguments."""
     names = [f"argument {number}" for number in range(1, len(arguments) + 1)]
-    table = ColumnTable(pa.schema(list(zip(names, (each.type for each in arguments), strict=True))), use.subject)
+    table = ColumnTable(
+        pa.schema(list(zip(names, (argument.type for argument in arguments), strict=True))), use.subject
+    )
     feeds = feeds_of(use.signature, table, names)
     return one_column(predicted(feature_batch(names, arguments, feeds), feeds, use, use.subject), use)
 
@@ -59,28 +61,28 @@ def predicted(features: pa.RecordBatch, feeds: Sequence[Feed], use: ModelUse, su
     """The outputs for all rows, as columns. Raises DataError for values that the model cannot take."""
     outputs = use.signature.outputs
     rows = complete_rows(features) if use.nulls else None
-    asked = features if rows is None or len(rows) == len(features) else features.take(rows)
-    if not len(asked):
-        return [pa.nulls(len(features), each.arrow) for each in outputs]
-    tensors = tensors_of(asked, feeds, subject)
+    inputs = features if rows is None or len(rows) == len(features) else features.take(rows)
+    if not len(inputs):
+        return [pa.nulls(len(features), output.arrow) for output in outputs]
+    tensors = tensors_of(inputs, feeds, subject)
     model = _model(use.model)
     try:
-        found = model.rows(tensors, use.signature, use.batch_size)
+        results = model.rows(tensors, use.signature, use.batch_size)
     except DataError as error:
         raise DataError(f"{subject}: {error}") from error
-    for field, values in zip(outputs, found, strict=True):
-        if len(values) != len(asked):
+    for field, values in zip(outputs, results, strict=True):
+        if len(values) != len(inputs):
             raise DataError(
-                f"{subject}: output {field} of the model has {len(values)} rows for {len(asked)}: a model must give "
+                f"{subject}: output {field} of the model has {len(values)} rows for {len(inputs)}: a model must give "
                 "one for each"
             )
-    columns = [field.column(values) for field, values in zip(outputs, found, strict=True)]
+    columns = [field.column(values) for field, values in zip(outputs, results, strict=True)]
     if rows is None or len(rows) == len(features):
         return columns
     places = np.full(len(features), -1)
     places[np.asarray(rows)] = np.arange(len(rows))
-    taken = pa.array(places, mask=places < 0)
-    return [each.take(taken) for each in columns]
+    indices = pa.array(places, mask=places < 0)
+    return [column.take(indices) for column in columns]
 
 
 def one_column(outputs: Sequence[pa.Array], use: ModelUse) -> pa.Array:

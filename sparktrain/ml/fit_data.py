@@ -25,7 +25,7 @@ def columns_of(params: KerasFitParams) -> FitColumns:
     if params.isSet("featuresCol") and params.isSet("inputCols"):
         raise SpecError("featuresCol and inputCols are both set: set one")
     label, weight, features = params.getOrDefault("labelCol"), params.value("weightCol"), params.feature_columns
-    if twice := [each for each in (label, weight) if each in features]:
+    if twice := [column for column in (label, weight) if column in features]:
         raise SpecError(f"{twice[0]!r} is a column of the features too: leave it out of inputCols")
     return FitColumns(tuple(features), label, weight, params.stacked, bool(split) or indicator is not None)
 
@@ -34,12 +34,12 @@ def datasets(params: KerasFitParams, dataset: Any) -> dict[str, Any]:
     """The value of `data=`: DataFrames with the columns of the params. Starts no job. Raises DataError, SpecError."""
     columns = columns_of(params)
     indicator = params.value("validationIndicatorCol")
-    wanted = {"features": list(columns.features), "label": [columns.label]}
-    wanted |= {"weights": [columns.weight]} if columns.weight is not None else {}
-    wanted |= {"validation data": [indicator]} if indicator is not None else {}
-    check_columns(dataset, wanted)
+    columns_by_use = {"features": list(columns.features), "label": [columns.label]}
+    columns_by_use |= {"weights": [columns.weight]} if columns.weight is not None else {}
+    columns_by_use |= {"validation data": [indicator]} if indicator is not None else {}
+    check_columns(dataset, columns_by_use)
     names = [*columns.features, columns.label, *([columns.weight] if columns.weight is not None else [])]
-    chosen = [functions.col(_quoted(each)) for each in names]
+    chosen = [functions.col(_quoted(name)) for name in names]
     if not columns.validated:
         return {TRAIN: dataset.select(*chosen)}
     if indicator is not None:

@@ -79,7 +79,7 @@ class KerasEstimator(Estimator[KerasModel], KerasFitParams, MLWritable, MLReadab
         another. Returns a thread-safe iterator over the index of a param map and its model; its `next` raises
         RunFailedError in place of a model that could not be trained.
         """
-        stages = [self.copy(dict(each)) for each in paramMaps]
+        stages = [self.copy(dict(param_map)) for param_map in paramMaps]
         for stage in stages:
             stage._check()
         groups: dict[str, list[int]] = {}
@@ -87,14 +87,14 @@ class KerasEstimator(Estimator[KerasModel], KerasFitParams, MLWritable, MLReadab
             groups.setdefault(repr([stage.value(name) for name in _OF_RUNS]), []).append(index)
         models: dict[int, KerasModel | Exception] = {}
         for indices in groups.values():
-            made = _swept([stages[each] for each in indices], dataset)
-            models.update(zip(indices, made, strict=True))
+            outcomes = _swept([stages[position] for position in indices], dataset)
+            models.update(zip(indices, outcomes, strict=True))
         return TrainedModels([models[index] for index in range(len(stages))])
 
     def copy(self, extra: Mapping[Any, Any] | None = None) -> Self:
         """A copy with the values of a param map."""
-        made: Self = super().copy(dict(extra or {}))
-        return made
+        estimator: Self = super().copy(dict(extra or {}))
+        return estimator
 
     def write(self) -> StageWriter:
         """The writer of `save`, for params and function. Raises SpecError, FunctionError for what cannot be saved."""
@@ -109,8 +109,8 @@ class KerasEstimator(Estimator[KerasModel], KerasFitParams, MLWritable, MLReadab
 
     @classmethod
     def _restored(cls, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
-        found = restored(extra, files)
-        return cls(found.function) if found.builds else cls(train_fn=found.function)
+        saved_function = restored(extra, files)
+        return cls(saved_function.function) if saved_function.builds else cls(train_fn=saved_function.function)
 
     def _fit(self, dataset: DataFrame) -> KerasModel:
         self._check()
@@ -155,20 +155,20 @@ def _swept(stages: Sequence[KerasEstimator], dataset: DataFrame) -> list[KerasMo
     """Train the models of stages that differ in the params of trials alone, as one sweep; errors of trials in place of
     their models. Blocks."""
     first = stages[0]
-    trials = [each._trial() for each in stages]
+    trials = [estimator._trial() for estimator in stages]
     result = launch(
         dataset.sparkSession,
         first._function.for_run(columns_of(first)),
-        {name: [each[name] for each in trials] for name in _OF_TRIALS},
+        {name: [trial_params[name] for trial_params in trials] for name in _OF_TRIALS},
         workers_per_trial=first.getOrDefault("workers"),
         data=datasets(first, dataset),
         metric=first._metric,
         **first._options(),
     )
-    found = {each.id: each for each in result.trials}
+    trials_by_id = {trial_result.id: trial_result for trial_result in result.trials}
     models: list[KerasModel | Exception] = []
     for number, stage in enumerate(stages):
-        trial = found.get(TrialId(number))
+        trial = trials_by_id.get(TrialId(number))
         if trial is None or trial.status is not TrialStatus.SUCCEEDED:
             models.append(failed(trial, result.directory))
         else:

@@ -89,18 +89,18 @@ class KerasModel(Model, KerasModelParams, MLWritable, MLReadable["KerasModel"]):
 
     @classmethod
     def _restored(cls, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
-        made = cls()
-        made._content = files["model"]
-        made._metrics = dict(extra["metrics"])
-        return made
+        model = cls()
+        model._content = files["model"]
+        model._metrics = dict(extra["metrics"])
+        return model
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         prediction, probability = self.getOrDefault("predictionCol"), self.value("probabilityCol")
-        made = [prediction] if probability is None else [prediction, probability]
-        check_columns(dataset, {"features": self.feature_columns}, made)
+        new_columns = [prediction] if probability is None else [prediction, probability]
+        check_columns(dataset, {"features": self.feature_columns}, new_columns)
         features: Any = self.feature_columns
         if len(features) > 1 and not self.stacked:
-            features = {each: each for each in features}
+            features = {name: name for name in features}
         raw = prediction if probability is None else f"{self.uid}_output"
         size = self.getOrDefault("predictBatchSize")
         modules = self.getOrDefault("customModules")
@@ -166,8 +166,8 @@ def _classified(frame: Any, raw: str, kind: Any, prediction: str, probability: s
             "leave probabilityCol out, and select from predictionCol"
         )
     best = functions.array_position(classes, functions.array_max(classes)) - 1
-    made = frame.withColumn(probability, array_to_vector(classes)).withColumn(prediction, best.cast("double"))
-    return made.drop(raw)
+    classified = frame.withColumn(probability, array_to_vector(classes)).withColumn(prediction, best.cast("double"))
+    return classified.drop(raw)
 
 
 def check_columns(dataset: Any, wanted: Mapping[str, list[str]], made: list[str] | None = None) -> None:
@@ -175,16 +175,16 @@ def check_columns(dataset: Any, wanted: Mapping[str, list[str]], made: list[str]
 
     `wanted` has names of columns by the use for which params name them. Blocks on a Connect server for the schema.
     """
-    known = dataset.columns
+    columns = dataset.columns
     problems = [
-        f"no column {name!r} for the {use}{did_you_mean(name, known)}"
+        f"no column {name!r} for the {use}{did_you_mean(name, columns)}"
         for use, names in wanted.items()
         for name in names
-        if name not in known
+        if name not in columns
     ]
-    problems += [f"a column {name!r} already, which the stage makes" for name in made or () if name in known]
+    problems += [f"a column {name!r} already, which the stage makes" for name in made or () if name in columns]
     if problems:
-        listed = ", ".join(map(repr, known))
+        listed = ", ".join(map(repr, columns))
         raise DataError(f"the DataFrame has {' and '.join(problems)}; its columns are {listed}: set the params to them")
 
 

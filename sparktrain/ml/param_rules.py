@@ -68,9 +68,9 @@ def rate(value: Any) -> float:
 def backend(value: Any) -> str:
     """What connects members."""
     name = TypeConverters.toString(value)
-    known = ["auto", *(each.value for each in Backend)]
-    if name not in known:
-        raise SpecError(f"backend ({shown(name)}) must be one of {', '.join(known)}{did_you_mean(name, known)}")
+    choices = ["auto", *(choice.value for choice in Backend)]
+    if name not in choices:
+        raise SpecError(f"backend ({shown(name)}) must be one of {', '.join(choices)}{did_you_mean(name, choices)}")
     return name
 
 
@@ -89,26 +89,26 @@ def prefix(value: Any) -> str:
 
 def hyperparameters(value: Any) -> dict[str, Any]:
     """Arguments of the user's function by name, as plain data."""
-    given = _dict(value, "modelParams", "{'units': 64}")
-    return {check_name(name, "modelParams"): plain(each, f"modelParams[{name!r}]") for name, each in given.items()}
+    params = _dict(value, "modelParams", "{'units': 64}")
+    return {check_name(name, "modelParams"): plain(param, f"modelParams[{name!r}]") for name, param in params.items()}
 
 
 def options(taken: Mapping[str, str]) -> Callable[[Any], dict[str, Any]]:
     """Further options of `sparktrain.run`; `taken` has those that are params of their own, with the name of each."""
 
-    known = [name for name in {**options_in(RunKeywords), **options_in(LaunchKeywords)} if name not in taken]
+    names = [name for name in {**options_in(RunKeywords), **options_in(LaunchKeywords)} if name not in taken]
 
     def convert(value: Any) -> dict[str, Any]:
-        given = _dict(value, "runOptions", "{'max_retries': 1}")
-        for name in given:
+        run_options = _dict(value, "runOptions", "{'max_retries': 1}")
+        for name in run_options:
             if name in taken:
                 raise SpecError(f"runOptions has {name!r}, which the stage sets itself: {taken[name]}")
-            if name not in known:
+            if name not in names:
                 raise SpecError(
-                    f"runOptions has {name!r}, which is no option of sparktrain.run{did_you_mean(name, known) or ';'} "
-                    f"the options are {', '.join(known)}"
+                    f"runOptions has {name!r}, which is no option of sparktrain.run{did_you_mean(name, names) or ';'} "
+                    f"the options are {', '.join(names)}"
                 )
-        return {str(name): plain(each, f"runOptions[{name!r}]") for name, each in given.items()}
+        return {str(name): plain(option, f"runOptions[{name!r}]") for name, option in run_options.items()}
 
     return convert
 

@@ -40,10 +40,10 @@ def restored(extra: Mapping[str, Any], files: Mapping[str, bytes]) -> UserFuncti
 
 def _check_python(saved: str, described: str) -> None:
     """A pickle of a function has bytecode, which belongs to one minor version of Python."""
-    here = platform.python_version()
-    if saved.split(".")[:2] != here.split(".")[:2]:
+    live = platform.python_version()
+    if saved.split(".")[:2] != live.split(".")[:2]:
         raise FunctionError(
-            f"the estimator's function {described} was saved as bytecode of Python {saved}, and this is Python {here}: "
+            f"the estimator's function {described} was saved as bytecode of Python {saved}, and this is Python {live}: "
             "load it with that version, or save an estimator with a function of a module that can be imported"
         )
 
@@ -62,7 +62,7 @@ def _reference(function: Any) -> str | None:
 
 def _imported(reference: str) -> Any:
     module, _, name = reference.partition(":")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target

@@ -115,12 +115,12 @@ class KerasModelParams(HasFeaturesCol, HasPredictionCol):
 
     def setParams(self, **params: Any) -> Self:
         """Set params by name. Raises SpecError for an unknown name or a value out of range, TypeError for a type."""
-        known = [each.name for each in self.params]
+        names = [param.name for param in self.params]
         for name in params:
-            if name not in known:
+            if name not in names:
                 raise SpecError(
-                    f"{type(self).__name__} has no param {name!r}{did_you_mean(name, known) or ';'} its params are "
-                    f"{', '.join(known)}"
+                    f"{type(self).__name__} has no param {name!r}{did_you_mean(name, names) or ';'} its params are "
+                    f"{', '.join(names)}"
                 )
         self._set(**params)
         return self
@@ -175,9 +175,9 @@ def with_accessors(kind: type[Any]) -> type[Any]:
         param = getattr(kind, name)
         if isinstance(param, Param):
             ending = name[0].upper() + name[1:]
-            for made in (_setter(ending, param), _getter(ending, param)):
-                if not hasattr(kind, made.__name__):
-                    setattr(kind, made.__name__, made)
+            for accessor in (_setter(ending, param), _getter(ending, param)):
+                if not hasattr(kind, accessor.__name__):
+                    setattr(kind, accessor.__name__, accessor)
     return kind
 
 

@@ -22,10 +22,10 @@ class TrainedModels(Iterator[tuple[int, KerasModel]]):
             self._next += 1
         if index >= len(self._models):
             raise StopIteration
-        found = self._models[index]
-        if isinstance(found, Exception):
-            raise found
-        return index, found
+        outcome = self._models[index]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return index, outcome
 
 
 def failed(trial: TrialResult | None, directory: str | None) -> RunFailedError:

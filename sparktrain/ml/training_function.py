@@ -74,8 +74,8 @@ def _compile(
     import keras
 
     if model.compiled:
-        given = {"optimizer": optimizer, "learningRate": learning_rate, "loss": loss, "metrics": metrics}
-        if ignored := [name for name, value in given.items() if value]:
+        settings = {"optimizer": optimizer, "learningRate": learning_rate, "loss": loss, "metrics": metrics}
+        if ignored := [name for name, value in settings.items() if value]:
             raise FunctionError(
                 f"the model function returned a compiled model, and the estimator has {' and '.join(ignored)}: leave "
                 "them out, or return the model without compile()"
@@ -89,13 +89,13 @@ def _compile(
             "the model function returned a model that is not compiled: call model.compile(...) in it, or set loss= and "
             "optimizer= of the estimator"
         )
-    made = keras.optimizers.get(optimizer or "adam")
+    keras_optimizer = keras.optimizers.get(optimizer or "adam")
     if learning_rate is not None:
-        made.learning_rate = learning_rate
+        keras_optimizer.learning_rate = learning_rate
     alone = ctx.size == 1
     # rows that fill up the last step weigh nothing: plain metrics would count them
     model.compile(
-        made if alone else ctx.distribute(made),
+        keras_optimizer if alone else ctx.distribute(keras_optimizer),
         loss,
         weighted_metrics=list(metrics) or None,
         jit_compile="auto" if alone else False,

@@ -31,26 +31,26 @@ class UserFunction:
                 "train(ctx, ...) and read ctx.dataset('train')"
             )
         offered = self._offered(columns)
-        if both := [name for name in model_params if name in offered]:
+        if clash := [name for name in model_params if name in offered]:
             raise SpecError(
-                f"modelParams has {both[0]!r}, which {describe(self.function)} gets from the params of the estimator: "
+                f"modelParams has {clash[0]!r}, which {describe(self.function)} gets from the params of the estimator: "
                 "set it there, or rename the parameter"
             )
         check_call(self.function, [{**dict.fromkeys(offered), **model_params}], "modelParams")
 
     def for_run(self, columns: FitColumns) -> Callable[..., Any]:
         """The training function for `run` and `launch`; its parameters are those of `fit_built`."""
-        given, builds, offered = self.function, self.builds, self._offered(columns)
+        function, builds, offered = self.function, self.builds, self._offered(columns)
 
         def train(ctx: Any, model_params: dict[str, Any], **settings: Any) -> Any:
             if not builds:
-                known = {**settings, **columns.of_batch()}
-                return given(ctx=ctx, **{name: known[name] for name in offered}, **model_params)
+                arguments = {**settings, **columns.of_batch()}
+                return function(ctx=ctx, **{name: arguments[name] for name in offered}, **model_params)
             from sparktrain.ml.training_function import fit_built
 
-            return fit_built(ctx, given(**model_params), columns, **settings)
+            return fit_built(ctx, function(**model_params), columns, **settings)
 
-        train.__module__ = getattr(plain_function_of(given), "__module__", "__main__")  # its imports are the user's
+        train.__module__ = getattr(plain_function_of(function), "__module__", "__main__")  # its imports are the user's
         return train
 
     def _offered(self, columns: FitColumns) -> tuple[str, ...]:
@@ -66,19 +66,19 @@ def user_function(model: object, train_fn: object) -> UserFunction:
             "KerasEstimator takes one of model= (a function that returns a Keras model) and train_fn= (a function that "
             f"trains one): {'pass one' if model is None else 'leave one out'}"
         )
-    given: Any = train_fn if model is None else model
-    if not callable(given) or isinstance(given, type) or _is_model(given):
+    value: Any = train_fn if model is None else model
+    if not callable(value) or isinstance(value, type) or _is_model(value):
         name = "train_fn" if model is None else "model"
         raise FunctionError(
-            f"{name} is a {type(given).__name__}, a function is expected: write def build(units=8): ... that returns a "
+            f"{name} is a {type(value).__name__}, a function is expected: write def build(units=8): ... that returns a "
             f"keras.Model, and pass {name}=build"
         )
-    return UserFunction(given, model is not None)
+    return UserFunction(value, model is not None)
 
 
 def _is_model(value: object) -> bool:
     """Whether it is a Keras model, without importing Keras."""
-    return any(each.__module__.startswith("keras.") for each in type(value).__mro__)
+    return any(base.__module__.startswith("keras.") for base in type(value).__mro__)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -104,8 +104,8 @@ def metric_scale(axis: ValueAxis | None, start: float, end: float, margin: float
     """The scale of a metric, from the axis that all views of it share; see `scale` for `margin`."""
     if axis is None:
         return Scale(0.0, 1.0, start, end)
-    made = scale([axis.low, axis.high], start, end, log=axis.log, margin=margin)
-    return replace(made, whole=axis.integer)
+    axis_scale = scale([axis.low, axis.high], start, end, log=axis.log, margin=margin)
+    return replace(axis_scale, whole=axis.integer)
 
 
 def scale(values: Iterable[float | None], start: float, end: float, *, log: bool = False, margin: float = 0.0) -> Scale:
@@ -113,10 +113,10 @@ def scale(values: Iterable[float | None], start: float, end: float, *, log: bool
 
     `margin` is the part of the axis that stays free at either end.
     """
-    known = finite(values)
-    if not known:
+    finite_values = finite(values)
+    if not finite_values:
         return Scale(0.0, 1.0, start, end)
-    low, high = min(known), max(known)
+    low, high = min(finite_values), max(finite_values)
     if low == high:
         around = abs(low) * 0.05 or 0.5
         return Scale(low - around, high + around, start, end)
@@ -179,9 +179,9 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
     if len(points) <= max(4, most):
         return list(points)
     stretch = math.ceil(len(points) / max(1, (most - 2) // 2))
-    kept: list[Point] = []
+    extremes: list[Point] = []
     for start in range(0, len(points), stretch):
         part = points[start : start + stretch]
         ends = {part.index(min(part, key=lambda each: each[1])), part.index(max(part, key=lambda each: each[1]))}
-        kept += [part[at] for at in sorted(ends)]
-    return list(dict.fromkeys([points[0], *kept, points[-1]]))
+        extremes += [part[at] for at in sorted(ends)]
+    return list(dict.fromkeys([points[0], *extremes, points[-1]]))

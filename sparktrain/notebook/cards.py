@@ -48,14 +48,14 @@ def sweep_plot(result: SweepOutcome) -> str:
         return ""
     best = _leaders(result, metric)
     values = charts.spread(
-        [charts.Value(each.id, each.metrics[metric], status=each.status.value) for each in trials],
+        [charts.Value(trial.id, trial.metrics[metric], status=trial.status.value) for trial in trials],
         {int(at) for at, _ in best},
     )
     by_id = {trial.id: trial for trial in trials}
     shown = charts.spread(values, {int(trial) for trial, _ in best})
-    told = [each._replace(note=_note(by_id[TrialId(each.at)], each.value)) for each in shown]
+    annotated = [value._replace(note=_note(by_id[TrialId(value.at)], value.value)) for value in shown]
     axis = value_axis((value.value for value in values), result.mode)
-    return charts.history(told, best, ("trial", metric), axis, charts.SMALL)
+    return charts.history(annotated, best, ("trial", metric), axis, charts.SMALL)
 
 
 def run_plot(result: GangOutcome) -> str:
@@ -99,8 +99,8 @@ def _shown(result: T, whole: Callable[[T], str], plot: Callable[[], str], first:
     table = _tried(lambda: whole(result))
     drawn = _tried(plot)
     if table and drawn:
-        headline, _, rest = table.partition("</p>\n")
-        joined = f"{headline}</p>\n{_PLOT.format(drawn)}\n{rest}"
+        headline, _, body = table.partition("</p>\n")
+        joined = f"{headline}</p>\n{_PLOT.format(drawn)}\n{body}"
         table = joined if _fits(joined) else table
     if table and _fits(table):
         return table

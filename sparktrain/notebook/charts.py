@@ -111,21 +111,21 @@ def history(
 
     Without an axis, it is that of the values.
     """
-    known = [each for each in values if finite([each.value])]
-    axis = axis or value_axis((value.value for value in known), None)
-    shown = spread(known, {int(at) for at, _ in best})
+    finite_values = [value for value in values if finite([value.value])]
+    axis = axis or value_axis((value.value for value in finite_values), None)
+    shown = spread(finite_values, {int(at) for at, _ in best})
     frame = Frame(*size)
-    x = replace(scale([each.at for each in known], *frame.across, margin=0.02), whole=True)
+    x = replace(scale([value.at for value in finite_values], *frame.across, margin=0.02), whole=True)
     y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
     inside = [value for value in shown if not _beyond(axis, value.value)]
     parts += [svg.dot((x(v.at), y(v.value)), status_colour(v.status), 3.0, v.note) for v in inside]
     steps = stairs([(x(at), y(value)) for at, value in best], frame.across[1])
     parts += [svg.path(thinned(steps, DOTS), BEST, 2.2)] if steps else []
-    outside = [value for value in known if _beyond(axis, value.value)]
+    outside = [value for value in finite_values if _beyond(axis, value.value)]
     parts += _edge_marks([(x(value.at), value) for value in outside], axis, frame)
     entries = [("best so far", BEST)] if steps else []
-    entries += [(_WORDS.get(status, status), status_colour(status)) for status in _statuses(known)]
+    entries += [(_WORDS.get(status, status), status_colour(status)) for status in _statuses(finite_values)]
     parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.7)
     return svg.drawing(*size, parts, f"{names[1]} of {formatting.count(len(values), 'trial')}")
 
@@ -149,17 +149,17 @@ def _edge_marks(values: Sequence[tuple[float, Value]], axis: ValueAxis | None, f
     written = 0
     marks = sorted(values, key=lambda entry: entry[0])[:DOTS]
     following = [place for place, _ in marks[1:]] + [frame.width]
-    for (place, value), after in zip(marks, following, strict=False):
+    for (place, value), next_place in zip(marks, following, strict=False):
         above = _beyond(axis, value.value) > 0
         tip = frame.up[1] if above else frame.up[0]
         parts.append(svg.triangle((place, tip), 8 if above else -8, status_colour(value.status), value.note))
         words = formatting.number(value.value)
         room = len(words) * svg.CHARACTER
-        before = place + 14 + room > after
-        if place - (14 + room if before else 0) > free and written < _MOST_LABELS:
-            at = place - 7 if before else place + 7, tip + (9 if above else -2)
-            parts.append(svg.text(at, words, "end" if before else "start"))
-            free, written = place + (8 if before else room + 14), written + 1
+        is_left = place + 14 + room > next_place
+        if place - (14 + room if is_left else 0) > free and written < _MOST_LABELS:
+            at = place - 7 if is_left else place + 7, tip + (9 if above else -2)
+            parts.append(svg.text(at, words, "end" if is_left else "start"))
+            free, written = place + (8 if is_left else room + 14), written + 1
         else:
             free = max(free, place + 8)
     return parts
@@ -169,9 +169,9 @@ def spread(values: Sequence[Value], kept: set[int]) -> list[Value]:
     """At most about `DOTS` of the values: those `kept`, as far as they fit, and a part of the others."""
     if len(values) <= DOTS:
         return list(values)
-    first = [each for each in values if each.at in kept][-DOTS // 2 :]
+    first = [value for value in values if value.at in kept][-DOTS // 2 :]
     every = math.ceil(len(values) / (DOTS - len(first)))
-    return sorted({each.at: each for each in [*values[::every], *first]}.values(), key=lambda each: each.at)
+    return sorted({value.at: value for value in [*values[::every], *first]}.values(), key=lambda each: each.at)
 
 
 def curves(
@@ -185,23 +185,23 @@ def curves(
 
     Without an axis, it is that of the curves.
     """
-    whole = [_finite_curve(line) for line in lines]
-    axis = axis or lines_axis(([value for _, value in line.points] for line in whole), None)
+    finite_curves = [_finite_curve(line) for line in lines]
+    axis = axis or lines_axis(([value for _, value in line.points] for line in finite_curves), None)
     frame = Frame(*size)
-    steps = [step for line in whole for step, _ in line.points] + ([] if band is None else list(band.steps))
+    steps = [step for line in finite_curves for step, _ in line.points] + ([] if band is None else list(band.steps))
     x = replace(scale(steps, *frame.across), whole=True)
     y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
     parts += _band(band, x, y) if band is not None and band.steps else []
-    most = max(8, POINTS_OF_CURVES // max(1, len(whole)))
-    few = len(whole) <= _FEW_CURVES
-    for line in whole:
-        points = thinned([(x(step), y(value)) for step, value in line.points], most)
-        opacity = 1.0 if few or line.strong else 0.85
+    point_limit = max(8, POINTS_OF_CURVES // max(1, len(finite_curves)))
+    has_few_lines = len(finite_curves) <= _FEW_CURVES
+    for line in finite_curves:
+        points = thinned([(x(step), y(value)) for step, value in line.points], point_limit)
+        opacity = 1.0 if has_few_lines or line.strong else 0.85
         dots = [svg.dot(point, line.colour, words=line.name) for point in points[:1]] if len(points) == 1 else []
         parts += dots or [svg.path(points, line.colour, 2.6 if line.strong else 1.3, opacity, line.name)]
-    entries = [("best", BEST)] if any(line.strong for line in whole) else []
-    statuses = dict.fromkeys(line.status for line in whole if line.status and not line.strong)
+    entries = [("best", BEST)] if any(line.strong for line in finite_curves) else []
+    statuses = dict.fromkeys(line.status for line in finite_curves if line.status and not line.strong)
     entries += [(status, status_colour(status)) for status in statuses]
     parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.62)
     return svg.drawing(*size, parts, f"{names[1]} by {names[0]}")
@@ -216,40 +216,40 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     dimensions = dimensions[-MOST_AXES:]
     frame = Frame(WIDTH, HEIGHT, left=40, right=50, top=34, bottom=16)
     places = scale(list(range(len(dimensions))), *frame.across)
-    scales = [_scale_of(each, frame) for each in dimensions]
+    scales = [_scale_of(dimension, frame) for dimension in dimensions]
     parts: list[str] = []
     drawn = _strongest_last(values)
     best = {number for number, _ in drawn[-_BEST_LINES:]}
     faintness = max(0.5, min(1.0, 100 / max(1, len(drawn))))
     for at, strength in drawn:
         points = [
-            (places(number), own(value))
-            for number, (own, each) in enumerate(zip(scales, dimensions, strict=True))
-            if (value := each.values[at]) is not None and not math.isnan(value)
+            (places(number), axis_scale(value))
+            for number, (axis_scale, dimension) in enumerate(zip(scales, dimensions, strict=True))
+            if (value := dimension.values[at]) is not None and not math.isnan(value)
         ]
         opacity = 1.0 if at in best and strength >= 0.9 else max(0.75, strength) * faintness
         parts.append(svg.path(points, ramp_colour(strength), 1 + 1.2 * strength, opacity, names[at]))
-    for number, (own, each) in enumerate(zip(scales, dimensions, strict=True)):
-        parts += _axis(places(number), own, each, frame, len(dimensions))
+    for number, (axis_scale, dimension) in enumerate(zip(scales, dimensions, strict=True)):
+        parts += _axis(places(number), axis_scale, dimension, frame, len(dimensions))
     return svg.drawing(frame.width, frame.height, parts, f"{formatting.count(len(values), 'trial')} by parameter")
 
 
 def _strongest_last(values: Sequence[float | None]) -> list[tuple[int, float]]:
     """The lines that are drawn with their strengths: of many the strongest, and an even sample of the others."""
-    known = [max(0.0, min(1.0, each[0])) if (each := finite([value])) else 0.0 for value in values]
-    order = sorted(range(len(known)), key=known.__getitem__)
+    strengths = [max(0.0, min(1.0, numbers[0])) if (numbers := finite([value])) else 0.0 for value in values]
+    order = sorted(range(len(strengths)), key=strengths.__getitem__)
     if len(order) > DOTS:
-        rest, best = order[:-_BEST_LINES], order[-_BEST_LINES:]
-        order = [*rest[:: math.ceil(len(rest) / (DOTS - _BEST_LINES))], *best]
-    return [(at, known[at]) for at in order]
+        weaker, best = order[:-_BEST_LINES], order[-_BEST_LINES:]
+        order = [*weaker[:: math.ceil(len(weaker) / (DOTS - _BEST_LINES))], *best]
+    return [(at, strengths[at]) for at in order]
 
 
 def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     """A row for each slot, with a bar for each thing that it did."""
-    rows = list(dict.fromkeys(each.row for each in spans))
+    rows = list(dict.fromkeys(span.row for span in spans))
     shown = rows[:MOST_ROWS]
     frame = Frame(WIDTH, 64 + 18.0 * max(1, len(shown)), left=120)
-    x = scale([0.0, *(each.end for each in spans)], *frame.across)
+    x = scale([0.0, *(span.end for span in spans)], *frame.across)
     top, bottom = frame.top + 4, frame.height - frame.bottom
     parts = [svg.line((frame.left, bottom), (frame.across[1], bottom))]
     for place, label in x.ticks(7):
@@ -257,12 +257,12 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     parts += [svg.text((frame.left - 6, top + 18 * at + 12), svg.clean(row, 17), "end") for at, row in enumerate(shown)]
     place_of = {row: top + 18 * at + 2 for at, row in enumerate(shown)}
     pixel = x.value(frame.left + 1) - x.value(frame.left)
-    for each in joined([each for each in spans if each.row in place_of], pixel):
-        start, end = x(each.start), x(each.end)
+    for bar in joined([span for span in spans if span.row in place_of], pixel):
+        start, end = x(bar.start), x(bar.end)
         parts.append(
-            svg.bar((start, place_of[each.row]), (end - start, 14), status_colour(each.kind), each.note or each.kind)
+            svg.bar((start, place_of[bar.row]), (end - start, 14), status_colour(bar.kind), bar.note or bar.kind)
         )
-    kinds = list(dict.fromkeys(each.kind for each in spans))
+    kinds = list(dict.fromkeys(span.kind for span in spans))
     parts += legend([(kind, status_colour(kind)) for kind in kinds], frame.across[1], 13, frame.width * 0.7)
     hidden = f"; {len(rows) - len(shown)} more rows" if len(rows) > len(shown) else ""
     parts.append(svg.text((WIDTH / 2, frame.height - 5), names[0] + hidden, "middle"))
@@ -272,52 +272,52 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
 
 def joined(spans: Sequence[Span], width: float) -> list[Span]:
     """Those of a row and kind joined that are shorter than `width` and closer than that; of too many the longest."""
-    found: dict[str, list[Span]] = {}
+    rows: dict[str, list[Span]] = {}
     counts: dict[str, int] = {}
-    for each in sorted(spans, key=lambda each: each.start):
-        row = found.setdefault(each.row, [])
-        before = row[-1] if row else None
-        short = each.end - each.start < width
-        if before is not None and short and before.kind == each.kind and each.start - before.end < width:
-            counts[each.row] += 1
-            note = f"{formatting.count(counts[each.row], 'generation')}: {each.kind}"
-            row[-1] = before._replace(end=max(before.end, each.end), note=note)
+    for span in sorted(spans, key=lambda each: each.start):
+        row = rows.setdefault(span.row, [])
+        previous = row[-1] if row else None
+        short = span.end - span.start < width
+        if previous is not None and short and previous.kind == span.kind and span.start - previous.end < width:
+            counts[span.row] += 1
+            note = f"{formatting.count(counts[span.row], 'generation')}: {span.kind}"
+            row[-1] = previous._replace(end=max(previous.end, span.end), note=note)
         else:
-            counts[each.row] = 1
-            row.append(each)
-    together = [each for row in found.values() for each in row]
+            counts[span.row] = 1
+            row.append(span)
+    together = [span for row in rows.values() for span in row]
     return sorted(together, key=lambda each: each.start - each.end)[:MOST_BARS]
 
 
 def bars(values: Sequence[Share], title: str) -> str:
     """A horizontal bar for each name with its interval, and the numbers beside it; of many the first forty."""
-    shown = [each for each in values if len(finite([each.share, each.low, each.high])) == 3][:MOST_ROWS]
+    shown = [share for share in values if len(finite([share.share, share.low, share.high])) == 3][:MOST_ROWS]
     frame = Frame(WIDTH, 34 + 22.0 * max(1, len(shown)), left=190, right=130)
-    x = Scale(0.0, max([1e-9, *(min(1.0, each.high) for each in shown)]), *frame.across)
+    x = Scale(0.0, max([1e-9, *(min(1.0, share.high) for share in shown)]), *frame.across)
     parts = [svg.text((6, 13), title)]
-    for at, each in enumerate(shown):
+    for at, share in enumerate(shown):
         middle = frame.top + 22 * at + 9
-        words = f"{each.share:.0%} ({each.low:.0%} to {each.high:.0%})"
-        size = max(0.0, x(each.share) - frame.left), 14
-        parts.append(svg.text((frame.left - 8, middle + 4), svg.clean(each.name, 28), "end"))
-        parts.append(svg.bar((frame.left, middle - 7), size, SERIES[0], f"{each.name}: {words}"))
-        parts.append(svg.line((x(each.low), middle), (x(each.high), middle), 0.9))
-        parts += [svg.line((x(end), middle - 4), (x(end), middle + 4), 0.9) for end in (each.low, each.high)]
+        words = f"{share.share:.0%} ({share.low:.0%} to {share.high:.0%})"
+        size = max(0.0, x(share.share) - frame.left), 14
+        parts.append(svg.text((frame.left - 8, middle + 4), svg.clean(share.name, 28), "end"))
+        parts.append(svg.bar((frame.left, middle - 7), size, SERIES[0], f"{share.name}: {words}"))
+        parts.append(svg.line((x(share.low), middle), (x(share.high), middle), 0.9))
+        parts += [svg.line((x(end), middle - 4), (x(end), middle + 4), 0.9) for end in (share.low, share.high)]
         parts.append(svg.text((frame.across[1] + 8, middle + 4), words))
     return svg.drawing(frame.width, frame.height, parts, title)
 
 
 def stairs(points: Sequence[Point], right: float) -> list[Point]:
     """The line that stays at each value up to the next one, and at the last up to `right`."""
-    found: list[Point] = []
+    corners: list[Point] = []
     for point in points:
-        found += [(point[0], found[-1][1])] if found else []
-        found.append(point)
-    return [*found, (right, found[-1][1])] if found else []
+        corners += [(point[0], corners[-1][1])] if corners else []
+        corners.append(point)
+    return [*corners, (right, corners[-1][1])] if corners else []
 
 
 def _finite_curve(of: Curve) -> Curve:
-    return of._replace(points=[(step, value[0]) for step, each in of.points if (value := finite([each]))])
+    return of._replace(points=[(step, value[0]) for step, number in of.points if (value := finite([number]))])
 
 
 def _band(of: Quantiles, x: Scale, y: Scale) -> list[str]:
@@ -332,8 +332,8 @@ def _scale_of(dimension: Dimension, frame: Frame) -> Scale:
         return metric_scale(dimension.metric, *frame.up, margin=0.0)
     if dimension.choices:
         return scale([0.0, max(1.0, len(dimension.choices) - 1)], *frame.up)
-    made = scale(dimension.values, *frame.up, log=dimension.log)
-    return replace(made, whole=dimension.whole, listed=dimension.ticks)
+    axis_scale = scale(dimension.values, *frame.up, log=dimension.log)
+    return replace(axis_scale, whole=dimension.whole, listed=dimension.ticks)
 
 
 def _axis(place: float, own: Scale, of: Dimension, frame: Frame, number: int) -> list[str]:

@@ -36,12 +36,12 @@ def history_figure(data: HistoryData) -> "Figure":
 
     shown = spread(data.values, {int(at) for at, _ in data.best})
     points = go.Scatter(
-        x=[each.at for each in shown],
-        y=[each.value for each in shown],
-        text=[_text(each.note) for each in shown],
+        x=[value.at for value in shown],
+        y=[value.value for value in shown],
+        text=[_text(value.note) for value in shown],
         hoverinfo="text",
         mode="markers",
-        marker={"color": [status_colour(each.status) for each in shown]},
+        marker={"color": [status_colour(value.status) for value in shown]},
         name="trials",
     )
     best = [*data.best, (len(data.values), data.best[-1][1])] if data.best else []
@@ -62,13 +62,13 @@ def curves_figure(data: CurvesData) -> "Figure":
     figure = go.Figure()
     if data.band is not None:
         steps, low, high = list(data.band.steps), list(data.band.low), list(data.band.high)
-        both = {"x": steps + steps[::-1], "y": high + low[::-1]}
+        outline = {"x": steps + steps[::-1], "y": high + low[::-1]}
         fill = {"fill": "toself", "fillcolor": "rgba(138, 138, 138, 0.25)", "line": {"width": 0}}
-        figure.add_trace(go.Scatter(**both, **fill, name=data.band.name, hoverinfo="skip"))
+        figure.add_trace(go.Scatter(**outline, **fill, name=data.band.name, hoverinfo="skip"))
         figure.add_trace(go.Scatter(x=steps, y=list(data.band.middle), line={"color": FAINT}, name="median"))
-    most = max(8, POINTS_OF_CURVES // max(1, len(data.lines)))
+    point_limit = max(8, POINTS_OF_CURVES // max(1, len(data.lines)))
     for line in data.lines:
-        points = thinned(line.points, most)
+        points = thinned(line.points, point_limit)
         style = {"color": line.colour, "width": 3 if line.strong else 1}
         figure.add_trace(
             go.Scatter(
@@ -88,24 +88,24 @@ def parallel_figure(data: ParallelData) -> "Figure":
     import plotly.graph_objects as go
 
     colours = {"color": list(data.strengths), "colorscale": [[0, ramp_colour(0.0)], [1, ramp_colour(1.0)]]}
-    return go.Figure(go.Parcoords(dimensions=[_axis(each) for each in data.dimensions], line=colours))
+    return go.Figure(go.Parcoords(dimensions=[_axis(dimension) for dimension in data.dimensions], line=colours))
 
 
 def timeline_figure(data: TimelineData) -> "Figure":
     """A row for each slot, with a bar for each generation of a trial."""
     import plotly.graph_objects as go
 
-    longest = joined(data.spans, max((each.end for each in data.spans), default=0.0) / _ACROSS)
+    longest = joined(data.spans, max((span.end for span in data.spans), default=0.0) / _ACROSS)
     figure = go.Figure()
-    for kind in dict.fromkeys(each.kind for each in longest):
-        spans = [each for each in longest if each.kind == kind]
+    for kind in dict.fromkeys(span.kind for span in longest):
+        spans = [span for span in longest if span.kind == kind]
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                y=[each.row for each in spans],
-                base=[round(each.start, 4) for each in spans],
-                x=[round(each.end - each.start, 4) for each in spans],
-                text=[_text(each.note) for each in spans],
+                y=[span.row for span in spans],
+                base=[round(span.start, 4) for span in spans],
+                x=[round(span.end - span.start, 4) for span in spans],
+                text=[_text(span.note) for span in spans],
                 textposition="none",
                 hoverinfo="text",
                 marker={"color": status_colour(kind)},
@@ -113,7 +113,7 @@ def timeline_figure(data: TimelineData) -> "Figure":
             )
         )
     figure.update_layout(barmode="overlay")
-    figure.update_yaxes(categoryorder="array", categoryarray=sorted({each.row for each in longest}, reverse=True))
+    figure.update_yaxes(categoryorder="array", categoryarray=sorted({span.row for span in longest}, reverse=True))
     return _laid_out(figure, data.unit, "slot")
 
 
@@ -123,13 +123,13 @@ def importance_figure(shares: list[Share]) -> "Figure":
 
     bars = go.Bar(
         orientation="h",
-        y=[_text(each.name) for each in shares],
-        x=[each.share for each in shares],
+        y=[_text(share.name) for share in shares],
+        x=[share.share for share in shares],
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [each.high - each.share for each in shares],
-            "arrayminus": [each.share - each.low for each in shares],
+            "array": [share.high - share.share for share in shares],
+            "arrayminus": [share.share - share.low for share in shares],
         },
         marker_color=SERIES[0],
     )
@@ -157,18 +157,18 @@ def _axis(of: Dimension) -> dict[str, Any]:
             "label": _text(of.name),
             "values": [math.nan if value is None else value for value in of.values],
             "tickvals": places,
-            "ticktext": [_text(each) for each in of.choices],
+            "ticktext": [_text(choice) for choice in of.choices],
             "range": [0, max(1, len(places) - 1)],
         }
     log = of.metric.log if of.metric is not None else of.log
-    made = scale(of.values, 0, 1, log=log)
-    values = [math.nan if value is None else math.log10(value) if made.log else value for value in of.values]
+    axis_scale = scale(of.values, 0, 1, log=log)
+    values = [math.nan if value is None else math.log10(value) if axis_scale.log else value for value in of.values]
     axis: dict[str, Any] = {"label": _text(of.name), "values": values}
     if of.ticks:
-        places_of = [math.log10(tick) if made.log else tick for tick in of.ticks]
+        places_of = [math.log10(tick) if axis_scale.log else tick for tick in of.ticks]
         axis |= {"tickvals": places_of, "ticktext": [f"{tick:.6g}" for tick in of.ticks]}
-    elif made.log:
-        ticks = [made.value(place) for place, _ in made.ticks()]
+    elif axis_scale.log:
+        ticks = [axis_scale.value(place) for place, _ in axis_scale.ticks()]
         axis |= {"tickvals": [math.log10(value) for value in ticks], "ticktext": [f"{value:.3g}" for value in ticks]}
     return axis
 

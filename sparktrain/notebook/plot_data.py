@@ -83,25 +83,25 @@ def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
     """
     if metric is None and not of.views.curves:
         return None
-    found = next((each for each in of.views.curves if metric in (None, each.metric)), None)
-    if found is None:
-        known = ", ".join(each.metric for each in of.views.curves) or "none"
+    metric_curves = next((curves for curves in of.views.curves if metric in (None, curves.metric)), None)
+    if metric_curves is None:
+        metric_names = ", ".join(curves.metric for curves in of.views.curves) or "none"
         raise SpecError(
-            f"no curves of metric {metric!r} are in the views of run {of.headline.name}; there are: {known}"
+            f"no curves of metric {metric!r} are in the views of run {of.headline.name}; there are: {metric_names}"
         )
     rows = _rows(of)
     places = {row.id: row.place for row in of.trials if row.place is not None}
-    order = sorted(found.lines, key=lambda line: places.get(line.trial, len(of.trials)), reverse=True)
+    order = sorted(metric_curves.lines, key=lambda line: places.get(line.trial, len(of.trials)), reverse=True)
     lines = [
         Curve(
             name=f"trial {line.trial}",
-            points=_points(found.steps, line.values),
+            points=_points(metric_curves.steps, line.values),
             strong=places.get(line.trial) == 0,
             status=rows[line.trial].status if line.trial in rows else "",
         )
         for line in order
     ]
-    return CurvesData(lines, _band(found), found.metric, found.total, found.y)
+    return CurvesData(lines, _band(metric_curves), metric_curves.metric, metric_curves.total, metric_curves.y)
 
 
 def parallel_data(of: ReportDocument) -> ParallelData | None:
@@ -130,7 +130,7 @@ def timeline_data(of: ReportDocument) -> TimelineData | None:
 
 def importance_data(of: ReportDocument) -> list[Share]:
     """The share of each parameter, the largest first; none where the view names a reason."""
-    return [Share(each.name, each.share, each.low, each.high) for each in of.views.importance.shares]
+    return [Share(share.name, share.share, share.low, share.high) for share in of.views.importance.shares]
 
 
 def _rows(of: ReportDocument) -> dict[int, TrialRow]:
@@ -150,22 +150,22 @@ def _band(of: Curves) -> Quantiles | None:
     if of.band is None:
         return None
     rows = zip(of.steps, of.band.q10, of.band.q50, of.band.q90, strict=True)
-    known = [
+    complete_rows = [
         (step, low, middle, high)
         for step, low, middle, high in rows
         if low is not None and middle is not None and high is not None
     ]
-    steps, low, middle, high = zip(*known, strict=True) if known else ((), (), (), ())
+    steps, low, middle, high = zip(*complete_rows, strict=True) if complete_rows else ((), (), (), ())
     return Quantiles(f"10 % to 90 % of {of.total} trials", steps, low, middle, high)
 
 
 def _dimension(axis: Axis, rows: Sequence[TrialRow]) -> Dimension:
-    known = [row.params.get(axis.name) for row in rows]
+    cells = [row.params.get(axis.name) for row in rows]
     if axis.kind == "category":
         place = {text: float(at) for at, text in enumerate(axis.values)}
         values = [place.get(as_text(row.params[axis.name])) if axis.name in row.params else None for row in rows]
         return Dimension(axis.name, values, axis.values)
-    numbers = [float(value) if is_number(value) else None for value in known]  # type: ignore[arg-type] # is_number has looked
+    numbers = [float(value) if is_number(value) else None for value in cells]  # type: ignore[arg-type] # is_number has looked
     return Dimension(axis.name, numbers, log=axis.log, whole=axis.integer, ticks=axis.ticks)
 
 

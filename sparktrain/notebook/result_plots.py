@@ -50,7 +50,7 @@ class ResultPlots:
         if data is None:
             reason = "parallel coordinates need trials with a metric that differ in a parameter"
             return self._empty("parallel", reason)
-        names = ", ".join(formatting.plain(each.name) for each in data.dimensions[-_LISTED:])
+        names = ", ".join(formatting.plain(dimension.name) for dimension in data.dimensions[-_LISTED:])
         hidden = f"; {data.left_out} trials are left out" if data.left_out else ""
         text = f"{formatting.count(len(data.names), 'trial')} by {names}{hidden}"
         return self._plot("parallel", text, charts.parallel(data.dimensions, data.strengths, data.names), data)
@@ -81,7 +81,7 @@ class ResultPlots:
         data = plot_data.timeline_data(self._read())
         if data is None:
             return self._empty("timeline", _STARTED)
-        slots = formatting.count(len({each.row for each in data.spans}), "slot")
+        slots = formatting.count(len({span.row for span in data.spans}), "slot")
         text = f"{formatting.count(len(data.spans), 'generation')} of trials on {slots}"
         return self._plot("timeline", text, charts.timeline(data.spans, (data.unit, "slot")), data)
 
@@ -122,7 +122,7 @@ class ResultPlots:
 
 def _listed(shares: Sequence[charts.Share]) -> str:
     words = [
-        f"{formatting.plain(each.name)} {each.share:.0%} ({each.low:.0%} to {each.high:.0%})"
-        for each in shares[:_LISTED]
+        f"{formatting.plain(share.name)} {share.share:.0%} ({share.low:.0%} to {share.high:.0%})"
+        for share in shares[:_LISTED]
     ]
     return f"{', '.join(words)}{' ...' if len(shares) > _LISTED else ''}"

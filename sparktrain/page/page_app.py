@@ -50,28 +50,28 @@ class PageApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333."""
-        asked = _Request(environ, start_response)
+        request = _Request(environ, start_response)
         path = environ.get("PATH_INFO", "/").strip("/").split("/")
         match environ.get("REQUEST_METHOD"), path:
             case "GET", [""]:
-                return asked.answer(served_page(), "text/html; charset=utf-8")
+                return request.answer(served_page(), "text/html; charset=utf-8")
             case "GET", ["static", name] if name in STATIC:
-                return asked.answer(asset(name), STATIC[name])
+                return request.answer(asset(name), STATIC[name])
             case "GET", ["state"]:
-                return asked.answer(self._feed.document(self._live(asked)), JSON)
+                return request.answer(self._feed.document(self._live(request)), JSON)
             case "GET", ["events"]:
-                return self._events(asked)
+                return self._events(request)
             case "GET", ["logs", number] if is_number(number):
-                return self._log(asked, TrialId(int(number)))
+                return self._log(request, TrialId(int(number)))
             case "POST", ["stop"]:
-                return self._stopped(asked, None)
+                return self._stopped(request, None)
             case "POST", ["trials", number, "stop"] if is_number(number):
-                return self._stopped(asked, int(number))
+                return self._stopped(request, int(number))
             case "POST", ["enqueue"]:
-                return self._enqueued(asked)
+                return self._enqueued(request)
             case "GET" | "POST", _:
-                return asked.answer(b"the page has no such address\n", TEXT, "404 Not Found")
-        return asked.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
+                return request.answer(b"the page has no such address\n", TEXT, "404 Not Found")
+        return request.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
 
     def _live(self, asked: "_Request") -> Live:
         stops = self._stop is not None and not asked.reads_only
@@ -102,20 +102,20 @@ class PageApp:
     def _log(self, asked: "_Request", trial: TrialId) -> Iterable[bytes]:
         """A part of the log of the newest chief as plain text, see `wanted_range`: nothing while there is no log."""
         try:
-            found = chosen(logs_in(self._place, trial), LogSelection(trial))
-            if not found and not self._feed.knows(trial):
+            logs = chosen(logs_in(self._place, trial), LogSelection(trial))
+            if not logs and not self._feed.knows(trial):
                 return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
-            start, piece = self._piece(found[-1], asked) if found else (0, b"")
+            start, piece = self._piece(logs[-1], asked) if logs else (0, b"")
         except OSError as error:
             return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
         places = (("X-Start-Offset", str(start)), ("X-Next-Offset", str(start + len(piece))))
-        generation = str(found[-1].member.generation if found else 0)
+        generation = str(logs[-1].member.generation if logs else 0)
         return asked.answer(piece, TEXT, "200 OK", *places, ("X-Generation", generation))
 
     def _piece(self, log: LogFile, asked: "_Request") -> tuple[int, bytes]:
         """The number of the first byte, and the bytes."""
-        tail, before = (asked.number(name) if name in asked.query else None for name in ("tail", "before"))
-        start, end = wanted_range(log.size, asked.number("offset"), tail, before)
+        tail, before_offset = (asked.number(name) if name in asked.query else None for name in ("tail", "before"))
+        start, end = wanted_range(log.size, asked.number("offset"), tail, before_offset)
         piece = self._place.store.read_range(log.path, start, end - start) if end > start else b""
         skipped, text = whole_text(piece, from_middle=tail is not None and start > 0)
         return start + skipped, text
@@ -135,8 +135,8 @@ class PageApp:
 
     def _may_change(self, asked: "_Request") -> bool:
         """Whether the request comes from a page with the token that may stop, and not from a link elsewhere."""
-        given = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
-        return not asked.reads_only and hmac.compare_digest(given.encode(), self._csrf.encode())
+        sent_token = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
+        return not asked.reads_only and hmac.compare_digest(sent_token.encode(), self._csrf.encode())
 
     # ---- more trials
 
@@ -193,8 +193,8 @@ class _Request:
 
     def text(self, most: int) -> str:
         """The body. Raises SpecError where it is too large, UnicodeDecodeError."""
-        given = self.environ.get("CONTENT_LENGTH") or "0"
-        length = int(given) if is_number(given) else most + 1
+        length_text = self.environ.get("CONTENT_LENGTH") or "0"
+        length = int(length_text) if is_number(length_text) else most + 1
         if length > most:
             raise SpecError(f"the request has more than {most:,} bytes: send less")
         return bytes(self.environ["wsgi.input"].read(length)).decode()

@@ -81,7 +81,7 @@ class PageFeed:
         with self._news:
             if is_stale:
                 self._news.wait_for(lambda: self._looked_at >= arrived_at, FRESH_S)
-            found = ReportDocument(
+            document = ReportDocument(
                 made=self._inputs.now,
                 sparktrain=installed_versions().get("sparktrain", "unknown"),
                 headline=self._headline,
@@ -89,7 +89,7 @@ class PageFeed:
                 views=self._views,
                 live=live,
             )
-        return encoded(found)
+        return encoded(document)
 
     def knows(self, trial: int) -> bool:
         """Whether the run has this trial."""
@@ -105,7 +105,7 @@ class PageFeed:
             self._news.wait_for(lambda: self._number > number, wait_s)
             if self._number - number > len(self._events):
                 return [(self._number, self._event(self._rows, self._views))]
-            return [each for each in self._events if each[0] > number]
+            return [event for event in self._events if event[0] > number]
 
     def _note_reader(self) -> None:
         with self._news:
@@ -162,7 +162,7 @@ class PageFeed:
         """Compute the views again where anything is new. Blocks on the store; for one thread."""
         blocks, inputs = block_paths(self._place.store, self._place.layout), self._inputs
         if blocks != self._blocks:
-            problems = [each for each in inputs.problems if not each.startswith(NO_REPORTS)]
+            problems = [problem for problem in inputs.problems if not problem.startswith(NO_REPORTS)]
             reports = read_reports(self._place, problems)
             inputs = replace(inputs, reports=reports, problems=tuple(problems))
         elif inputs.view is self._viewed:
@@ -177,13 +177,13 @@ class PageFeed:
         self, view: RunView, records: Sequence[AnyRecord], headline: Headline, rows: tuple[TrialRow, ...]
     ) -> None:
         with self._news:
-            known = {row.id: row for row in self._rows}
-            new = [row for row in rows if known.get(row.id) != row]
+            former_rows = {row.id: row for row in self._rows}
+            new_rows = [row for row in rows if former_rows.get(row.id) != row]
             moved = headline != self._headline
             self._inputs = replace(self._inputs, view=view, records=records, now=self._clock.wall())
             self._headline, self._rows = headline, rows
-            if new or moved:
-                self._announce(new, None)
+            if new_rows or moved:
+                self._announce(new_rows, None)
 
     def _announce(self, rows: Sequence[TrialRow], views: Views | None) -> None:
         self._number += 1

@@ -73,7 +73,7 @@ def issue(
     # The server shows its certificate to every peer, so the run's name must not be in it.
     name = _name(f"sparktrain {secrets.token_hex(8)}")
     authority = _Authority(name, _new_key(), now - _SKEW, now + timedelta(days=valid_days))
-    own = authority.sign(
+    ca_certificate = authority.sign(
         name,
         authority.key.public_key(),
         (x509.BasicConstraints(ca=True, path_length=0), True),
@@ -81,8 +81,8 @@ def issue(
     )
     key = _new_key() if server_key is None else serialization.load_pem_private_key(server_key, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
-    server = _bundle(authority, own, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME, key)
-    agent = _bundle(authority, own, ExtendedKeyUsageOID.CLIENT_AUTH, "agent.sparktrain.invalid", _new_key())
+    server = _bundle(authority, ca_certificate, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME, key)
+    agent = _bundle(authority, ca_certificate, ExtendedKeyUsageOID.CLIENT_AUTH, "agent.sparktrain.invalid", _new_key())
     return RunCertificates(run, now, authority.expires, server, agent)
 
 
@@ -112,10 +112,10 @@ class CertificateKeeper:
         """Make a new set when it is due; returns whether it was."""
         if self._now < self._newer.starts + timedelta(days=self._valid_days * RENEW_AFTER):
             return False
-        made = issue(self._newer.run, self._valid_days, self._clock, self._newer.server.key)
+        new_set = issue(self._newer.run, self._valid_days, self._clock, self._newer.server.key)
         # After a suspension of weeks no agent accepts the older set.
-        self._older = self._newer if self._now < self._newer.expires else made
-        self._newer = made
+        self._older = self._newer if self._now < self._newer.expires else new_set
+        self._newer = new_set
         return True
 
     @property

@@ -21,8 +21,8 @@ def newest_addresses(store: Store, folder: str) -> FeedAddresses | None:
 
     Blocks on the store. Raises OSError when it fails, ProtocolError for a file that the driver has not written.
     """
-    names = [each for each in store.entries(folder) if not each.endswith("/")]
+    names = [name for name in store.entries(folder) if not name.endswith("/")]
     if not names:
         return None
-    found: FeedAddresses = decode(store.read(f"{folder}/{max(names)}"), FeedAddresses)  # "ended" is after all digits
-    return found
+    record: FeedAddresses = decode(store.read(f"{folder}/{max(names)}"), FeedAddresses)  # "ended" is after all digits
+    return record

@@ -30,9 +30,9 @@ _MAX_FDS = 16
 def frame(message: Message) -> bytes:
     """`message` as bytes. Raises ProtocolError when it is too large to be received."""
     data = encode(message)
-    most = message.most_bytes
-    if len(data) > most:
-        raise ProtocolError(f"{type(message).__name__} has {len(data)} bytes; the limit is {most}")
+    limit = message.most_bytes
+    if len(data) > limit:
+        raise ProtocolError(f"{type(message).__name__} has {len(data)} bytes; the limit is {limit}")
     return _LENGTH.pack(len(data)) + data
 
 
@@ -45,7 +45,7 @@ class FrameBuffer:
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that `data` completes. Raises ProtocolError for a length that no message has."""
         self._bytes += data
-        found: list[bytes] = []
+        messages: list[bytes] = []
         start = 0
         while len(self._bytes) - start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._bytes, start)
@@ -54,10 +54,10 @@ class FrameBuffer:
             end = start + _LENGTH.size + size
             if len(self._bytes) < end:
                 break
-            found.append(bytes(self._bytes[start + _LENGTH.size : end]))
+            messages.append(bytes(self._bytes[start + _LENGTH.size : end]))
             start = end
         del self._bytes[:start]
-        return found
+        return messages
 
 
 class BlockingPipe(Generic[T]):
@@ -208,8 +208,8 @@ class AsyncPipe(Generic[T]):
         """As socket.recv_fds(), which drops its `flags` in Python 3.11."""
         fds = array("i")
         room = socket.CMSG_LEN(_MAX_FDS * fds.itemsize)
-        data, beside, _, _ = self._sock.recvmsg(_CHUNK_BYTES, room, socket.MSG_CMSG_CLOEXEC)
-        for _level, _kind, carried in beside:
+        data, ancillary, _, _ = self._sock.recvmsg(_CHUNK_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for _level, _kind, carried in ancillary:
             fds.frombytes(carried[: len(carried) - len(carried) % fds.itemsize])
         self.fds.extend(fds)
         return data

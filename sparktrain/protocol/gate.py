@@ -141,9 +141,9 @@ class Gate:
     def _refuse(self) -> None:
         """The server has stopped: accept no more connections, and forward what it sent last."""
         self._ends_at = self._clock.now() + DRAIN_S
-        for each in (self._woken, *self._listening):
-            self._selector.unregister(each)
-            each.close()
+        for sock in (self._woken, *self._listening):
+            self._selector.unregister(sock)
+            sock.close()
         for splice in list(self._splices.values()):
             if not splice.admitted:
                 self._drop(splice)
@@ -151,8 +151,8 @@ class Gate:
 
     def _send_away(self) -> None:
         for line in self._waiting.values():
-            for each in line:
-                each.peer.close()
+            for connection in line:
+                connection.peer.close()
         self._waiting.clear()
 
     def _move(self, splice: Splice, ready: Any, events: int) -> None:
@@ -181,11 +181,11 @@ class Gate:
         line = self._waiting[network]
         while line and now >= line[0].since + self._patience_s:
             line.popleft().peer.close()
-        for each in sorted(line, key=lambda each: not _has_spoken(each.peer)):
+        for connection in sorted(line, key=lambda each: not _has_spoken(each.peer)):
             if not self._has_room(network):
                 break
-            line.remove(each)
-            self._connect(each.peer, each.address)
+            line.remove(connection)
+            self._connect(connection.peer, connection.address)
         if not line:
             del self._waiting[network]
 
@@ -240,12 +240,12 @@ class Gate:
         return self._makes_room(STRANGERS_OF_ADDRESS, network) and self._makes_room(STRANGERS, None)
 
     def _makes_room(self, most: int, network: str | None) -> bool:
-        of_all = (each for each in self._timed.values() if not each.admitted)
-        strangers = [each for each in of_all if network in (None, each.network)]
+        of_all = (peer for peer in self._timed.values() if not peer.admitted)
+        strangers = [peer for peer in of_all if network in (None, peer.network)]
         if len(strangers) < most:
             return True
         now = self._clock.now()
-        yielding = (each for each in strangers if now >= each.started + (PRECEDENCE_S if each.spoke else SILENCE_S))
+        yielding = (peer for peer in strangers if now >= peer.started + (PRECEDENCE_S if peer.spoke else SILENCE_S))
         if (oldest := next(yielding, None)) is None:
             return False
         self._drop(oldest)
@@ -274,8 +274,8 @@ class Gate:
             self._drop(splice)
         self._send_away()
         self._selector.close()
-        for each in (*self._listening, self._wake, self._woken):
-            each.close()
+        for sock in (*self._listening, self._wake, self._woken):
+            sock.close()
         for spare in self._spare:
             os.close(spare)
         self._folder.close()
@@ -298,17 +298,17 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
     Port 0 is any free port of the first address. Raises OSError when it can listen at none of them.
     """
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     problems: dict[str, None] = {}
     for family, kind, protocol, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
-        chosen = made[0].getsockname()[1] if made else port
+        chosen = sockets[0].getsockname()[1] if sockets else port
         try:
-            made.append(_listening(socket.socket(family, kind, protocol), (address[0], chosen, *address[2:])))
+            sockets.append(_listening(socket.socket(family, kind, protocol), (address[0], chosen, *address[2:])))
         except OSError as error:
             problems[str(error)] = None
-    if not made:
+    if not sockets:
         raise OSError("; ".join(problems))
-    return made
+    return sockets
 
 
 def _listening(made: socket.socket, address: tuple[Any, ...]) -> socket.socket:
@@ -329,11 +329,11 @@ def raise_descriptor_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return DESCRIPTORS
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft < wanted:
+    limit = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft < limit:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return limit
     return soft
 
 

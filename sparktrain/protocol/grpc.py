@@ -314,8 +314,8 @@ class GrpcDialer(Dialer):
             raise UploadRefusedError(answer.reason)
         if isinstance(answer, Closing):
             raise LinkClosedError(f"the upload of {header.name} to {self._peer} was cut off: {answer.reason}")
-        done: UploadDone = answer
-        return done
+        receipt: UploadDone = answer
+        return receipt
 
     async def close(self) -> None:
         """See base class."""

@@ -86,9 +86,9 @@ class GrpcLink(QueuedLink):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_AT_MOST_S):
-                before = -1
-                while tasks and before != self._written:
-                    before = self._written
+                last_written = -1
+                while tasks and last_written != self._written:
+                    last_written = self._written
                     _, tasks = await asyncio.wait(tasks, timeout=FLUSH_S)
 
     async def _read(self) -> None:

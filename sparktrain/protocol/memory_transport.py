@@ -102,12 +102,12 @@ class MemoryListener(Listener):
         """The agent's side of a new link. Raises Unreachable when not started."""
         if self._on_link is None:
             raise Unreachable("the coordinator is not listening in this process")
-        here = MemoryLink(name, AGENT_SPEECH, self._limits)
-        there = MemoryLink("coordinator", COORDINATOR_SPEECH, self._limits)
-        here.other, there.other = there, here
-        self._links.add(here)
-        self._spawn(serve(here, self._on_link)).add_done_callback(lambda _: self._links.discard(here))
-        return there
+        server_link = MemoryLink(name, AGENT_SPEECH, self._limits)
+        agent_link = MemoryLink("coordinator", COORDINATOR_SPEECH, self._limits)
+        server_link.other, agent_link.other = agent_link, server_link
+        self._links.add(server_link)
+        self._spawn(serve(server_link, self._on_link)).add_done_callback(lambda _: self._links.discard(server_link))
+        return agent_link
 
     def take(self, incoming: IncomingUpload, header: UploadHeader) -> asyncio.Task[UploadDone]:
         """Start to store an upload. Raises LinkClosedError when not started."""

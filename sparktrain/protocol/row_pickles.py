@@ -27,12 +27,12 @@ def pickled(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 def counted_pickles(rows: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """As `pickled`, each batch with the length of its list."""
     waiting: list[Any] = []
-    wanted = 16
+    row_limit = 16
     for row in rows:
         waiting.append(row)
-        if len(waiting) >= wanted:
+        if len(waiting) >= row_limit:
             data = _row_pickle(waiting)
-            wanted = min(2 * wanted, MOST_ROWS) if len(data) < _PICKLE_BYTES else max(1, wanted // 2)
+            row_limit = min(2 * row_limit, MOST_ROWS) if len(data) < _PICKLE_BYTES else max(1, row_limit // 2)
             yield batch_of([data]), len(waiting)
             waiting = []
     if waiting:
@@ -53,13 +53,13 @@ def pickle_of(values: list[Any]) -> bytes:
 
 def unpickled(batch: pa.RecordBatch, what: str) -> list[Any]:
     """The values of the lists in a batch, in order. `what` names them in the StreamError for values unknown here."""
-    found: list[Any] = []
+    rows: list[Any] = []
     for value in batch.column(0):
         try:
-            found += pickle.loads(value.as_buffer())
+            rows += pickle.loads(value.as_buffer())
         except Exception as error:
             raise StreamError(f"{what} cannot be unpickled: {error}") from error
-    return found
+    return rows
 
 
 def _row_pickle(rows: list[Any]) -> bytes:

@@ -73,16 +73,16 @@ def register(objects: dict[str, dict[str, Any]]) -> None:
 
 def cached_function(function: Callable[..., Any], options: dict[str, Any], attributes: dict[str, Any]) -> Any:
     """A function of `functools.lru_cache` or `functools.cache`, with nothing in its cache."""
-    made = functools.lru_cache(**options)(function)
-    vars(made).update(attributes)
-    return made
+    wrapper = functools.lru_cache(**options)(function)
+    vars(wrapper).update(attributes)
+    return wrapper
 
 
 def cached_property(function: Callable[..., Any], name: str | None) -> Any:
     """A `functools.cached_property` under the name that its class gives it."""
-    made = functools.cached_property(function)
-    made.attrname = name
-    return made
+    descriptor = functools.cached_property(function)
+    descriptor.attrname = name
+    return descriptor
 
 
 def of_module(made: Any, module: str) -> Any:

@@ -28,5 +28,5 @@ def server_keys(gang: GangSpec, run: str) -> ServerKeys:
 
     if gang.backend is not Backend.PARAMETER_SERVER:
         return ServerKeys()
-    made = certificates.issue(f"{run} parameter servers")
-    return ServerKeys(gang.servers, server=made.server, member=made.agent)
+    run_certificates = certificates.issue(f"{run} parameter servers")
+    return ServerKeys(gang.servers, server=run_certificates.server, member=run_certificates.agent)

@@ -56,8 +56,8 @@ class Splice:
         os.unlink(path)
         self._outer.setblocking(False)
         self._outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for each in self._there:
-            self._selector.register(each, _READ, self)
+        for sock in self._there:
+            self._selector.register(sock, _READ, self)
 
     def move(self, ready: Any, events: int) -> None:
         """Forward the bytes that can be forwarded."""
@@ -75,20 +75,20 @@ class Splice:
     def close(self) -> None:
         """Close both sockets."""
         self.over = True
-        for each in self._there:
+        for sock in self._there:
             with suppress(KeyError, ValueError):
-                self._selector.unregister(each)
-            each.close()
+                self._selector.unregister(sock)
+            sock.close()
 
     def _receive(self, here: socket.socket) -> None:
         data = here.recv(_CHUNK_BYTES)
         self.spoke = self.spoke or here is self._outer
-        there = self._there[here]
+        opposite = self._there[here]
         if not data:
             self._end(here)
-        elif there is not self._lost:
-            self._unsent[there] = memoryview(data)
-            self._send_to(there)
+        elif opposite is not self._lost:
+            self._unsent[opposite] = memoryview(data)
+            self._send_to(opposite)
 
     def _send_to(self, there: socket.socket) -> None:
         try:
@@ -135,13 +135,13 @@ class Splice:
         """Wait for the next bytes that can be forwarded."""
         if self.over:
             return
-        for here, there in self._there.items():
-            reads = here not in self._ended and not self._unsent[there]
-            events = _READ * reads | _WRITE * bool(self._unsent[here])
-            watched = self._selector.get_map().get(here)
+        for sock, opposite in self._there.items():
+            reads = sock not in self._ended and not self._unsent[opposite]
+            events = _READ * reads | _WRITE * bool(self._unsent[sock])
+            watched = self._selector.get_map().get(sock)
             if watched is None and events:
-                self._selector.register(here, events, self)
+                self._selector.register(sock, events, self)
             elif watched is not None and not events:
-                self._selector.unregister(here)
+                self._selector.unregister(sock)
             elif watched is not None and watched.events != events:
-                self._selector.modify(here, events, self)
+                self._selector.modify(sock, events, self)

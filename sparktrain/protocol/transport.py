@@ -348,8 +348,8 @@ async def race(feed: Coroutine[Any, Any, None], answer: "asyncio.Future[T]", can
     """
     feeder = asyncio.create_task(feed)
     try:
-        both: set[asyncio.Future[Any]] = {feeder, answer}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        futures: set[asyncio.Future[Any]] = {feeder, answer}
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         if feeder.done() and not feeder.cancelled() and not answer.done():
             feeder.result()
         return await outcome(answer, cancelled)

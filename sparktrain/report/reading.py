@@ -53,9 +53,9 @@ def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:
 def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
     """The run as the records before the corrupt one show it."""
     journal = place.layout.journal
-    _, found = read_stable(place.store, journal, (), survey(place.store, journal))
+    _, replay = read_stable(place.store, journal, (), survey(place.store, journal))
     overview = read_overview(place.store, place.layout)
-    plan = plans.read(place.store, place.layout, _digest(found.records) or str(overview["plan"]))
+    plan = plans.read(place.store, place.layout, _digest(replay.records) or str(overview["plan"]))
     total, started = overview.get("trials"), overview.get("started")
     data = RunData(
         kind=plan.kind,
@@ -66,10 +66,10 @@ def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
         commands=next_commands(plan),
         store=place.store,
         layout=place.layout,
-        records=found.records,
-        notes=found.notes,
+        records=replay.records,
+        notes=replay.notes,
     )
-    return view_of(data), found.records
+    return view_of(data), replay.records
 
 
 NO_REPORTS = "the reports cannot be read"
@@ -95,4 +95,4 @@ def _plan(place: RunLocation, records: tuple[AnyRecord, ...], problems: list[str
 
 def _digest(records: tuple[AnyRecord, ...]) -> str:
     """The digest of the newest driver's plan; empty where no driver has started."""
-    return next((each.plan for each in reversed(records) if isinstance(each, DriverStarted)), "")
+    return next((record.plan for record in reversed(records) if isinstance(record, DriverStarted)), "")

@@ -27,10 +27,10 @@ def write_report(
     if len(directories) > MOST_RUNS:
         raise SpecError(f"{len(directories)} runs do not fit on one page: compare {MOST_RUNS} at most")
     target = None if path is None else output_path(path, subject)  # found before minutes of reading
-    documents = [read_document(each, clock or SystemClock()) for each in directories]
-    found = documents[0] if len(documents) == 1 else comparison_of(documents)
+    documents = [read_document(directory, clock or SystemClock()) for directory in directories]
+    report = documents[0] if len(documents) == 1 else comparison_of(documents)
     if target is None:
-        name = "-".join(Path(each.headline.name).name for each in documents[:3])
+        name = "-".join(Path(document.headline.name).name for document in documents[:3])
         target = output_path(f"{name[:200]}-report.html", subject)
-    replace_file(target, report_html(found), subject)
+    replace_file(target, report_html(report), subject)
     return target

@@ -74,7 +74,7 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
         storage=InMemoryStorage(),
         sampler=TPESampler(seed=0),
         study_name=outcome.name,
-        directions=["minimize" if each.mode == "min" else "maximize" for each in objectives],
+        directions=["minimize" if objective.mode == "min" else "maximize" for objective in objectives],
     )
     for name, value in (("metric", chosen), ("directory", outcome.directory)):
         study.set_user_attr(f"sparktrain:{name}", value)
@@ -85,22 +85,22 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
 
 def _objectives(outcome: SweepOutcome, chosen: str, given: str | None) -> list[Objective]:
     """What the study compares: the metrics of the sweep, or the one that is given."""
-    one = Objective(chosen, "min" if outcome.mode == "min" else "max")
-    return [one, *outcome.other_metrics] if given is None else [one]
+    objective = Objective(chosen, "min" if outcome.mode == "min" else "max")
+    return [objective, *outcome.other_metrics] if given is None else [objective]
 
 
 def _metric(outcome: SweepOutcome, metric: str | None) -> str:
-    known = metric_names(outcome)
+    names = metric_names(outcome)
     chosen = metric if metric is not None else outcome.metric
     if chosen is None:
         raise SpecError(
             f"run {outcome.name} has no metric, and a study compares trials by one: call to_study(metric=...) with one "
-            f"of {', '.join(known) or 'those that the function returns'}"
+            f"of {', '.join(names) or 'those that the function returns'}"
         )
-    if metric is not None and metric not in known:
+    if metric is not None and metric not in names:
         raise SpecError(
             f"to_study(metric={metric!r}): no trial of run {outcome.name} has that metric; choose one of "
-            f"{', '.join(known) or 'none: no trial has a result'}"
+            f"{', '.join(names) or 'none: no trial has a result'}"
         )
     return chosen
 
@@ -110,19 +110,19 @@ def _metric(outcome: SweepOutcome, metric: str | None) -> str:
 
 def _stored(files: RunFiles, metric: str) -> _Stored:
     place = place_of(files.directory, LOOK_TIMEOUT_S)
-    found = look(place.store, place.layout)
-    made = _Stored()
-    if found is not None:
-        made.leaves = stored_leaves(found.plan.space)
-        for record in found.opened.records:
-            _note(made, record)
+    stored_run = look(place.store, place.layout)
+    stored = _Stored()
+    if stored_run is not None:
+        stored.leaves = stored_leaves(stored_run.plan.space)
+        for record in stored_run.opened.records:
+            _note(stored, record)
     history = files.history_columns()
     if metric in history:
         rows = zip(history["rank"], history["trial"], history["step"], history[metric], strict=True)
         for rank, trial, step, value in rows:
             if rank == CHIEF and not math.isnan(value):
-                made.curves.setdefault(int(trial), {})[int(step)] = float(value)
-    return made
+                stored.curves.setdefault(int(trial), {})[int(step)] = float(value)
+    return stored
 
 
 def _note(made: _Stored, record: AnyRecord) -> None:
@@ -140,15 +140,15 @@ def _note(made: _Stored, record: AnyRecord) -> None:
 
 def _flat(params: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> dict[str, Any]:
     """The parameters by path: a dict of the space is one parameter for each of its leaves, any other value is one."""
-    found: dict[str, Any] = {}
+    leaf_values: dict[str, Any] = {}
     for path in leaves:
         value: Any = params
         for name in path.split("."):
             value = value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
         if value is not _ABSENT:
-            found[path] = _plain(value)
-    covered = {path.partition(".")[0] for path in found}
-    return found | {name: _plain(value) for name, value in params.items() if name not in covered}
+            leaf_values[path] = _plain(value)
+    covered = {path.partition(".")[0] for path in leaf_values}
+    return leaf_values | {name: _plain(value) for name, value in params.items() if name not in covered}
 
 
 _ABSENT = object()
@@ -164,14 +164,18 @@ def _distributions(leaves: Mapping[str, Leaf], params: Iterable[Mapping[str, Any
     from optuna.distributions import CategoricalDistribution
 
     values: dict[str, list[Any]] = {}
-    for each in params:
-        for path, value in each.items():
+    for trial_params in params:
+        for path, value in trial_params.items():
             values.setdefault(path, []).append(value)
-    found: dict[str, BaseDistribution] = {}
-    for path, seen in values.items():
-        made = _distribution(leaves[path]) if path in leaves else None
-        found[path] = made if made is not None and _has(made, seen) else CategoricalDistribution(_unique(seen))
-    return found
+    distributions: dict[str, BaseDistribution] = {}
+    for path, path_values in values.items():
+        declared = _distribution(leaves[path]) if path in leaves else None
+        distributions[path] = (
+            declared
+            if declared is not None and _has(declared, path_values)
+            else CategoricalDistribution(_unique(path_values))
+        )
+    return distributions
 
 
 def _distribution(leaf: Leaf) -> "BaseDistribution":
@@ -215,36 +219,36 @@ def _frozen(
     from optuna.distributions import json_to_distribution
     from optuna.trial import TrialState, create_trial
 
-    asked = {path: json_to_distribution(text) for path, text in stored.asked.get(trial.id, {}).items()}
+    requested = {path: json_to_distribution(text) for path, text in stored.asked.get(trial.id, {}).items()}
     curve = stored.curves.get(trial.id, {})
-    values = [trial.metrics.get(each.metric, math.nan) for each in objectives]
+    values = [trial.metrics.get(objective.metric, math.nan) for objective in objectives]
     state = TrialState[_STATES.get(trial.status, "FAIL")]
     if state is TrialState.COMPLETE and any(map(math.isnan, values)):
         state = TrialState.FAIL  # as `study.tell` has it
     if state is TrialState.PRUNED and any(map(math.isnan, values)) and curve and len(values) == 1:
         values = [curve[max(curve)]]
     valued = state in (TrialState.COMPLETE, TrialState.PRUNED) and not any(map(math.isnan, values))
-    over = {str(each): each.excess(trial.metrics) for each in bounds}
-    made = create_trial(
+    over = {str(bound): bound.excess(trial.metrics) for bound in bounds}
+    frozen_trial = create_trial(
         state=state,
         values=values if valued else None,
         constraints={name: by for name, by in over.items() if math.isfinite(by)},
         params=params,
-        distributions={path: asked.get(path, distributions[path]) for path in params},
-        user_attrs=_attrs(trial, {each.metric for each in objectives}),
+        distributions={path: requested.get(path, distributions[path]) for path in params},
+        user_attrs=_attrs(trial, {objective.metric for objective in objectives}),
         intermediate_values=curve,
     )
     if (started := stored.started.get(trial.id)) is not None:
-        made.datetime_start = datetime.fromtimestamp(started)
+        frozen_trial.datetime_start = datetime.fromtimestamp(started)
     if (ended := stored.ended.get(trial.id)) is not None and state.is_finished():
-        made.datetime_complete = datetime.fromtimestamp(ended)
-    return made
+        frozen_trial.datetime_complete = datetime.fromtimestamp(ended)
+    return frozen_trial
 
 
 def _attrs(trial: TrialResult, compared: Collection[str]) -> dict[str, Any]:
     """What Optuna has no place for; empty where there is nothing."""
-    found = {name: value for name, value in trial.metrics.items() if name not in compared}
-    known = {
+    attrs = {name: value for name, value in trial.metrics.items() if name not in compared}
+    details = {
         "status": trial.status.value,
         "seconds": trial.seconds,
         "generations": trial.generations,
@@ -254,5 +258,5 @@ def _attrs(trial: TrialResult, compared: Collection[str]) -> dict[str, Any]:
         "pruned": trial.pruned,
     }
     replica = {} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}
-    found |= {f"sparktrain:{name}": value for name, value in replica.items()}
-    return found | {f"sparktrain:{name}": value for name, value in known.items() if value}
+    attrs |= {f"sparktrain:{name}": value for name, value in replica.items()}
+    return attrs | {f"sparktrain:{name}": value for name, value in details.items() if value}

@@ -45,10 +45,10 @@ class SweepResult(SweepOutcome):
         Raises NoBestTrialError when there is none; the message has how many trials failed, why most of them did, and
         where the log is, or that the run has no metric.
         """
-        found = next(iter(self.ranked), None)
-        if found is None:
+        best_trial = next(iter(self.ranked), None)
+        if best_trial is None:
             raise NoBestTrialError(no_best(self))
-        return found
+        return best_trial
 
     @users_call
     def top(self, k: int = 10) -> list[TrialResult]:
@@ -59,14 +59,14 @@ class SweepResult(SweepOutcome):
 
         Does not block. Raises SpecError for `k` below 1, NoBestTrialError as `best`.
         """
-        most = count(k, "k", 1)
+        limit = count(k, "k", 1)
         keeping = self.ranked
-        others = in_order(self.trials, self.metric, self.mode, ())
-        known = {trial.id for trial in keeping}
-        found = [*keeping, *(trial for trial in others if trial.id not in known)]
-        if not found:
+        all_trials = in_order(self.trials, self.metric, self.mode, ())
+        keeping_ids = {trial.id for trial in keeping}
+        ranking = [*keeping, *(trial for trial in all_trials if trial.id not in keeping_ids)]
+        if not ranking:
             raise NoBestTrialError(no_best(self))
-        return found[:most]
+        return ranking[:limit]
 
     @property
     @users_call
@@ -75,10 +75,10 @@ class SweepResult(SweepOutcome):
 
         Raises NoBestTrialError, as `best`.
         """
-        found = next(iter(self.ranked_cases), None)
-        if found is None:
+        case = next(iter(self.ranked_cases), None)
+        if case is None:
             raise NoBestTrialError(no_best(self))
-        return found
+        return case
 
     @users_call
     def pareto_front(
@@ -206,7 +206,7 @@ class SweepResult(SweepOutcome):
 
 def sweep_result(outcome: SweepOutcome) -> SweepResult:
     """`outcome`, as a call returns it."""
-    return SweepResult(**{each.name: getattr(outcome, each.name) for each in fields(outcome)})
+    return SweepResult(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
 
 
 def directory_of(run: object, subject: str = "run") -> str:

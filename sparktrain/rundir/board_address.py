@@ -42,9 +42,9 @@ def find_board(store: Store, layout: RunLayout, host: str, pid: int) -> str | No
     """The URL of the board that this driver serves; None without one. Blocks on the store. Raises OSError."""
     for name in store.entries(layout.boards):
         try:
-            found = msgspec.json.decode(store.read(f"{layout.boards}/{name}"), type=BoardAddress)
+            address = msgspec.json.decode(store.read(f"{layout.boards}/{name}"), type=BoardAddress)
         except (FileNotFoundError, msgspec.MsgspecError):  # it is gone, or of another version
             continue
-        if (found.host, found.pid) == (host, pid):
-            return found.url
+        if (address.host, address.pid) == (host, pid):
+            return address.url
     return None

@@ -28,29 +28,29 @@ def copy_checkpoint(source: Store, checkpoint: Checkpoint, store: Store, layout:
     place = layout.generation(_FIRST, BEFORE)
     path = place.manifest(checkpoint.step)
     if not store.exists(path):
-        found = manifest_of(source, checkpoint)
+        manifest = manifest_of(source, checkpoint)
         data = place.data(checkpoint.step, uuid4().hex)
         copy = replace(
-            found, run=RunId(layout.path), trial=_FIRST, generation=BEFORE, parent="", data=data, writer="refit"
+            manifest, run=RunId(layout.path), trial=_FIRST, generation=BEFORE, parent="", data=data, writer="refit"
         )
-        for shard in found.shards:
-            _copy_shard(source, found.path(shard), store, copy.path(shard), shard)
+        for shard in manifest.shards:
+            _copy_shard(source, manifest.path(shard), store, copy.path(shard), shard)
         store.put_if_absent(path, msgspec.json.encode(copy))
     digest = hashlib.sha256(store.read(path)).hexdigest()
     return replace(checkpoint, generation=BEFORE, manifest=path, digest=digest)
 
 
 def _copy_shard(source: Store, path: str, store: Store, target: str, shard: Shard) -> None:
-    new = store.create(target)
+    new_file = store.create(target)
     try:
         try:
             for piece in source.pieces(path):
-                new.write(piece)
+                new_file.write(piece)
         except FileNotFoundError as error:
             raise CheckpointError(f"{source.where(path)} of a checkpoint is missing: pass another trial") from error
-        written = new.publish()
+        written = new_file.publish()
     finally:
-        new.discard()
+        new_file.discard()
     if (written.size, written.sha256) != (shard.size, shard.sha256):
         raise CheckpointError(
             f"{source.where(path)} of a checkpoint is corrupt: it has SHA-256 {written.sha256}, and {shard.sha256} was "

@@ -184,12 +184,12 @@ def collect_garbage(
 
     Blocks. Only the coordinator calls it, once those generations have ended. Raises OSError when the store fails.
     """
-    wanted = {(each.generation, each.step) for each in kept}
-    files = [(found, path) for path in store.list(layout.checkpoints(trial)) if (found := _FILE.fullmatch(path))]
+    kept_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in kept}
+    files = [(match, path) for path in store.list(layout.checkpoints(trial)) if (match := _FILE.fullmatch(path))]
     doomed = [
-        (found["manifest"] is None, path)
-        for found, path in files
-        if int(found["number"]) < before and (int(found["number"]), _step(path)) not in wanted
+        (match["manifest"] is None, path)
+        for match, path in files
+        if int(match["number"]) < before and (int(match["number"]), _step(path)) not in kept_steps
     ]
     for _, path in sorted(doomed):  # manifests come first
         if layout.owns(path) and store.way_out(path, layout.path) is None:
@@ -200,15 +200,15 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
     """List all manifests of a trial for people, by generation and step. Blocks. Raises OSError."""
     entries = []
     for path in store.list(layout.checkpoints(trial)):
-        found = _FILE.fullmatch(path)
-        if found is None or found["manifest"] is None:
+        match = _FILE.fullmatch(path)
+        if match is None or match["manifest"] is None:
             continue
         size, problem = 0, ""
         try:
             size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=CheckpointManifest).shards)
         except msgspec.MsgspecError as error:
             problem = f"not a manifest: {error}"
-        entries.append(Listed(path, Generation(int(found["number"])), int(found["manifest"]), size, problem))
+        entries.append(Listed(path, Generation(int(match["number"])), int(match["manifest"]), size, problem))
     return sorted(entries, key=lambda each: (each.generation, each.step))
 
 
@@ -245,19 +245,19 @@ def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Ch
     When a manifest cannot be read, all files with its generation and step count as its own.
     """
     named, unknown = set(), set()
-    for each in kept:
-        named.add(each.manifest)
+    for checkpoint in kept:
+        named.add(checkpoint.manifest)
         try:
-            named.update(files_of(each, manifest_of(store, each)))
+            named.update(files_of(checkpoint, manifest_of(store, checkpoint)))
         except CheckpointError:
-            unknown.add((each.generation, each.step))
-    left = []
+            unknown.add((checkpoint.generation, checkpoint.step))
+    leftovers = []
     for path in store.list(layout.checkpoints(trial)):
-        found = _FILE.fullmatch(path)
-        if found is None or path in named or (int(found["number"]), _step(path)) in unknown:
+        match = _FILE.fullmatch(path)
+        if match is None or path in named or (int(match["number"]), _step(path)) in unknown:
             continue
-        left.append((found["manifest"] is None, path))
-    return [path for _, path in sorted(left)]
+        leftovers.append((match["manifest"] is None, path))
+    return [path for _, path in sorted(leftovers)]
 
 
 # ---- writing
@@ -266,16 +266,16 @@ def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Ch
 def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -> Shard:
     """Write a file and read it back; `check` raises when the attempt must end."""
     check()
-    new = store.create(path)
+    new_file = store.create(path)
     try:
         with file.open("rb", buffering=0) as source:
             while piece := source.read(PIECE_BYTES):
                 check()
-                new.write(piece)
+                new_file.write(piece)
         check()
-        written = new.publish()
+        written = new_file.publish()
     finally:
-        new.discard()
+        new_file.discard()
     shard = Shard(file.name, written.size, written.sha256)
     try:
         for _ in _verified(store, path, shard):
@@ -310,24 +310,24 @@ def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
     except OSError as error:  # it may have taken effect all the same
         failed = error
     try:
-        found = store.read(path)
+        stored = store.read(path)
     except FileNotFoundError as error:
         raise failed or OSError(errno.EIO, f"{store.where(path)} was written, but is missing") from error
-    if found != content and not _is_same(found, manifest):
+    if stored != content and not _is_same(stored, manifest):
         raise CheckpointError(
             f"checkpoint {store.where(path)} exists already with other content: another chief has written it, "
             "and this one must have been replaced; it ends"
         )
-    return found
+    return stored
 
 
 def _is_same(found: bytes, manifest: CheckpointManifest) -> bool:
     """Whether a manifest is from an earlier attempt to write this one: only the prefix of the shards differs."""
     try:
-        other = msgspec.json.decode(found, type=CheckpointManifest)
+        stored_manifest = msgspec.json.decode(found, type=CheckpointManifest)
     except msgspec.MsgspecError:
         return False
-    return msgspec.structs.replace(other, data=manifest.data) == manifest
+    return msgspec.structs.replace(stored_manifest, data=manifest.data) == manifest
 
 
 # ---- reading
@@ -431,5 +431,5 @@ def _corrupt(store: Store, checkpoint: Checkpoint, problem: str) -> CheckpointEr
 
 
 def _step(path: str) -> int | None:
-    found = _FILE.fullmatch(path)
-    return int(found["manifest"] or found["data"]) if found else None
+    match = _FILE.fullmatch(path)
+    return int(match["manifest"] or match["data"]) if match else None

@@ -34,8 +34,8 @@ def segment(path: str, start: int) -> str:
 
 def part_of(path: str) -> tuple[str, int] | None:
     """The event file, and the first byte, of the part at `path`; None for any other file."""
-    home, growing, rest = path.partition(_SEGMENTS)
-    name, _, start = rest.rpartition("/")
+    home, growing, segment = path.partition(_SEGMENTS)
+    name, _, start = segment.rpartition("/")
     return (f"{home}/files/{name}", int(start)) if growing and name and start.isdecimal() else None
 
 
@@ -85,12 +85,12 @@ class SegmentedStream(WriteStream):
         self._flushed = self._clock.now()
 
     def _join(self) -> None:
-        whole = self._store.create(self._path)
+        file = self._store.create(self._path)
         try:
-            for each in self._segments:
-                whole.write(self._store.read(each))
-            whole.write(bytes(self._waiting))
-            whole.publish()
+            for segment in self._segments:
+                file.write(self._store.read(segment))
+            file.write(bytes(self._waiting))
+            file.publish()
         finally:
-            whole.discard()
+            file.discard()
         self._store.delete_all(self._segments)

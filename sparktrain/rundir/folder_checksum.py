@@ -31,5 +31,5 @@ def _content(path: Path) -> bytes:
     words = data[: data.size // 8 * 8].view(np.uint64)
     even = words.size // _BLOCK_WORDS * _BLOCK_WORDS
     sums = words[:even].reshape(-1, _BLOCK_WORDS).sum(axis=1, dtype=np.uint64)
-    rest = words[even:].sum(dtype=np.uint64)
-    return bytes(sums.tobytes() + rest.tobytes() + data[words.size * 8 :].tobytes())
+    tail_sum = words[even:].sum(dtype=np.uint64)
+    return bytes(sums.tobytes() + tail_sum.tobytes() + data[words.size * 8 :].tobytes())

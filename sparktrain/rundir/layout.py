@@ -171,10 +171,10 @@ class ReportLayout(Struct, frozen=True):
 
     def name_of(self, path: str) -> BlockName | None:
         """The name of the part with this path; None for any other file."""
-        found = _PART.fullmatch(path.removeprefix(f"{self.path}/"))
-        if found is None:
+        match = _PART.fullmatch(path.removeprefix(f"{self.path}/"))
+        if match is None:
             return None
-        name = BlockName(found[2], int(found[3]), int(found[4]), found[1] is not None)
+        name = BlockName(match[2], int(match[3]), int(match[4]), match[1] is not None)
         return name if self.block(name) == path else None
 
 
@@ -298,10 +298,10 @@ class RunLayout:
 
     def member_of_log(self, path: str) -> Member | None:
         """The member with the log at this path; None for any other path."""
-        found = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
-        if found is None:
+        match = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
+        if match is None:
             return None
-        trial, generation, rank, incarnation = map(int, found.groups(default="0"))
+        trial, generation, rank, incarnation = map(int, match.groups(default="0"))
         member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank), incarnation)
         return member if self.member(member).log == path else None
 

@@ -162,16 +162,16 @@ def check_part(store: Store, layout: RunLayout, path: str) -> None:
 
 def _divided(store: Store, reports: ReportLayout) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The paths of the parts that hold each row once, and of the others."""
-    found = [name for path in store.list(reports.path) if (name := reports.name_of(path)) is not None]
-    found.sort(key=lambda name: (name.key, name.first, -name.last))
-    kept: list[BlockName] = []
+    names = [name for path in store.list(reports.path) if (name := reports.name_of(path)) is not None]
+    names.sort(key=lambda name: (name.key, name.first, -name.last))
+    kept_names: list[BlockName] = []
     superseded: list[BlockName] = []
-    for name in found:
-        if not kept or kept[-1].key != name.key or name.last > kept[-1].last:
-            kept.append(name)
+    for name in names:
+        if not kept_names or kept_names[-1].key != name.key or name.last > kept_names[-1].last:
+            kept_names.append(name)
         else:
             superseded.append(name)
-    return tuple(map(reports.block, kept)), tuple(map(reports.block, superseded))
+    return tuple(map(reports.block, kept_names)), tuple(map(reports.block, superseded))
 
 
 def _read(store: Store, layout: RunLayout, path: str, check_cancelled: CheckCancelled) -> "pa.Table":

@@ -68,7 +68,7 @@ def table_of_lines(lines: bytes) -> "pa.Table":
     metrics = [row.metrics or _WITHOUT_METRICS for row in rows]
     lengths = np.fromiter(map(len, metrics), np.int64, len(rows))
     names = pa.array(list(chain.from_iterable(metrics)), pa.string())
-    values = np.fromiter(map(float, chain.from_iterable(each.values() for each in metrics)), np.float64, len(names))
+    values = np.fromiter(map(float, chain.from_iterable(report.values() for report in metrics)), np.float64, len(names))
 
     def repeated(cells: Iterable[int], kind: type[np.generic]) -> "NDArray[np.generic]":
         return np.repeat(np.fromiter(cells, kind, len(rows)), lengths)
@@ -82,7 +82,7 @@ def table_of_lines(lines: bytes) -> "pa.Table":
         names.dictionary_encode(),
         pa.array(values, mask=names.is_null().to_numpy(zero_copy_only=False) if names.null_count else None),
     ]
-    return pa.Table.from_arrays([pa.array(each) for each in columns], names=list(COLUMNS)).cast(schema())
+    return pa.Table.from_arrays([pa.array(column) for column in columns], names=list(COLUMNS)).cast(schema())
 
 
 def schema() -> "pa.Schema":
@@ -124,10 +124,10 @@ def table_of_part(content: bytes) -> "pa.Table":
         table.validate(full=True)
         if not table.schema.equals(schema()):
             raise ValueError(f"it has other columns than {', '.join(COLUMNS)}, or other types")
-        whole = (file.metadata.metadata or {}).get(_CHECKSUM) == _checksum(table)
+        is_intact = (file.metadata.metadata or {}).get(_CHECKSUM) == _checksum(table)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise CorruptPartError(" ".join(str(error).split()) or type(error).__name__) from error
-    if not whole:
+    if not is_intact:
         raise CorruptPartError("its rows differ from their checksum")
     return cast("pa.Table", table)
 
@@ -175,5 +175,5 @@ def _microseconds(seconds: "NDArray[np.float64]") -> "NDArray[np.int64]":
     """Whole microseconds; 0 for what is no time."""
     import numpy as np
 
-    known = np.nan_to_num(seconds * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
-    return np.rint(np.clip(known, -_LATEST_US, _LATEST_US)).astype(np.int64)
+    microseconds = np.nan_to_num(seconds * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.rint(np.clip(microseconds, -_LATEST_US, _LATEST_US)).astype(np.int64)

@@ -20,8 +20,8 @@ def current(table: "pa.Table") -> "pa.Table":
     A generation that resumes, or starts again, reports steps that the one before it had reported too: the newer one
     wins. So a row counts when no later generation of its trial has a row of the same step or of an earlier one.
     """
-    found, superseded = arranged(table)
-    return found.filter(~superseded) if superseded.any() else found
+    rows, superseded = arranged(table)
+    return rows.filter(~superseded) if superseded.any() else rows
 
 
 def arranged(table: "pa.Table") -> tuple["pa.Table", "NDArray[np.bool_]"]:
@@ -36,11 +36,11 @@ def arranged(table: "pa.Table") -> tuple["pa.Table", "NDArray[np.bool_]"]:
     order = _order(trial, step, rank, generation)
     if order is not None:
         table = table.take(order)
-        trial, generation, rank, step = (each[order] for each in (trial, generation, rank, step))
+        trial, generation, rank, step = (array[order] for array in (trial, generation, rank, step))
     starts = _starts(trial, step, rank, generation)
-    kept = _once(table, starts)
+    mask = _once(table, starts)
     superseded = _superseded(trial, generation, step)
-    return (table, superseded) if kept.all() else (table.filter(kept), superseded[kept])
+    return (table, superseded) if mask.all() else (table.filter(mask), superseded[mask])
 
 
 def report_starts(table: "pa.Table") -> "NDArray[np.int64]":
@@ -56,20 +56,20 @@ def rows_of(table: "pa.Table") -> list[StepRow]:
     rows = []
     for first, end in zip(starts, [*starts, len(table)][1:], strict=True):
         for metrics in _reports(names[first:end], values[first:end]):
-            of_trial, of_generation, of_rank, at = (int(each[first]) for each in (trial, generation, rank, step))
+            of_trial, of_generation, of_rank, at = (int(array[first]) for array in (trial, generation, rank, step))
             rows.append(StepRow(of_trial, of_generation, of_rank, at, int(time[first]) / 1e6, metrics))
     return rows
 
 
 def _reports(names: Sequence[str | None], values: Sequence[float]) -> list[dict[str, float | str]]:
     """The metrics of a report, or of each of its copies."""
-    found: list[dict[str, float | str]] = [{}]
+    reports: list[dict[str, float | str]] = [{}]
     for name, value in zip(names, values, strict=True):
-        if name is None or name in found[-1]:
-            found.append({})
+        if name is None or name in reports[-1]:
+            reports.append({})
         if name is not None:
-            found[-1][name] = value
-    return found if names[0] is not None else found[1:]
+            reports[-1][name] = value
+    return reports if names[0] is not None else reports[1:]
 
 
 def column(table: "pa.Table", name: str) -> "NDArray[np.int64]":
@@ -113,18 +113,18 @@ def _once(table: "pa.Table", starts: "NDArray[np.bool_]") -> "NDArray[np.bool_]"
     codes, names = codes_of(table)
     newest = np.flatnonzero(time == time[ends][steps])
     cells = steps[newest] * (len(names) + 1) + codes[newest] + 1
-    kept = np.zeros(len(starts), np.bool_)
-    kept[newest[np.unique(cells, return_index=True)[1]]] = True
-    return kept
+    mask = np.zeros(len(starts), np.bool_)
+    mask[newest[np.unique(cells, return_index=True)[1]]] = True
+    return mask
 
 
 def _superseded(
     trial: "NDArray[np.int64]", generation: "NDArray[np.int64]", step: "NDArray[np.int64]"
 ) -> "NDArray[np.bool_]":
     """Which rows, sorted by trial and step, a later generation of their trial replaces."""
-    found = np.zeros(len(trial), np.bool_)
+    mask = np.zeros(len(trial), np.bool_)
     if generation.min() == generation.max():
-        return found
+        return mask
     width = int(generation.max()) + 1
     pairs, first, place = np.unique(trial * width + generation, return_index=True, return_inverse=True)
     limits = np.full(len(pairs), _LAST_STEP)

@@ -71,11 +71,11 @@ class BoardFeed:
         # What is stored when the end of a run is seen is complete, so reports are read after the journal.
         self._read_reports()
         shown = self._shown(view)
-        for trial in events.trials - {int(each.result.id) for each in shown}:
+        for trial in events.trials - {int(trial_view.result.id) for trial_view in shown}:
             events.forget(trial)
         self._write_space(events, view)
-        for each in shown:
-            self._write_trial(events, each, view)
+        for trial_view in shown:
+            self._write_trial(events, trial_view, view)
 
     def _read_reports(self) -> None:
         from sparktrain.runs.stored_reports import StoredReports
@@ -87,7 +87,7 @@ class BoardFeed:
 
     def _shown(self, view: RunView) -> list[TrialView]:
         """All trials that have started, or the best of many."""
-        started = [each for each in view.trials if each.since is not None]
+        started = [trial for trial in view.trials if trial.since is not None]
         if len(started) <= MOST_TRIALS:
             return started
         if not self._said:
@@ -102,16 +102,16 @@ class BoardFeed:
         return sorted(started, key=lambda each: _order(each, view.metric, sign))[:BEST_TRIALS]
 
     def _write_space(self, events: ReportEvents, view: RunView) -> None:
-        digests = (each.plan for each in reversed(self._observer.records) if isinstance(each, DriverStarted))
+        digests = (record.plan for record in reversed(self._observer.records) if isinstance(record, DriverStarted))
         if (digest := next(digests, "")) != self._plan:
             self._columns.see_space(plans.read(self._place.store, self._place.layout, digest).space)
             self._plan = digest
-        self._columns.see([each.result.params for each in view.trials])
+        self._columns.see([trial.result.params for trial in view.trials])
         if view.metric is not None:
             self._metrics[view.metric] = None
         self._metrics.update(dict.fromkeys(self._reports.names if self._reports is not None else ()))
-        for each in view.trials:
-            self._metrics.update(dict.fromkeys(each.result.metrics))
+        for trial in view.trials:
+            self._metrics.update(dict.fromkeys(trial.result.metrics))
         space = self._columns.all, tuple(self._metrics)
         if space != self._written_space:
             events.space(*space)
@@ -128,8 +128,8 @@ class BoardFeed:
         if not result.status.final:
             self._final_at.pop(trial, None)
             return
-        seen = self._final_at.setdefault(trial, self._clock.now())
-        if view.state is RunState.RUNNING and self._clock.now() - seen < END_AFTER_S:
+        final_since = self._final_at.setdefault(trial, self._clock.now())
+        if view.state is RunState.RUNNING and self._clock.now() - final_since < END_AFTER_S:
             return
         at = max((row.time for row in rows), default=begun + result.seconds)
         last = max((row.step for row in rows), default=0)
@@ -161,5 +161,5 @@ def _order(each: TrialView, metric: str | None, sign: float) -> tuple[bool, floa
     if metric is not None:
         reported = each.report.metrics if each.report is not None else {}
         value = each.result.metrics.get(metric, reported.get(metric))
-    known = value is not None and value == value
-    return not known, sign * float(value) if known and value is not None else 0.0, int(each.result.id)
+    has_value = value is not None and value == value
+    return not has_value, sign * float(value) if has_value and value is not None else 0.0, int(each.result.id)

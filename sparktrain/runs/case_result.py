@@ -51,16 +51,16 @@ class CaseResult:
 
 def cases_of(trials: Sequence[TrialResult], replication: Replication) -> tuple[CaseResult, ...]:
     """The cases of trials, by number."""
-    found: dict[int, list[TrialResult]] = {}
+    case_trials: dict[int, list[TrialResult]] = {}
     for trial in trials:
-        found.setdefault(replication.case(trial.id), []).append(trial)
-    return tuple(_case(number, found[number]) for number in sorted(found))
+        case_trials.setdefault(replication.case(trial.id), []).append(trial)
+    return tuple(_case(number, case_trials[number]) for number in sorted(case_trials))
 
 
 def _case(number: int, trials: list[TrialResult]) -> CaseResult:
     measured = [trial.metrics for trial in trials if trial.status is TrialStatus.SUCCEEDED]
     metrics = means(measured)
-    errors = {name: standard_error([each[name] for each in measured if name in each]) for name in metrics}
+    errors = {name: standard_error([sample[name] for sample in measured if name in sample]) for name in metrics}
     return CaseResult(
         id=number,
         params=trials[0].params,

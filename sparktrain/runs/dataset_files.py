@@ -29,9 +29,9 @@ def unnamed_files(store: Store, layout: RunLayout) -> list[str]:
         if isinstance(manifest, DataError):
             unknown.append(path.rpartition("/")[0] + "/")
         elif not manifest.root:
-            named.update(each.path for each in manifest.files)
-    found = [path for path in store.list(layout.datasets) if path not in named]
-    return [path for path in found if not path.startswith(tuple(unknown))]
+            named.update(file.path for file in manifest.files)
+    unnamed_paths = [path for path in store.list(layout.datasets) if path not in named]
+    return [path for path in unnamed_paths if not path.startswith(tuple(unknown))]
 
 
 def corrupt_files(store: Store, layout: RunLayout, *, fast: bool) -> Iterator[tuple[str, str]]:

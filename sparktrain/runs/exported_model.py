@@ -43,12 +43,12 @@ def find_model(store: Store, member: MemberLayout) -> StoredModel | None:
     if not store.exists(described):
         return None
     try:
-        found = msgspec.json.decode(store.read(described), type=ExportedModel)
+        description = msgspec.json.decode(store.read(described), type=ExportedModel)
     except msgspec.MsgspecError as error:
         raise RunDirectoryError(f"{store.where(described)} describes no exported model ({error})") from error
-    if "/" in found.file or found.file in ("", ".", ".."):
-        raise RunDirectoryError(f"{store.where(described)} names a file outside of its folder: {found.file!r}")
-    return StoredModel(found.kind, f"{member.exported}/{found.file}", found.of, found.version)
+    if "/" in description.file or description.file in ("", ".", ".."):
+        raise RunDirectoryError(f"{store.where(described)} names a file outside of its folder: {description.file!r}")
+    return StoredModel(description.kind, f"{member.exported}/{description.file}", description.of, description.version)
 
 
 @contextmanager
@@ -88,11 +88,11 @@ def _fetched(store: Store, path: str, folder: Path) -> Path:
     """A local copy of a file, or of all files of a folder."""
     name = path.rpartition("/")[2]
     files = [path] if store.exists(path) else []
-    for each in files or store.list(path):
-        target = folder / name / each[len(path) + 1 :] if not files else folder / name
+    for source in files or store.list(path):
+        target = folder / name / source[len(path) + 1 :] if not files else folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
-            for piece in store.pieces(each):
+            for piece in store.pieces(source):
                 file.write(piece)
     return folder / name
 
@@ -108,9 +108,9 @@ def _joblib(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
 def _xgboost(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
     xgboost = _library("xgboost", model)
     kind = getattr(xgboost, model.of, None)
-    found = (kind if isinstance(kind, type) and hasattr(kind, "load_model") else xgboost.Booster)(**options)
-    found.load_model(path)
-    return found
+    predictor = (kind if isinstance(kind, type) and hasattr(kind, "load_model") else xgboost.Booster)(**options)
+    predictor.load_model(path)
+    return predictor
 
 
 def _lightgbm(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:

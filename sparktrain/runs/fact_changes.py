@@ -27,14 +27,14 @@ def changed_space(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str] |
     None where one of them has no parameters by name: it lists whole cases, or is of a newer version.
     """
     try:
-        then, now = node_texts(dict(old)), node_texts(dict(new))
+        old_texts, now = node_texts(dict(old)), node_texts(dict(new))
     except (SpecError, KeyError, TypeError, ValueError, AttributeError):
         return None
-    if bool(then) != bool(old["values"]) or bool(now) != bool(new["values"]):
+    if bool(old_texts) != bool(old["values"]) or bool(now) != bool(new["values"]):
         return None
     kinds = (old["kind"], new["kind"])
     combined = [f"combined as: {' -> '.join(kinds)}"] if kinds[0] != kinds[1] and "sampled" not in kinds else []
-    return [*combined, *_changed(then, now)]
+    return [*combined, *_changed(old_texts, now)]
 
 
 def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

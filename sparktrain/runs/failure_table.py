@@ -51,9 +51,9 @@ def no_best(result: SweepOutcome) -> str:
     """Why there is no best trial, and what to do."""
     succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
     if result.metric is None:
-        known = ", ".join(names(trial.metrics for trial in succeeded))
-        there = f"pass metric=, one of {known}" if known else "pass metric=, and return that metric"
-        return f"run {result.name} has no metric to compare its trials by: {there}; result.trials has all trials"
+        metrics_text = ", ".join(names(trial.metrics for trial in succeeded))
+        advice = f"pass metric=, one of {metrics_text}" if metrics_text else "pass metric=, and return that metric"
+        return f"run {result.name} has no metric to compare its trials by: {advice}; result.trials has all trials"
     if succeeded and result.replication.size > 1:
         counts = Counter(case.status.value for case in result.cases)
         shown = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -75,22 +75,22 @@ def no_best(result: SweepOutcome) -> str:
 
 def _nearest(result: SweepOutcome) -> str:
     """How near the nearest trial comes to the constraints; empty where one keeps them, or none has the metrics."""
-    found = [each for each in result.trials if each.status is TrialStatus.SUCCEEDED]
-    beyond = {each.id: _beyond(each.metrics, result.constraints) for each in found}
-    known = [each for each in found if math.isfinite(beyond[each.id])]
-    if not known or not all(beyond.values()):
+    succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
+    beyond = {trial.id: _beyond(trial.metrics, result.constraints) for trial in succeeded}
+    measured = [trial for trial in succeeded if math.isfinite(beyond[trial.id])]
+    if not measured or not all(beyond.values()):
         return ""
-    one = min(known, key=lambda each: (beyond[each.id], each.id))
-    broken = next(bound for bound in result.constraints if not bound.holds(one.metrics))
+    top = min(measured, key=lambda each: (beyond[each.id], each.id))
+    broken = next(bound for bound in result.constraints if not bound.holds(top.metrics))
     return (
-        f"trial {one.id} comes nearest, with {broken.metric} {one.metrics[broken.metric]:.6g} where {broken} is wanted"
+        f"trial {top.id} comes nearest, with {broken.metric} {top.metrics[broken.metric]:.6g} where {broken} is wanted"
     )
 
 
 def _beyond(metrics: Mapping[str, float], bounds: Sequence[Constraint]) -> float:
     """The sum of what the metrics are beyond the bounds; infinite where one is missing."""
-    over = [each.excess(metrics) for each in bounds]
-    return math.inf if any(map(math.isnan, over)) else math.fsum(max(0.0, each) for each in over)
+    over = [bound.excess(metrics) for bound in bounds]
+    return math.inf if any(map(math.isnan, over)) else math.fsum(max(0.0, excess) for excess in over)
 
 
 def _commonest(result: SweepOutcome) -> str:

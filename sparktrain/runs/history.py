@@ -68,7 +68,7 @@ class StoredRun:
     @property
     def ever_started(self) -> bool:
         """A driver had all that its trials need, and has started to run them."""
-        return any(isinstance(each, DriverStarted) for each in self.opened.records)
+        return any(isinstance(record, DriverStarted) for record in self.opened.records)
 
     @property
     def retried(self) -> bool:
@@ -84,13 +84,13 @@ class StoredRun:
     @property
     def _start(self) -> DriverStarted | None:
         """The newest driver's record of its start."""
-        return next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
+        return next((record for record in reversed(self.opened.records) if isinstance(record, DriverStarted)), None)
 
     @property
     def _last(self) -> AnyRecord | None:
         """The newest record of a driver's start or end."""
         return next(
-            (each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverStarted)), None
+            (record for record in reversed(self.opened.records) if isinstance(record, RunEnded | DriverStarted)), None
         )
 
     def sweep(self) -> Sweep:
@@ -222,14 +222,14 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
 def past(records: Sequence[AnyRecord], metric: str | None) -> list[PastSuggestion | Observation]:
     """What samplers of earlier drivers have suggested and observed, in the order in which they did: for `restore`."""
     ends = _ends(records, metric)
-    found: list[PastSuggestion | Observation] = []
-    first = seen = 0
+    history: list[PastSuggestion | Observation] = []
+    first = observed_count = 0
     for record in records:
         if isinstance(record, TrialsAdded):
-            found += ends[seen : record.observed]
-            found.append(PastSuggestion(TrialId(first), record.cases, record.exhausted, record.memo))
-            first, seen = first + len(record.cases), max(seen, record.observed)
-    return found + ends[seen:]
+            history += ends[observed_count : record.observed]
+            history.append(PastSuggestion(TrialId(first), record.cases, record.exhausted, record.memo))
+            first, observed_count = first + len(record.cases), max(observed_count, record.observed)
+    return history + ends[observed_count:]
 
 
 def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]:
@@ -238,7 +238,7 @@ def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]
     if any(record.each > 1 for record in added):
         return _ends_of_cases(records, metric)
     cases = [case for record in added for case in record.cases]
-    stops = {each.trial: each for each in records if isinstance(each, RungReached) and not each.goes_on}
+    stops = {record.trial: record for record in records if isinstance(record, RungReached) and not record.goes_on}
     return [
         observation(_ended(record, cases[record.trial], stops.get(record.trial)), metric)
         for record in records
@@ -248,19 +248,19 @@ def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]
 
 def _ends_of_cases(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]:
     sweep = Sweep(RunId("past"), RunLimits(metric=metric), 0.0)
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for record in records:
         fold(sweep, (record,))
-        if sweep.observed > len(found):
+        if sweep.observed > len(observations):
             assert isinstance(record, TrialConcluded)
-            found.append(observation(sweep.cases.end(sweep.trials[record.trial]), metric))
-    return found
+            observations.append(observation(sweep.cases.end(sweep.trials[record.trial]), metric))
+    return observations
 
 
 def past_answers(records: Sequence[AnyRecord]) -> list[PastAnswer]:
     """What samplers of earlier drivers have answered running trials, in that order: for `AnsweringSampler.open`."""
     answered = [record for record in records if isinstance(record, TrialAnswered)]
-    return [PastAnswer(each.trial, each.params, each.memo) for each in answered]
+    return [PastAnswer(answer.trial, answer.params, answer.memo) for answer in answered]
 
 
 def _ended(record: TrialConcluded, params: dict[str, Any], stop: RungReached | None) -> Trial:
@@ -273,12 +273,12 @@ def observation(trial: Trial | CaseEnd, metric: str | None) -> Observation:
 
     Of a case with several trials: the means of their metrics, once.
     """
-    seen = ObservedStatus(trial.status)
+    status = ObservedStatus(trial.status)
     if isinstance(trial, CaseEnd):
-        return Observation(TrialId(trial.id), trial.params, seen, trial.metrics, trial.step)
+        return Observation(TrialId(trial.id), trial.params, status, trial.metrics, trial.step)
     params = trial.params if trial.proposed is None else trial.proposed
-    if seen is ObservedStatus.PRUNED and trial.pruning is not None:
+    if status is ObservedStatus.PRUNED and trial.pruning is not None:
         value = trial.pruning.value
         judged = {} if metric is None or value is None else {metric: value}
-        return Observation(trial.id, params, seen, judged, trial.pruning.step)
-    return Observation(trial.id, params, seen, {} if seen is ObservedStatus.FAILED else trial.metrics)
+        return Observation(trial.id, params, status, judged, trial.pruning.step)
+    return Observation(trial.id, params, status, {} if status is ObservedStatus.FAILED else trial.metrics)

@@ -39,25 +39,25 @@ class HParamColumns:
         for params in trials:
             for name, value in flat(params).items():
                 values.setdefault(name, []).append(value)
-        for name, found in values.items():
-            self._see(name, found)
+        for name, column_values in values.items():
+            self._see(name, column_values)
 
     def cells(self, params: Mapping[str, Any]) -> dict[str, ColumnValue]:
         """The values of a trial. A value that does not fit its column, such as None among numbers, has no cell."""
-        found: dict[str, ColumnValue] = {}
+        row: dict[str, ColumnValue] = {}
         for name, value in flat(params).items():
             column = self._columns.get(name)
             if column is not None and column.kind is str:
-                found[name] = _text(value)
+                row[name] = _text(value)
             elif column is not None and _kind_of(value) is column.kind:
-                found[name] = value if column.kind is bool else float(value)
-        return found
+                row[name] = value if column.kind is bool else float(value)
+        return row
 
     def _see(self, name: str, values: Sequence[Any]) -> None:
-        there = [value for value in values if value is not None]
-        if name in self._columns or not there:
+        filled_values = [value for value in values if value is not None]
+        if name in self._columns or not filled_values:
             return
-        kinds = {_kind_of(value) for value in there}
+        kinds = {_kind_of(value) for value in filled_values}
         kind = kinds.pop() if len(kinds) == 1 else str
         listed = tuple(dict.fromkeys(map(_text, values))) if kind is str else ()
         self._columns[name] = HParamColumn(name, kind, listed)

@@ -49,7 +49,7 @@ def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, without_overvi
     Raises RunDirectoryError, which names what is there instead; SpecError for what cannot be a directory of a store.
     """
     try:
-        found, alone = runs_in(directory, timeout_s)
+        places, alone = runs_in(directory, timeout_s)
     except RunDirectoryError:
         if (
             without_overview
@@ -58,8 +58,8 @@ def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, without_overvi
             return place_of(directory, timeout_s)
         raise
     if alone:
-        return found[0]
-    names = [place.layout.path for place in found]
+        return places[0]
+    names = [place.layout.path for place in places]
     shown = ", ".join(names[:_SHOWN_ENTRIES]) + (" ..." if len(names) > _SHOWN_ENTRIES else "")
     raise RunDirectoryError(f"{directory} holds {len(names)} runs: pass the directory of one of them ({shown})")
 
@@ -80,14 +80,14 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
             return [place], True
         entries = inside.entries()
         places = [RunLocation(inside, RunLayout(name)) for name in _folders(entries)]
-        found = [each for each in places if each.has_run]
+        runs = [candidate for candidate in places if candidate.has_run]
     except StoreError:
         raise  # its message has the next step
     except PermissionError as error:
         raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
-    if not found:
+    if not runs:
         raise RunDirectoryError(f"{directory} is no run directory: {_instead(place, entries)}")
-    return found, False
+    return runs, False
 
 
 def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
@@ -106,13 +106,13 @@ def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
 
 def _folders(entries: Sequence[str]) -> list[str]:
     """The names of folders that can be run directories."""
-    found = []
-    for name in (each[:-1] for each in entries if each.endswith("/")):
+    names = []
+    for name in (entry[:-1] for entry in entries if entry.endswith("/")):
         try:
-            found.append(run_name(name))
+            names.append(run_name(name))
         except SpecError:
             continue
-    return found
+    return names
 
 
 def _absolute(directory: str) -> str:
@@ -121,8 +121,8 @@ def _absolute(directory: str) -> str:
 
 def _split(directory: str) -> tuple[str, str]:
     """The directory above, and the name within it; the name is empty for the root of a store."""
-    whole = _absolute(directory)
-    url = _URL.fullmatch(whole)
-    head, path = (url["head"], url["path"] or "") if url else ("", whole)
+    location = _absolute(directory)
+    url = _URL.fullmatch(location)
+    head, path = (url["head"], url["path"] or "") if url else ("", location)
     parent, _, name = path.rstrip("/").rpartition("/")
     return head + (parent or "/"), name

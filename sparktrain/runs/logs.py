@@ -54,7 +54,7 @@ def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
 def chosen(logs: Sequence[LogFile], wanted: LogSelection) -> list[LogFile]:
     """The logs that `wanted` asks for: by default those of the chief of the newest generation of each trial."""
     rank = CHIEF if wanted.rank is None and not wanted.all else wanted.rank
-    found = [
+    matches = [
         log
         for log in logs
         if wanted.trial in (None, log.member.trial)
@@ -62,9 +62,9 @@ def chosen(logs: Sequence[LogFile], wanted: LogSelection) -> list[LogFile]:
         and rank in (None, log.member.rank)
     ]
     if wanted.all or wanted.generation is not None:
-        return found
-    newest = {log.member.trial: log.member.generation for log in found}  # the logs are in the order of generations
-    return [log for log in found if log.member.generation == newest[log.member.trial]]
+        return matches
+    newest = {log.member.trial: log.member.generation for log in matches}  # the logs are in the order of generations
+    return [log for log in matches if log.member.generation == newest[log.member.trial]]
 
 
 def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
@@ -76,15 +76,15 @@ def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
             f"there is no log of {of} yet: a log exists once its trial has printed something and has run for a moment; "
             "try --follow"
         )
-    there = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_SHOWN_TRIALS])
+    examples = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_SHOWN_TRIALS])
     return SpecError(
-        f"there is no log of {of}; by generation/rank there are {there}{' ...' * (len(logs) > _SHOWN_TRIALS)}"
+        f"there is no log of {of}; by generation/rank there are {examples}{' ...' * (len(logs) > _SHOWN_TRIALS)}"
     )
 
 
 def printed_nothing(view: RunView, wanted: LogSelection) -> bool:
     """Whether the trial has run and ended, so that a log which is not stored never will be."""
-    trial = next((each for each in view.results if each.id == wanted.trial), None)
+    trial = next((result for result in view.results if result.id == wanted.trial), None)
     return trial is not None and trial.status.final and trial.generations > 0 and wanted.generation is None
 
 
@@ -109,10 +109,10 @@ def check_trial(view: RunView, trial: TrialId) -> None:
     if any(result.id == trial for result in view.results):
         return
     ids = [str(result.id) for result in view.results]
-    there = (
+    hint = (
         f"there are {', '.join(ids[:_SHOWN_TRIALS])}{' ...' * (len(ids) > _SHOWN_TRIALS)}" if ids else "it has none yet"
     )
-    raise SpecError(f"trial {trial} is none of run {view.name}: {there}")
+    raise SpecError(f"trial {trial} is none of run {view.name}: {hint}")
 
 
 def content(store: Store, log: LogFile, tail: int | None = None) -> Iterator[bytes]:
@@ -123,18 +123,18 @@ def content(store: Store, log: LogFile, tail: int | None = None) -> Iterator[byt
 
 def _start_of_tail(store: Store, log: LogFile, lines: int) -> int:
     """Where the last `lines` lines start; an end without a newline is a line too."""
-    start, left = log.size, lines
+    start, remaining = log.size, lines
     while start > 0:
         length = min(TAIL_BYTES, start)
         piece = store.read_range(log.path, start - length, length)
         if start == log.size:
             piece = piece.removesuffix(b"\n")
         newlines = piece.count(b"\n")
-        if newlines >= left:
-            for _ in range(left - 1):
+        if newlines >= remaining:
+            for _ in range(remaining - 1):
                 piece = piece[: piece.rindex(b"\n")]
             return start - length + piece.rindex(b"\n") + 1
-        left, start = left - newlines, start - length
+        remaining, start = remaining - newlines, start - length
     return 0
 
 
@@ -170,11 +170,11 @@ class Follower:
                     yield from self._rest(generation, at)
                     notify(f"trial {self._wanted.trial} restarts: generation {newest}")
                 generation, at = newest, self._start(newest)
-            before = at
+            start = at
             for piece in self._rest(generation, at):
                 at += len(piece)
                 yield piece
-            quiet = 0 if at > before or not self._over(view) else quiet + 1
+            quiet = 0 if at > start or not self._over(view) else quiet + 1
             if quiet >= (SETTLED_POLLS if view.state is RunState.RUNNING else 1):
                 return
             pause(POLL_S)
@@ -184,11 +184,11 @@ class Follower:
         check_trial(view, self._wanted.trial)
         if self._wanted.generation is not None:
             return self._wanted.generation
-        return Generation(next(each.generations for each in view.results if each.id == self._wanted.trial))
+        return Generation(next(result.generations for result in view.results if result.id == self._wanted.trial))
 
     def _over(self, view: RunView) -> bool:
         """The member has ended, or no driver watches it any more."""
-        result = next(each for each in view.results if each.id == self._wanted.trial)
+        result = next(trial_result for trial_result in view.results if trial_result.id == self._wanted.trial)
         return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
 
     def _start(self, generation: Generation) -> int:

@@ -40,12 +40,12 @@ class Lost:
         return bool(self.results or self.generations or self.trials)
 
     def __str__(self) -> str:
-        found = [
-            ("results.json has a result of", [each.id for each in self.results]),
+        evidence = [
+            ("results.json has a result of", [result.id for result in self.results]),
             ("there are files of gangs that it does not know, of", [trial for trial, _ in self.generations]),
             ("there are files or results of unknown", list(self.trials)),
         ]
-        proof = "; ".join(f"{what} {_named(trials)}" for what, trials in found if trials)
+        proof = "; ".join(f"{statement} {_named(trials)}" for statement, trials in evidence if trials)
         return f"its newest records are lost: they were cut off or deleted after they had counted ({proof})"
 
 
@@ -68,31 +68,31 @@ def lost_records(
 
     A driver may write meanwhile, so the records are read once more before something counts as lost.
     """
-    known = _Known(records)
-    seen = _Seen(_results(store, layout), dict(_generations(store, layout, known)))
-    lost = _judged(seen, known)
-    return _judged(seen, _Known(again())) if lost else lost
+    journal_facts = _Known(records)
+    store_facts = _Seen(_results(store, layout), dict(_generations(store, layout, journal_facts)))
+    lost = _judged(store_facts, journal_facts)
+    return _judged(store_facts, _Known(again())) if lost else lost
 
 
 def restored(lost: Lost) -> list[AnyRecord]:
     """The records that make the journal complete for the trials that it knows: their results, and their generations,
     so that no later gang takes the same number."""
-    results, facts = {each.id: each for each in lost.results}, list[AnyRecord]()
+    results, facts = {result.id: result for result in lost.results}, list[AnyRecord]()
     for trial, generation in lost.generations:
         members = results[trial].members if trial in results else ()
-        hosts = tuple(each.host or "" for each in members)
+        hosts = tuple(member.host or "" for member in members)
         facts.append(GangFormed(trial=trial, generation=generation, hosts=hosts))
-    for each in lost.results:
-        if each.id not in lost.trials:
+    for result in lost.results:
+        if result.id not in lost.trials:
             facts.append(
                 TrialConcluded(
-                    trial=each.id,
-                    status=each.status,
-                    metrics=each.metrics,
-                    failure=each.error,
-                    seconds=each.seconds,
-                    notices=each.notices,
-                    extra=each.extra,
+                    trial=result.id,
+                    status=result.status,
+                    metrics=result.metrics,
+                    failure=result.error,
+                    seconds=result.seconds,
+                    notices=result.notices,
+                    extra=result.extra,
                 )
             )
     return facts
@@ -130,10 +130,10 @@ class _Known:
 def _judged(seen: _Seen, known: _Known) -> Lost:
     results = seen.results.trials if seen.results is not None else ()
     newest = dict(seen.generations)
-    for each in results:
-        newest[each.id] = Generation(max(each.generations, newest.get(each.id, NOT_FORMED)))
+    for result in results:
+        newest[result.id] = Generation(max(result.generations, newest.get(result.id, NOT_FORMED)))
     return Lost(
-        tuple(each for each in results if each.status.observed and each.id not in known.concluded),
+        tuple(result for result in results if result.status.observed and result.id not in known.concluded),
         tuple(pair for pair in sorted(newest.items()) if pair[0] < known.count and pair[1] > known.generation(pair[0])),
         tuple(sorted(trial for trial in newest if trial >= known.count)),
     )
@@ -149,16 +149,16 @@ def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
 
 def _generations(store: Store, layout: RunLayout, known: _Known) -> Iterator[tuple[TrialId, Generation]]:
     """The newest generation of each trial without a result and of each unknown trial; lists two folders for each."""
-    for found in map(_TRIAL.fullmatch, store.entries(layout.trials)):
-        if found is None:
+    for trial_match in map(_TRIAL.fullmatch, store.entries(layout.trials)):
+        if trial_match is None:
             continue
-        trial = TrialId(int(found[1]))
-        if layout.trial(trial) == f"{layout.trials}/{found[1]}" and trial not in known.concluded:
+        trial = TrialId(int(trial_match[1]))
+        if layout.trial(trial) == f"{layout.trials}/{trial_match[1]}" and trial not in known.concluded:
             names = [*store.entries(layout.trial(trial)), *store.entries(layout.checkpoints(trial))]
-            numbers = [int(each[1]) for each in map(_GENERATION.fullmatch, names) if each is not None]
+            numbers = [int(name_match[1]) for name_match in map(_GENERATION.fullmatch, names) if name_match is not None]
             yield trial, Generation(max(numbers, default=NOT_FORMED))
 
 
 def _named(trials: Sequence[TrialId]) -> str:
-    more = f" and {formatting.count(len(trials) - _SHOWN, 'other')}" if len(trials) > _SHOWN else ""
-    return f"{'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials[:_SHOWN]))}{more}"
+    suffix = f" and {formatting.count(len(trials) - _SHOWN, 'other')}" if len(trials) > _SHOWN else ""
+    return f"{'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials[:_SHOWN]))}{suffix}"

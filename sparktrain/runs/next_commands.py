@@ -61,8 +61,8 @@ class NextCommands:
         """What continues the run, in words: the command, or the call that started it and why."""
         if (command := self.resume(directory)) is not None:
             return command
-        what = f"data {', '.join(self.streams)}" if self.streams else self.unstored
-        return f"the call that started it, with name={name!r}, because its {what} is not stored"
+        missing_part = f"data {', '.join(self.streams)}" if self.streams else self.unstored
+        return f"the call that started it, with name={name!r}, because its {missing_part} is not stored"
 
     def _command(self, words: list[str]) -> str:
         words += [word for name in self.env for word in ("--env", name)]
@@ -84,7 +84,7 @@ def next_commands(plan: Plan, local: bool = False) -> NextCommands:
         gang=spec.gang,
         gpus=spec.gpus,
         gpu_memory=spec.gpu_memory,
-        streams=tuple(name for name, each in documents.items() if each["kind"] == STREAM),
+        streams=tuple(name for name, document in documents.items() if document["kind"] == STREAM),
         unstored=unstored or ("" if is_stored(plan.space) else "space"),
         listed=plan.sampler is msgspec.UNSET and spec.trials is None,
         local=local,

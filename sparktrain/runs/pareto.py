@@ -23,7 +23,7 @@ def pareto_front_of(
     metric that no succeeded trial has.
     """
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
-    _check_known(succeeded, [*(each.metric for each in objectives), *(each.metric for each in constraints)])
+    _check_known(succeeded, [*(target.metric for target in objectives), *(target.metric for target in constraints)])
     return _front(succeeded, objectives, constraints)
 
 
@@ -34,10 +34,10 @@ def _front(
 
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
     able = [trial for trial in succeeded if feasible(trial.metrics, constraints)]
-    losses = np.array([[each.loss(trial.metrics) for each in objectives] for trial in able])
+    losses = np.array([[objective.loss(trial.metrics) for objective in objectives] for trial in able])
     losses = losses.reshape(len(able), len(objectives))
-    whole = np.flatnonzero(~np.isnan(losses).any(axis=1))
-    front = whole[nondominated(losses[whole])]
+    complete_rows = np.flatnonzero(~np.isnan(losses).any(axis=1))
+    front = complete_rows[nondominated(losses[complete_rows])]
     return [able[at] for at in sorted(front, key=lambda at: (losses[at, 0], able[at].id))]
 
 
@@ -57,23 +57,23 @@ def nondominated(losses: "NDArray[Any]") -> "NDArray[Any]":
     import numpy as np
 
     distinct, row_of = np.unique(losses, axis=0, return_inverse=True)
-    kept = np.zeros(len(distinct), dtype=bool)
+    mask = np.zeros(len(distinct), dtype=bool)
     if losses.shape[1] <= 2:
         lowest = np.minimum.accumulate(distinct[:, -1])
-        kept[:1] = True
-        kept[1:] = distinct[1:, -1] < lowest[:-1]
-        return kept[row_of.reshape(-1)]
+        mask[:1] = True
+        mask[1:] = distinct[1:, -1] < lowest[:-1]
+        return mask[row_of.reshape(-1)]
     front, size = np.empty((distinct.shape[1] - 1, len(distinct))), 0
     for number, row in enumerate(distinct[:, 1:]):
         if not np.logical_and.reduce([front[at, :size] <= value for at, value in enumerate(row)]).any():
-            front[:, size], size, kept[number] = row, size + 1, True
-    return kept[row_of.reshape(-1)]
+            front[:, size], size, mask[number] = row, size + 1, True
+    return mask[row_of.reshape(-1)]
 
 
 def _check_known(succeeded: Sequence[TrialResult], wanted: Sequence[str]) -> None:
-    known = {name: None for trial in succeeded for name in trial.metrics}
+    metric_names = {name: None for trial in succeeded for name in trial.metrics}
     for name in wanted:
-        if succeeded and name not in known:
-            hint = did_you_mean(name, known) or ";"
-            there = ", ".join(known) or "none"
-            raise SpecError(f"no succeeded trial has a metric {name!r}{hint} their metrics are: {there}")
+        if succeeded and name not in metric_names:
+            hint = did_you_mean(name, metric_names) or ";"
+            names_text = ", ".join(metric_names) or "none"
+            raise SpecError(f"no succeeded trial has a metric {name!r}{hint} their metrics are: {names_text}")

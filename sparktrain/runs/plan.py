@@ -114,9 +114,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     """The fields of a plan's `spec`."""
-    others = {each.metric: each.mode for each in spec.other_metrics}
-    bounds = [str(each) for each in spec.constraints]
-    return asdict(spec) | {"stopper": encoded(spec.stopper), "other_metrics": others or (), "constraints": bounds}
+    modes = {objective.metric: objective.mode for objective in spec.other_metrics}
+    bounds = [str(constraint) for constraint in spec.constraints]
+    return asdict(spec) | {"stopper": encoded(spec.stopper), "other_metrics": modes or (), "constraints": bounds}
 
 
 def overview(plan: Plan, space: str, trials: int | None, started: float | None) -> bytes:
@@ -200,27 +200,27 @@ def check_unchanged(
     `code_lines` makes the lines about changed code, and is called only for it; `data_lines` those about changed files
     of the data, in place of their digests. `failed` trials of the run have failed.
     """
-    then, now = (Replication(plan.spec.get("repeats", 1), plan.spec.get("folds", 1)) for plan in (old, new))
-    if then != now:
+    past, now = (Replication(plan.spec.get("repeats", 1), plan.spec.get("folds", 1)) for plan in (old, new))
+    if past != now:
         raise ResumeError(
-            f"the run at {where} was started with repeats={then.repeats} and folds={then.folds}, and this call has "
+            f"the run at {where} was started with repeats={past.repeats} and folds={past.folds}, and this call has "
             f"repeats={now.repeats} and folds={now.folds}: the numbers of its trials follow from both; pass the same, "
             "or choose another name for a new run"
         )
-    found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
-    if not found:
+    diffs = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
+    if not diffs:
         return
-    if "code" in found and code_lines is not None:
-        found["code"] = code_lines()
-    if "data" in found and data_lines is not None and (files := data_lines()):
-        found["data"] = [*files, *(line for line in found["data"] if not line[2:].startswith('"files": '))]
-    shown = {kind: part if kind == "code" else _shortened(part) for kind, part in found.items()}
+    if "code" in diffs and code_lines is not None:
+        diffs["code"] = code_lines()
+    if "data" in diffs and data_lines is not None and (files := data_lines()):
+        diffs["data"] = [*files, *(line for line in diffs["data"] if not line[2:].startswith('"files": '))]
+    shown = {kind: part if kind == "code" else _shortened(part) for kind, part in diffs.items()}
     lines = [line for kind, part in shown.items() for line in (f"{kind}:", *part)]
     raise ResumeError(
-        f"the run at {where} was started with other {' and '.join(found)}; what has changed (- then, + now):\n"
+        f"the run at {where} was started with other {' and '.join(diffs)}; what has changed (- then, + now):\n"
         + "\n".join(f"    {line}" for line in lines)
-        + f"\n{_retry_step(failed) if set(found) == {'code'} else ''}choose another name for a new run, or resume with "
-        f"allow_changed={','.join(found)!r} (--allow-changed) to use what is new for the trials that have no result"
+        + f"\n{_retry_step(failed) if set(diffs) == {'code'} else ''}choose another name for a new run, or resume with "
+        f"allow_changed={','.join(diffs)!r} (--allow-changed) to use what is new for the trials that have no result"
     )
 
 
@@ -245,10 +245,10 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         }
         for plan in (old, new)
     ]
-    found = {kind: changed_lines(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
-    if found.get("space"):
-        found["space"] = changed_space(old.space, new.space) or found["space"]
-    return found
+    diffs = {kind: changed_lines(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
+    if diffs.get("space"):
+        diffs["space"] = changed_space(old.space, new.space) or diffs["space"]
+    return diffs
 
 
 def _data_of(plan: Plan) -> object:
@@ -260,14 +260,14 @@ def _data_of(plan: Plan) -> object:
 
 def changed_lines(old: object, new: object) -> list[str]:
     """The changed lines, in linear time: `ndiff` takes hours for lists of thousands of cases."""
-    then, now = _changed(_lines(old), _lines(new))
-    if max(len(then), len(now)) <= _COMPARED_LINES:
-        return [line for line in difflib.ndiff(then, now) if line[0] in "+-"]
-    gone, come = Counter(then) - Counter(now), Counter(now) - Counter(then)
-    if not gone and not come:  # the same lines in another order
-        gone, come = Counter(then[:1]), Counter(now[:1])
+    old_lines, now = _changed(_lines(old), _lines(new))
+    if max(len(old_lines), len(now)) <= _COMPARED_LINES:
+        return [line for line in difflib.ndiff(old_lines, now) if line[0] in "+-"]
+    deletions, insertions = Counter(old_lines) - Counter(now), Counter(now) - Counter(old_lines)
+    if not deletions and not insertions:  # the same lines in another order
+        deletions, insertions = Counter(old_lines[:1]), Counter(now[:1])
     # Each side gets half of the lines, and what the other one leaves.
-    removed, added = [f"- {line}" for line in gone.elements()], [f"+ {line}" for line in come.elements()]
+    removed, added = [f"- {line}" for line in deletions.elements()], [f"+ {line}" for line in insertions.elements()]
     shown = max(_SHOWN_LINES // 2, _SHOWN_LINES - len(added))
     return [*removed[:shown], *added, *removed[shown:]]
 
@@ -275,10 +275,10 @@ def changed_lines(old: object, new: object) -> list[str]:
 def _changed(then: list[str], now: list[str]) -> tuple[list[str], list[str]]:
     """Both without their common start and end."""
     pairs = list(zip(then, now, strict=False))
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    rest = zip(reversed(then[same:]), reversed(now[same:]), strict=False)
-    tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
-    return then[same : len(then) - tail], now[same : len(now) - tail]
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    reversed_pairs = zip(reversed(then[head:]), reversed(now[head:]), strict=False)
+    tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], reversed_pairs))
+    return then[head : len(then) - tail], now[head : len(now) - tail]
 
 
 def _lines(value: object) -> list[str]:
@@ -288,5 +288,5 @@ def _lines(value: object) -> list[str]:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    more = len(lines) - _SHOWN_LINES
-    return lines if more <= 0 else [*lines[:_SHOWN_LINES], f"... and {more} more lines"]
+    hidden_count = len(lines) - _SHOWN_LINES
+    return lines if hidden_count <= 0 else [*lines[:_SHOWN_LINES], f"... and {hidden_count} more lines"]

@@ -44,17 +44,17 @@ def dated(records: Sequence[AnyRecord]) -> Iterator[tuple[AnyRecord, float]]:
 def _deaths(records: Sequence[AnyRecord]) -> dict[int, float]:
     """The places of the records that a driver wrote about its predecessor's gangs, with the time of the predecessor's
     newest record; 0 where an older sparktrain did not write that down."""
-    found: dict[int, float] = {}
+    deaths: dict[int, float] = {}
     follower: DriverStarted | None = None
     for index in range(len(records) - 1, -1, -1):
         record = records[index]
         if isinstance(record, DriverStarted):
             follower = record if record.at else None
         elif follower is not None and isinstance(record, GangRestarted | TrialConcluded) and record.at == follower.at:
-            found[index] = follower.predecessor_seen
+            deaths[index] = follower.predecessor_seen
         else:
             follower = None
-    return found
+    return deaths
 
 
 def gang_stays(records: Sequence[AnyRecord], end: float, *, live: bool) -> tuple[Stay, ...]:

@@ -29,8 +29,8 @@ def _table(heading: str, values: Mapping[str, Any]) -> str:
         f'<tr><th {_LEFT}>{escape(_cut(name))}</th><td style="text-align: left">{escape(_text(value))}</td></tr>'
         for name, value in shown
     ]
-    if (more := len(values) - len(shown)) > 0:
-        rows.append(f"<tr><td>and {more} more</td></tr>")
+    if (hidden_count := len(values) - len(shown)) > 0:
+        rows.append(f"<tr><td>and {hidden_count} more</td></tr>")
     return f"<div><p>{escape(heading)}</p><table>{''.join(rows)}</table></div>"
 
 

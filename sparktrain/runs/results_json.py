@@ -67,15 +67,15 @@ def _best(result: SweepOutcome) -> dict[str, Any] | None:
 
 def _objectives(result: SweepOutcome) -> dict[str, Any]:
     """What a sweep with other metrics or constraints has beside the others."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if result.other_metrics:
-        found["other_metrics"] = [asdict(each) for each in result.other_metrics]
-        found["pareto_front"] = [trial.id for trial in front_of(result)]
+        fields["other_metrics"] = [asdict(objective) for objective in result.other_metrics]
+        fields["pareto_front"] = [trial.id for trial in front_of(result)]
     if result.constraints:
-        found["constraints"] = [asdict(each) for each in result.constraints]
+        fields["constraints"] = [asdict(constraint) for constraint in result.constraints]
         succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
-        found["infeasible"] = [each.id for each in succeeded if not feasible(each.metrics, result.constraints)]
-    return found
+        fields["infeasible"] = [trial.id for trial in succeeded if not feasible(trial.metrics, result.constraints)]
+    return fields
 
 
 def _cases(result: SweepOutcome) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "notices": list(trial.notices),
         **({"notes": list(trial.notes)} if trial.notes else {}),
         **({"tags": list(trial.tags)} if trial.tags else {}),
-        **({"exploits": [json_value(msgspec.to_builtins(each)) for each in trial.exploits]} if trial.exploits else {}),
+        **({"exploits": [json_value(msgspec.to_builtins(copy)) for copy in trial.exploits]} if trial.exploits else {}),
         **({} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}),
     }
 

@@ -48,7 +48,7 @@ class RunDifferences:
         head = [f"- {formatting.plain(self.directories[0])}", f"+ {formatting.plain(self.directories[1])}"]
         if not self.sections:
             return [*head, "", "the same code, space, data, options and versions"]
-        parts = [line for name, found in self.sections.items() for line in ("", f"{name}:", *_indented(found))]
+        parts = [line for name, section in self.sections.items() for line in ("", f"{name}:", *_indented(section))]
         return [*head, *parts]
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def read_sources(place: RunLocation) -> RunSources:
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{place.where} is no run directory: it has no run.json") from error
     records = reader.read(place.store, place.layout.journal).records
-    started = [each for each in records if isinstance(each, DriverStarted)]
+    started = [record for record in records if isinstance(record, DriverStarted)]
     digest = started[-1].plan if started else str(overview["plan"])
     return RunSources(
         place,
@@ -80,8 +80,8 @@ def compare_runs(one: RunSources, other: RunSources) -> RunDifferences:
         "space": _space(one.plan, other.plan),
         "sampler": changed_facts(_sampler(one.plan), _sampler(other.plan)),
         "data": changed_facts(_data(one.plan), _data(other.plan)),
-        "metric": changed_facts(*(_part(each.plan, "metric", "mode") for each in (one, other))),
-        "seed": changed_facts(*(_part(each.plan, "seed") for each in (one, other))),
+        "metric": changed_facts(*(_part(source.plan, "metric", "mode") for source in (one, other))),
+        "seed": changed_facts(*(_part(source.plan, "seed") for source in (one, other))),
         "gang": changed_facts(one.plan.spec["gang"], other.plan.spec["gang"]),
         "options": changed_facts(_options(one.plan), _options(other.plan)),
         "versions": changed_facts(one.versions, other.versions),
@@ -94,7 +94,7 @@ def _code(one: RunSources, other: RunSources) -> list[str]:
     if one.plan.parts == other.plan.parts:
         return []
     try:
-        codes = [plans.read_code(each.place.store, each.place.layout, each.plan.code) for each in (one, other)]
+        codes = [plans.read_code(source.place.store, source.place.layout, source.plan.code) for source in (one, other)]
     except RunDirectoryError as error:
         return [f"the code is different, and cannot be shown: {error}"]
     return differences((one.plan.parts, other.plan.parts), (one.plan.text, other.plan.text), (codes[0], codes[1]))
@@ -112,13 +112,13 @@ def _part(plan: Plan, *names: str) -> dict[str, Any]:
 def _options(plan: Plan) -> dict[str, Any]:
     options = {name: value for name, value in plan.spec.items() if name not in _OPTIONS_ELSEWHERE}
     options["stopper"] = rule_text(options.get("stopper"))
-    found: dict[str, Any] = json.loads(msgspec.json.encode({**options, "env": plan.env}))
-    return found
+    json_options: dict[str, Any] = json.loads(msgspec.json.encode({**options, "env": plan.env}))
+    return json_options
 
 
 def _data(plan: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = {} if plan.data_version is None else {"version": plan.data_version}
-    return found if plan.data is msgspec.UNSET else {**found, **plan.data}
+    facts: dict[str, Any] = {} if plan.data_version is None else {"version": plan.data_version}
+    return facts if plan.data is msgspec.UNSET else {**facts, **plan.data}
 
 
 def _sampler(plan: Plan) -> dict[str, Any]:

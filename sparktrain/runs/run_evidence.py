@@ -67,8 +67,8 @@ def has_traces(place: RunLocation) -> bool:
     except FileNotFoundError:  # it was deleted since it was listed
         pass
     for name in store.entries(f"{layout.path}/plans"):
-        found = _PLAN.fullmatch(name)
+        match = _PLAN.fullmatch(name)
         path = f"{layout.path}/plans/{name}"
-        if found is not None and hashlib.sha256(store.read(path)).hexdigest()[:16] == found[1]:
+        if match is not None and hashlib.sha256(store.read(path)).hexdigest()[:16] == match[1]:
             return True
     return False

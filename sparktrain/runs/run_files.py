@@ -124,12 +124,12 @@ def _member(place: RunLocation, trial: int, generation: int, rank: int) -> Membe
 
 def _logs_of(place: RunLocation, member: Member) -> list[str]:
     """The logs of all processes that the member has had, the oldest first. The chief never restarts alone."""
-    own = place.layout.member(member).log
+    log = place.layout.member(member).log
     if member.rank == CHIEF:
-        return [own]
-    there = {place.layout.member_of_log(path): path for path in place.store.list(place.layout.trial(member.trial))}
-    found = {each: path for each, path in there.items() if each and replace(each, incarnation=0) == member}
-    return [found[each] for each in sorted(found)] or [own]
+        return [log]
+    paths = {place.layout.member_of_log(path): path for path in place.store.list(place.layout.trial(member.trial))}
+    logs = {process: path for process, path in paths.items() if process and replace(process, incarnation=0) == member}
+    return [logs[process] for process in sorted(logs)] or [log]
 
 
 def _tail(place: RunLocation, path: str, lines: int) -> bytes:
@@ -146,9 +146,9 @@ def _tail(place: RunLocation, path: str, lines: int) -> bytes:
 
 def _no_log(place: RunLocation, trial: int, generation: int, rank: int) -> str:
     paths = place.store.list(place.layout.trial(TrialId(trial)))
-    there = sorted(member for path in paths if (member := place.layout.member_of_log(path)) is not None)
+    members = sorted(member for path in paths if (member := place.layout.member_of_log(path)) is not None)
     problem = f"trial {trial} of run {place.where} has no log of generation {generation}, rank {rank}"
-    if not there:
+    if not members:
         return f"{problem}: a log is stored once its trial has run for a moment"
-    known = ", ".join(f"{member.generation}/{member.rank}" for member in there[:_SHOWN_LOGS])
-    return f"{problem}; pass generation and rank of one that it has: {known}{' ...' * (len(there) > _SHOWN_LOGS)}"
+    examples = ", ".join(f"{member.generation}/{member.rank}" for member in members[:_SHOWN_LOGS])
+    return f"{problem}; pass generation and rank of one that it has: {examples}{' ...' * (len(members) > _SHOWN_LOGS)}"

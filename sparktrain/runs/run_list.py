@@ -60,9 +60,9 @@ def list_runs(
 
     `sizes` adds what each run uses, which lists all its files. Raises OSError when a store fails.
     """
-    found = spread(lambda place, _: _look(place, clock, sizes), places, READERS)
-    runs = [each for each in found if isinstance(each, ListedRun)]
-    return runs, [each for each in found if isinstance(each, UnreadableRun)]
+    listings = spread(lambda place, _: _look(place, clock, sizes), places, READERS)
+    runs = [run for run in listings if isinstance(run, ListedRun)]
+    return runs, [run for run in listings if isinstance(run, UnreadableRun)]
 
 
 def _look(place: RunLocation, clock: Clock, sizes: bool) -> ListedRun | UnreadableRun:

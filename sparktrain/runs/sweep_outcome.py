@@ -216,14 +216,14 @@ def best_of(trials: Sequence[M], metric: str | None, mode: str, bounds: Sequence
 
 def status_of(trials: Sequence[TrialResult], *, stopped: bool, failing: bool = False) -> SweepStatus:
     """How a run of `trials` ended: `stopped` by the user or its timeout, or early as `failing`."""
-    found = {trial.status for trial in trials}
-    if TrialStatus.LOST in found:
+    statuses = {trial.status for trial in trials}
+    if TrialStatus.LOST in statuses:
         return SweepStatus.LOST
     if stopped:
         return SweepStatus.STOPPED
     if failing:
         return SweepStatus.FAILED
-    return SweepStatus.SUCCEEDED if TrialStatus.SUCCEEDED in found else SweepStatus.FAILED
+    return SweepStatus.SUCCEEDED if TrialStatus.SUCCEEDED in statuses else SweepStatus.FAILED
 
 
 def names(of: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -233,8 +233,8 @@ def names(of: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def metric_names(outcome: SweepOutcome) -> list[str]:
     """Every metric of the trials; the one they are compared by comes first."""
-    found = names(trial.metrics for trial in outcome.trials)
-    return sorted(found, key=lambda name: name != outcome.metric)
+    metrics = names(trial.metrics for trial in outcome.trials)
+    return sorted(metrics, key=lambda name: name != outcome.metric)
 
 
 def _comparable(trials: Sequence[M], metric: str, bounds: Sequence[Constraint]) -> list[M]:
@@ -245,8 +245,8 @@ def _comparable(trials: Sequence[M], metric: str, bounds: Sequence[Constraint]) 
 
 def in_order(of: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint]) -> list[M]:
     """Those that succeeded with a finite metric and keep all bounds, the best first; none without a metric."""
-    found = [] if metric is None else _comparable(of, metric, bounds)
-    return sorted(found, key=lambda each: _rank(each, metric or "", mode))
+    candidates = [] if metric is None else _comparable(of, metric, bounds)
+    return sorted(candidates, key=lambda each: _rank(each, metric or "", mode))
 
 
 def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:

@@ -155,7 +155,7 @@ class TrialResult:
     def untag(self, tag: str) -> None:
         """Remove a tag of the trial: as `note`. One that it does not have changes nothing."""
         removed = self._stored().add_label(self.id, "untag", tag)
-        object.__setattr__(self, "tags", tuple(each for each in self.tags if each != removed))
+        object.__setattr__(self, "tags", tuple(stored_tag for stored_tag in self.tags if stored_tag != removed))
 
     def _stored(self) -> RunFiles:
         if self._files is None:

@@ -177,8 +177,8 @@ class RunView:
     @property
     def complete(self) -> bool:
         """There is nothing to resume; a resume would retry lost trials."""
-        done = self.state is RunState.ENDED and self.ending == Ending.COMPLETE
-        return done and all(trial.result.status.observed for trial in self.trials)
+        is_finished = self.state is RunState.ENDED and self.ending == Ending.COMPLETE
+        return is_finished and all(trial.result.status.observed for trial in self.trials)
 
     @property
     def status(self) -> SweepStatus | None:

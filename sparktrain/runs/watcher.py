@@ -97,15 +97,15 @@ class Observer:
 
     def _read_labels(self) -> bool:
         """Whether users have added notes or tags; looks for them each few seconds."""
-        now, before = self._clock.now(), self._labels
+        now, old_labels = self._clock.now(), self._labels
         if self._labels_due is not None and now < self._labels_due:
             return False
         self._labels_due = now + LABELS_S
         self._labels = self._label_reader.read()
-        return self._labels != before
+        return self._labels != old_labels
 
     def _is_alive(self) -> bool:
-        last = next((each for each in reversed(self._records) if isinstance(each, RunEnded | DriverStarted)), None)
+        last = next((entry for entry in reversed(self._records) if isinstance(entry, RunEnded | DriverStarted)), None)
         if self._driver is None or isinstance(last, RunEnded):
             self._asked_at = None
             return False

@@ -29,6 +29,6 @@ class CmaSource:
         if len(self._results) < LEAST_KNOWN:
             return None
         for params, value in self._results[len(self._made) :]:
-            own = {path: params[path] for path in numbers}
-            self._made.append(create_trial(params=own, distributions=numbers, value=value))
+            numeric_params = {path: params[path] for path in numbers}
+            self._made.append(create_trial(params=numeric_params, distributions=numbers, value=value))
         return self._made

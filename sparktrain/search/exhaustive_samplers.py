@@ -29,18 +29,18 @@ def cases_left(study: "Study", unasked: int) -> int | None:
     if isinstance(sampler, GridSampler):
         return max(0, _of_grid(study, sampler) - unasked)
     if isinstance(sampler, BruteForceSampler):
-        left = _of_tree(study, sampler)
-        return None if left is None else max(0, left - unasked)
+        remaining = _of_tree(study, sampler)
+        return None if remaining is None else max(0, remaining - unasked)
     return None
 
 
 def _of_grid(study: "Study", sampler: Any) -> int:
-    taken = set()
+    grid_ids = set()
     for trial in study.get_trials(deepcopy=False):
         attrs = trial.system_attrs
         if "grid_id" in attrs and sampler._same_search_space(attrs["search_space"]):
-            taken.add(attrs["grid_id"])
-    return len(set(range(len(sampler._all_grids))) - taken)
+            grid_ids.add(attrs["grid_id"])
+    return len(set(range(len(sampler._all_grids))) - grid_ids)
 
 
 def _of_tree(study: "Study", sampler: Any) -> int | None:
@@ -48,12 +48,12 @@ def _of_tree(study: "Study", sampler: Any) -> int | None:
     from optuna.samplers._brute_force import _TreeNode
     from optuna.trial import TrialState
 
-    begun = [each for each in study.get_trials(deepcopy=False) if each.state is not TrialState.WAITING and each.params]
+    begun = [case for case in study.get_trials(deepcopy=False) if case.state is not TrialState.WAITING and case.params]
     if not begun:
         return None
     tree = _TreeNode()
     sampler._populate_tree(tree, begun, {})
-    going_on = sum(_goes_on(tree, each) for each in begun if each.state is TrialState.RUNNING)
+    going_on = sum(_goes_on(tree, case) for case in begun if case.state is TrialState.RUNNING)
     return max(0, int(tree.count_unexpanded(exclude_running=True)) - going_on)
 
 

@@ -47,24 +47,24 @@ class SpaceSampler(Sampler):
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class. Earlier cases count, of whatever space they are, and are not proposed again."""
-        self._begin([case for each in history if isinstance(each, PastSuggestion) for case in each.cases])
+        self._begin([case for event in history if isinstance(event, PastSuggestion) for case in event.cases])
 
     def _begin(self, known: Sequence[Params]) -> None:
         keys, size = Counter(map(_key, known)), self._space.size
-        left = size if self._limit is None else min(max(0, self._limit - len(known)), size)
-        walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(left, MAX_TRIALS)))
-        self.total = None if walked == MAX_TRIALS < left else walked + len(known)
+        remaining = size if self._limit is None else min(max(0, self._limit - len(known)), size)
+        walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(remaining, MAX_TRIALS)))
+        self.total = None if walked == MAX_TRIALS < remaining else walked + len(known)
         """The total number of combinations; None when it is above 100,000 and was not counted."""
-        self._cases: Iterator[Params] = itertools.islice(_others(self._space, keys), left)
+        self._cases: Iterator[Params] = itertools.islice(_others(self._space, keys), remaining)
         self._next = next(self._cases, None)
 
 
 def _others(space: ListedSpace, known: Mapping[bytes, int]) -> Iterator[Params]:
     """The cases of the space, without the known ones."""
-    left = dict(known)
+    skips = dict(known)
     for case in space:
-        if left and left.get(key := _key(case), 0):
-            left[key] -= 1
+        if skips and skips.get(key := _key(case), 0):
+            skips[key] -= 1
         else:
             yield case
 

@@ -15,16 +15,16 @@ def leaves_for(space: Space, rules: Sequence[AnyStopRule]) -> Leaves:
 
     Raises SpecError for a space where a rule cannot make other cases.
     """
-    rule = next((each for each in rules if isinstance(each, PBT)), None)
+    rule = next((candidate for candidate in rules if isinstance(candidate, PBT)), None)
     if rule is None:
         return ()
-    found = _leaves(space, rule)
-    if not any(len(leaf) > 1 if isinstance(leaf, tuple) else leaf.size != 1 for _, leaf in found):
+    leaves = _leaves(space, rule)
+    if not any(len(leaf) > 1 if isinstance(leaf, tuple) else leaf.size != 1 for _, leaf in leaves):
         raise SpecError(
             f"stopper {rule} changes parameters, and the space ({space}) has one value of each: give it a "
             "distribution, such as lr=loguniform(1e-4, 1e-1), or a list of values"
         )
-    return found
+    return leaves
 
 
 def _leaves(space: Space, rule: PBT) -> Leaves:

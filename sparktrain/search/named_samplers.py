@@ -151,7 +151,7 @@ def _check_installed(name: str, called: str) -> None:
 
 
 def _check_numeric(space: SampledSpace) -> None:
-    chosen = [path for path, each in space.distributions.items() if each.kind == "choice"]
+    chosen = [path for path, distribution in space.distributions.items() if distribution.kind == "choice"]
     if chosen:
         raise SpecError(f"sampler='cmaes' samples numbers alone, and {chosen[0]!r} is a choice: use sampler='tpe'")
     if len(space.distributions) < 2:
@@ -221,7 +221,7 @@ def _cmaes(slots: int, source: CmaSource, seed: int, space: Mapping[str, Any]) -
     from optuna.exceptions import ExperimentalWarning
     from optuna.samplers import CmaEsSampler
 
-    numbers = {path: each for path, each in space.items() if not isinstance(each, CategoricalDistribution)}
+    numbers = {path: dist for path, dist in space.items() if not isinstance(dist, CategoricalDistribution)}
     with catch_warnings():
         simplefilter("ignore", ExperimentalWarning)
         return _over(CmaEsSampler, numbers)(

@@ -61,10 +61,10 @@ class Goal:
 
     def values(self, metrics: Mapping[str, float]) -> list[float] | None:
         """The values of the metric and the others; None where one is missing or not finite, or a bounded one is."""
-        names = [self.metric, *(each.metric for each in self.others)]
-        found = [0.0 if name is None else metrics.get(name, math.nan) for name in names]
-        bounded = [each.excess(metrics) for each in self.constraints]
-        return found if all(map(math.isfinite, [*found, *bounded])) else None
+        names = [self.metric, *(objective.metric for objective in self.others)]
+        metric_values = [0.0 if name is None else metrics.get(name, math.nan) for name in names]
+        bounded = [constraint.excess(metrics) for constraint in self.constraints]
+        return metric_values if all(map(math.isfinite, [*metric_values, *bounded])) else None
 
 
 class OptunaSampler(Sampler):
@@ -114,13 +114,13 @@ class OptunaSampler(Sampler):
         """See base class."""
         import_optuna()
         notes, cases = [], []
-        left = count if self.total is None else min(count, self.total - self._count)
-        for _ in range(min(left, self._batch)):
-            if (found := self._new_case()) is None:
+        quota = count if self.total is None else min(count, self.total - self._count)
+        for _ in range(min(quota, self._batch)):
+            if (proposal := self._new_case()) is None:
                 break
-            self._enlist(found[0])
-            cases.append(found[0])
-            notes.append(found[1])
+            self._enlist(proposal[0])
+            cases.append(proposal[0])
+            notes.append(proposal[1])
         exhausted = self._stopped or (self.total is not None and self._count >= self.total)
         return Suggestion(tuple(cases), exhausted, self._memo(notes))
 
@@ -143,8 +143,8 @@ class OptunaSampler(Sampler):
                 self._study[1].set_trial_intermediate_value(self._trial_id(number), observation.step or 0, value)
             self._tell(number, TrialState.PRUNED, [value] if math.isfinite(value) else None)
         elif observation.status is ObservedStatus.SUCCEEDED and values is not None:
-            for each in self._goal.constraints:
-                self._constrain(number, str(each), each.excess(observation.metrics))
+            for constraint in self._goal.constraints:
+                self._constrain(number, str(constraint), constraint.excess(observation.metrics))
             self._tell(number, TrialState.COMPLETE, values)
             if observation.trial < 0 and self._source is not None:
                 self._source.add(self._study[1].get_trial_params(self._trial_id(number)), values[0])
@@ -154,11 +154,11 @@ class OptunaSampler(Sampler):
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class. Takes about half a millisecond for each trial."""
         self._restoring = True
-        for each in history:
-            if isinstance(each, Observation):
-                self.observe(each)
+        for event in history:
+            if isinstance(event, Observation):
+                self.observe(event)
             else:
-                self._restore(each)
+                self._restore(event)
         self._restoring = False
         if self._hooked and history:
             self._make(0, {}).reseed_rng()  # its own generator would repeat the first cases
@@ -262,13 +262,13 @@ class OptunaSampler(Sampler):
         changed = {name: value for name, value in attrs.items() if self._known.get(name) != value}
         self._known |= changed
         memo = {"trials": notes if any(notes) else [], "study": changed}
-        kept = {name: each for name, each in memo.items() if each}
-        return {_MEMO: kept} if kept else {}
+        parts = {name: part for name, part in memo.items() if part}
+        return {_MEMO: parts} if parts else {}
 
     def _attrs(self, number: int) -> dict[str, Any]:
         """What Optuna has noted about a trial."""
-        found = self._study[1].get_trial_system_attrs(self._trial_id(number))
-        return {name: value for name, value in found.items() if not name.startswith(_OWN_ATTRS)}
+        attrs = self._study[1].get_trial_system_attrs(self._trial_id(number))
+        return {name: value for name, value in attrs.items() if not name.startswith(_OWN_ATTRS)}
 
     def _raw(self, trial: "Trial") -> dict[str, Any]:
         return self._raw_of(trial.params)
@@ -298,9 +298,9 @@ class OptunaSampler(Sampler):
         from optuna.trial import create_trial
 
         _, storage = self._study
-        made = create_trial(state=state, system_attrs=dict(attrs or {}))
-        made.params, made.distributions = params, _Shared((path, self._distributions[path]) for path in params)
-        storage.create_new_trial(self._study_id, made)
+        trial = create_trial(state=state, system_attrs=dict(attrs or {}))
+        trial.params, trial.distributions = params, _Shared((path, self._distributions[path]) for path in params)
+        storage.create_new_trial(self._study_id, trial)
         self._numbers += 1
         return self._numbers - 1
 
@@ -337,14 +337,14 @@ class OptunaSampler(Sampler):
         from optuna.study import StudyDirection
 
         storage = optuna.storages.InMemoryStorage()
-        ends = [self._goal.maximize, *(each.mode == "max" for each in self._goal.others)]
-        directions = [StudyDirection.MAXIMIZE if each else StudyDirection.MINIMIZE for each in ends]
+        ends = [self._goal.maximize, *(objective.mode == "max" for objective in self._goal.others)]
+        directions = [StudyDirection.MAXIMIZE if is_max else StudyDirection.MINIMIZE for is_max in ends]
         with _quiet("optuna.storages._in_memory"):
             self._study_id = storage.create_new_study(directions, _NAME)
         self._distributions = distributions_of(self._space)
         conditional = set(self._space.conditional)
         self._unconditional = {
-            path: each for path, each in self._distributions.items() if path not in conditional and not each.single()
+            path: dist for path, dist in self._distributions.items() if path not in conditional and not dist.single()
         }
         study = optuna.study.Study(_NAME, storage, optuna.samplers.RandomSampler(seed=0), optuna.pruners.NopPruner())
         return study, storage
@@ -359,7 +359,7 @@ class _Shared(dict[str, "BaseDistribution"]):
 
 def _note(refused: list[dict[str, Any]], attrs: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
     note = {"refused": refused, "attrs": attrs, "raw": raw}
-    return {name: each for name, each in note.items() if each}
+    return {name: part for name, part in note.items() if part}
 
 
 def _digits(index: int, sizes: Sequence[int]) -> list[int]:
@@ -379,8 +379,8 @@ def _key(case: Params) -> bytes:
 def _quiet(name: str) -> Iterator[None]:
     """Keep one of Optuna's loggers from printing a line."""
     chosen = logging.getLogger(name)
-    before, chosen.disabled = chosen.disabled, True
+    was_disabled, chosen.disabled = chosen.disabled, True
     try:
         yield
     finally:
-        chosen.disabled = before
+        chosen.disabled = was_disabled

@@ -74,15 +74,15 @@ def params_of(space: SampledSpace, case: Mapping[str, Any]) -> dict[str, Any] | 
     chosen = space.chosen(case)
     if chosen is None:
         return None
-    found = {path: param_of(space.leaves[path], value) for path, value in chosen.items()}
-    return None if any(each is None for each in found.values()) else found
+    params = {path: param_of(space.leaves[path], value) for path, value in chosen.items()}
+    return None if any(param is None for param in params.values()) else params
 
 
 def param_of(leaf: Leaf, value: Any) -> Any:
     """The parameter that stands for a value; None when the leaf does not have it."""
     values = leaf if not isinstance(leaf, Distribution) else leaf.arguments if leaf.kind == "choice" else None
     if values is not None:
-        return next((index for index, each in enumerate(values) if each == value and _same(each, value)), None)
+        return next((index for index, choice in enumerate(values) if choice == value and _same(choice, value)), None)
     assert isinstance(leaf, Distribution)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -92,8 +92,8 @@ def param_of(leaf: Leaf, value: Any) -> Any:
     if leaf.kind == "quniform":
         index = round((value - low) / leaf.arguments[2])
         return index if 0 <= index <= leaf.steps and leaf.at_step(index) == value else None
-    whole = "int" in leaf.kind
-    return value if low <= value <= high and (not whole or isinstance(value, int)) else None
+    is_integer = "int" in leaf.kind
+    return value if low <= value <= high and (not is_integer or isinstance(value, int)) else None
 
 
 def _same(first: Any, second: Any) -> bool:

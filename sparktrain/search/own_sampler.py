@@ -23,22 +23,22 @@ class OwnSampler(Sampler):
         self._count = 0
         self.learns = bool(_attribute(sampler, "learns", True))
         total = _attribute(sampler, "total", None)
-        known = None if total is None else whole(total, f"total of the sampler {type_name(sampler)}", least=0)
-        self.total = min((each for each in (limit, known) if each is not None), default=None)
+        sampler_total = None if total is None else whole(total, f"total of the sampler {type_name(sampler)}", least=0)
+        self.total = min((bound for bound in (limit, sampler_total) if bound is not None), default=None)
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
-        left = count if self._limit is None else min(count, self._limit - self._count)
-        if left <= 0:
+        quota = count if self._limit is None else min(count, self._limit - self._count)
+        if quota <= 0:
             return Suggestion((), exhausted=True)
-        found = self._sampler.suggest(left)
-        cases = _cases(found, left)
+        suggestion = self._sampler.suggest(quota)
+        cases = _cases(suggestion, quota)
         self._count += len(cases)
         over = self._limit is not None and self._count >= self._limit
-        if not isinstance(found.memo, Mapping):
-            raise SpecError(f"the memo of the sampler's suggestion is {described(found.memo)}; return a dict")
-        memo = cast(dict[str, Any], plain(dict(found.memo), "the memo of the sampler's suggestion"))
-        return Suggestion(cases, bool(found.exhausted) or over, memo)
+        if not isinstance(suggestion.memo, Mapping):
+            raise SpecError(f"the memo of the sampler's suggestion is {described(suggestion.memo)}; return a dict")
+        memo = cast(dict[str, Any], plain(dict(suggestion.memo), "the memo of the sampler's suggestion"))
+        return Suggestion(cases, bool(suggestion.exhausted) or over, memo)
 
     def observe(self, observation: Observation) -> None:
         """See base class."""
@@ -46,7 +46,7 @@ class OwnSampler(Sampler):
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class."""
-        self._count = sum(len(each.cases) for each in history if isinstance(each, PastSuggestion))
+        self._count = sum(len(event.cases) for event in history if isinstance(event, PastSuggestion))
         self._sampler.restore(deepcopy(list(history)))
 
 

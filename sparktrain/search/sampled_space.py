@@ -117,35 +117,35 @@ class SampledSpace(Space):
 
     def draw(self, source: random.Random, fixed: Mapping[str, Any] | None = None) -> Params | None:
         """A case at random, with the values of axes in `fixed`; None where `where=` refuses it."""
-        given = fixed or {}
-        params = self.built(lambda path, leaf: given[path] if path in given else drawn(leaf, source))
+        fixed_values = fixed or {}
+        params = self.built(lambda path, leaf: fixed_values[path] if path in fixed_values else drawn(leaf, source))
         return params if self.accepts(params) else None
 
     def chosen(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """The value of each leaf in this case, by path; None when it is no case of this space."""
-        found: dict[str, Any] = {}
+        leaf_values: dict[str, Any] = {}
 
         def pick(path: str, leaf: Leaf) -> Any:
             value: Any = params
             for name in path.split("."):
                 value = value[name]
-            found[path] = value
+            leaf_values[path] = value
             return value
 
         try:
             again = self.built(pick)
         except (KeyError, TypeError, SpecError):
             return None
-        return found if again == params else None
+        return leaf_values if again == params else None
 
     def examples(self) -> Iterator[Params]:
         """See base class. Draws, always the same ones."""
         source = random.Random(0)
         drawn = (self.draw(source) for _ in range(MAX_REFUSED))
-        found = list(itertools.islice((case for case in drawn if case is not None), _EXAMPLES))
-        if not found:
+        cases = list(itertools.islice((case for case in drawn if case is not None), _EXAMPLES))
+        if not cases:
             raise SpecError(f"{_WHERE} refuses {MAX_REFUSED:,} draws of {self} in a row: correct the condition")
-        return iter(found)
+        return iter(cases)
 
 
 @users_call
@@ -160,15 +160,15 @@ def space(values: Mapping[str, object] | None = None, /, *, where: Predicate | N
     lr ~ loguniform(0.0001, 0.1), units in a grid of [64, 256], epochs = 10
     """
     check_predicate(where, "space")
-    given = named_values("space", values, named)
-    if not has_distribution(given):
-        return grid(given, where=where)
-    made = SampledSpace(NestedValues(tuple((name, _node(name, value)) for name, value in given.items())), where)
-    paths = [path for path, _, _ in _leaves(made.nodes)]
+    entries = named_values("space", values, named)
+    if not has_distribution(entries):
+        return grid(entries, where=where)
+    sampled = SampledSpace(NestedValues(tuple((name, _node(name, value)) for name, value in entries.items())), where)
+    paths = [path for path, _, _ in _leaves(sampled.nodes)]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise SpecError(f"space(): two parameters are called {twice!r}, one by a dot in its key; rename one of them")
-    next(made.examples())  # raises at the line that wrote the space where a condition does, or nothing is left
-    return made
+    next(sampled.examples())  # raises at the line that wrote the space where a condition does, or nothing is left
+    return sampled
 
 
 def has_distribution(value: object) -> bool:
@@ -208,8 +208,8 @@ def _listed(name: str, node: Node) -> tuple[Any, ...] | When:
             return node.values
         case tuple() | When():
             return node
-    what = "a dict" if isinstance(node, NestedValues) else f"{node}, which has no list of values"
-    raise SpecError(f"sampler='grid' tries every value, and {name!r} is {what}: use sampler='random', or a list")
+    shape = "a dict" if isinstance(node, NestedValues) else f"{node}, which has no list of values"
+    raise SpecError(f"sampler='grid' tries every value, and {name!r} is {shape}: use sampler='random', or a list")
 
 
 def _node(path: str, value: object) -> Node:
@@ -219,7 +219,7 @@ def _node(path: str, value: object) -> Node:
     if isinstance(value, When):
         return value if isinstance(value.values, Distribution) else replace(value, values=_choice_of(value.values))
     if isinstance(value, Mapping):
-        return NestedValues(tuple((_key(key, subject), _node(f"{path}.{key}", each)) for key, each in value.items()))
+        return NestedValues(tuple((_key(key, subject), _node(f"{path}.{key}", child)) for key, child in value.items()))
     if isinstance(value, list | tuple) or getattr(value, "ndim", None):
         return value_list(value, subject)
     return ConstantValue(plain(value, subject))
@@ -244,12 +244,12 @@ def _leaves(nodes: NestedValues, above: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 def _built(nodes: NestedValues, pick: Pick, outer: Params, above: tuple[str, ...]) -> Params:
-    made: Params = {}
+    params: Params = {}
     for name, node in nodes.entries:
-        value = _value(node, pick, outer | made, (*above, name))
+        value = _value(node, pick, outer | params, (*above, name))
         if value is not ABSENT:
-            made[name] = value
-    return made
+            params[name] = value
+    return params
 
 
 def _value(node: Node, pick: Pick, seen: Params, path: tuple[str, ...]) -> Any:
@@ -271,9 +271,9 @@ def _text(node: Node) -> str:
         case tuple():
             return f"in a grid of {shown(list(node), 60)}"
         case NestedValues(entries=entries):
-            return "{" + ", ".join(f"{name} {_text(each)}" for name, each in entries) + "}"
+            return "{" + ", ".join(f"{name} {_text(child)}" for name, child in entries) + "}"
         case When(values=values, otherwise=otherwise):
-            other = "" if otherwise is ABSENT else f", otherwise {shown(otherwise, 40)}"
-            return f"~ {values} when a condition holds{other}"
+            suffix = "" if otherwise is ABSENT else f", otherwise {shown(otherwise, 40)}"
+            return f"~ {values} when a condition holds{suffix}"
     text = str(node)
     return f"~ {text if len(text) <= 200 else text[:197] + '...'}"

@@ -102,9 +102,9 @@ def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> Wh
             f"when(): the condition {described(predicate)} is not a function; "
             "pass a function of the parameters so far, such as lambda p: p['optimizer'] == 'sgd'"
         )
-    kept = ABSENT if otherwise is ABSENT else plain(otherwise, "when(otherwise=...)")
+    fallback = ABSENT if otherwise is ABSENT else plain(otherwise, "when(otherwise=...)")
     listed = values if isinstance(values, Distribution) else value_list(values, "when(): the list of values")
-    return When(predicate, listed, kept)
+    return When(predicate, listed, fallback)
 
 
 @users_call
@@ -189,10 +189,10 @@ class Grid(ListedSpace):
 
     def __iter__(self) -> Iterator[Params]:
         """See base class. The last name varies fastest."""
-        found = refused = 0
+        accepted = refused = 0
         for params in self._extend({}, 0):
             if self.where is None or holds(self.where, params, "grid(where=...)"):
-                found, refused = found + 1, 0
+                accepted, refused = accepted + 1, 0
                 yield params
                 continue
             refused += 1
@@ -201,7 +201,7 @@ class Grid(ListedSpace):
                     f"grid(where=...) refused {self.max_refused:,} combinations in a row, up to {shown(params)}; "
                     "narrow the lists, or list the combinations with cases()"
                 )
-        if not found:
+        if not accepted:
             raise SpecError(
                 f"grid(where=...) refuses all {refused:,} combinations, at least one must be left; "
                 f"the last was {shown(params)}: correct the condition"
@@ -283,14 +283,14 @@ def named_values(kind: str, values: object, named: Mapping[str, object]) -> dict
             f"{kind}() is given {described(values)}, a dict of lists is expected; "
             f"write {kind}(lr=[0.1, 0.01]) or {kind}({{'lr': [0.1, 0.01]}})"
         )
-    given = dict(cast(Mapping[str, object], values or {}))
-    twice = sorted(given.keys() & named.keys())
+    columns = dict(cast(Mapping[str, object], values or {}))
+    twice = sorted(columns.keys() & named.keys())
     if twice:
         raise SpecError(f"{kind}(): {twice[0]!r} is given twice, in the dict and by keyword; remove one")
-    given.update(named)
-    if not given:
+    columns.update(named)
+    if not columns:
         raise SpecError(f"{kind}() is empty, at least one parameter is needed; write {kind}(lr=[0.1, 0.01])")
-    return {check_name(name, f"{kind}()"): column for name, column in given.items()}
+    return {check_name(name, f"{kind}()"): column for name, column in columns.items()}
 
 
 def _axis(name: str, values: object) -> tuple[Any, ...] | When:
@@ -328,8 +328,8 @@ def holds(predicate: Predicate, params: Params, subject: str) -> bool:
         if is_interrupt(error):
             raise
         reason = shown(" ".join(message_of(error).split()))[1:-1]
-        seen = ", ".join(map(repr, params)) or "none yet"
-        step = f"it sees the names before it: {seen}; use p.get(...)" if isinstance(error, KeyError) else "correct it"
+        names = ", ".join(map(repr, params)) or "none yet"
+        step = f"it sees the names before it: {names}; use p.get(...)" if isinstance(error, KeyError) else "correct it"
         raise SpecError(
             f"{subject} raised {type(error).__name__}: {reason} for {shown(params, 200)}; a condition is called with "
             f"one dict of parameters, and returns true or false: {step}"

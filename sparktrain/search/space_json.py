@@ -82,13 +82,13 @@ def _of_node(node: Node) -> Document:
         case NestedValues():
             return {"dict": _nodes(node)}
         case When(values=values, otherwise=otherwise):
-            other = {} if otherwise is ABSENT else {"otherwise": otherwise}
-            return {"when": _of_node(cast(Node, values))} | other
+            fallback = {} if otherwise is ABSENT else {"otherwise": otherwise}
+            return {"when": _of_node(cast(Node, values))} | fallback
     return {"list": list(node)}
 
 
 def _from_nodes(document: Document) -> NestedValues:
-    return NestedValues(tuple((name, _from_node(each)) for name, each in document.items()))
+    return NestedValues(tuple((name, _from_node(child)) for name, child in document.items()))
 
 
 def _from_node(document: Document) -> Node:

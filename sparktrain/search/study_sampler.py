@@ -65,27 +65,27 @@ class StudySampler:
             of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
             if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
                 self._known[TrialId(int(number))] = frozen
-        for each in answers:
-            self._params.setdefault(each.trial, {}).update(each.params)
-            self._distributions.setdefault(each.trial, {}).update(each.memo.get("distributions", {}))
-            self._attrs.setdefault(each.trial, {}).update(each.memo.get("attrs", {}))
+        for past_answer in answers:
+            self._params.setdefault(past_answer.trial, {}).update(past_answer.params)
+            self._distributions.setdefault(past_answer.trial, {}).update(past_answer.memo.get("distributions", {}))
+            self._attrs.setdefault(past_answer.trial, {}).update(past_answer.memo.get("attrs", {}))
 
     def suggest(self, count: int) -> Suggestion:
         """See `Sampler`. Cases are empty: trials ask for their parameters."""
         with self._called():
-            left = count if self.total is None else min(count, self.total - self._count)
-            left = 0 if self._study._stop_flag else min(left, self._new(left))
-            self._count += left
+            quota = count if self.total is None else min(count, self.total - self._count)
+            quota = 0 if self._study._stop_flag else min(quota, self._new(quota))
+            self._count += quota
             over = self._study._stop_flag or (self.total is not None and self._count >= self.total)
-            return Suggestion(tuple({} for _ in range(left)), over)
+            return Suggestion(tuple({} for _ in range(quota)), over)
 
     def _new(self, count: int) -> int:
         """How many of `count` trials the study's sampler has something new for. When none runs, it decides itself."""
         unasked = self._count - len(self._begun)
-        new = cases_left(self._study, unasked)
-        if new is None or (new == 0 and not unasked and not self._running):
+        remaining = cases_left(self._study, unasked)
+        if remaining is None or (remaining == 0 and not unasked and not self._running):
             return count
-        return new
+        return remaining
 
     def observe(self, observation: Observation) -> None:
         """See `Sampler`. Blocks on the storage of the study, and on the callbacks."""
@@ -98,13 +98,13 @@ class StudySampler:
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See `Sampler`. Ends that the study lacks, for its storage failed, are recorded there."""
         with self._called():
-            for each in history:
-                if isinstance(each, PastSuggestion):
-                    self._count += len(each.cases)
+            for event in history:
+                if isinstance(event, PastSuggestion):
+                    self._count += len(event.cases)
                     continue
-                self._begun.add(each.trial)
-                if (known := self._known.get(each.trial)) is None or not known.state.is_finished():
-                    self._end(each)
+                self._begun.add(event.trial)
+                if (frozen_trial := self._known.get(event.trial)) is None or not frozen_trial.state.is_finished():
+                    self._end(event)
 
     def close(self) -> None:
         """Record trials without an end as failed: the run is over. Blocks on the storage; raises nothing.
@@ -142,10 +142,10 @@ class StudySampler:
 
     def answer(self, trial: TrialId, question: bytes) -> Reply:
         """See `AnsweringSampler`. Blocks on the storage of the study."""
-        asked = json.loads(question)
+        request = json.loads(question)
         try:
             with self._called():
-                return self._reply(trial, asked)
+                return self._reply(trial, request)
         except (ValueError, TypeError, NotImplementedError) as error:  # what Optuna raises for wrong arguments
             return Reply(problem=f"{type(error).__name__}: {error}")
 
@@ -184,14 +184,14 @@ class StudySampler:
 
         name, distribution = asked["name"], json_to_distribution(asked["distribution"])
         value = _suggested(trial, name, distribution)
-        known = self._params.setdefault(number, {})
-        fresh = name not in known
+        params = self._params.setdefault(number, {})
+        fresh = name not in params
         if fresh:
-            known[name] = value
+            params[name] = value
             self._distributions.setdefault(number, {})[name] = asked["distribution"]
-        given = trial.distributions[name]
+        registered = trial.distributions[name]
         memo = {"distributions": {name: asked["distribution"]}} if fresh else {}
-        return Reply(_json(float(given.to_internal_repr(value))), params={name: value} if fresh else {}, memo=memo)
+        return Reply(_json(float(registered.to_internal_repr(value))), params={name: value} if fresh else {}, memo=memo)
 
     def _report(self, trial: "Trial", step: int, value: float) -> None:
         """Record a value, unless an earlier generation of the trial has reported that step."""
@@ -201,8 +201,8 @@ class StudySampler:
     def _note(self, number: TrialId, attrs: dict[str, Any]) -> dict[str, Any]:
         """What the journal gets of new attributes; at the start of a trial, that the study has it."""
         fresh = number not in self._attrs
-        known = self._attrs.setdefault(number, {})
-        known.update(attrs)
+        trial_attrs = self._attrs.setdefault(number, {})
+        trial_attrs.update(attrs)
         return {"attrs": attrs} if attrs or fresh else {}
 
     # ---- trials
@@ -217,9 +217,9 @@ class StudySampler:
         """The trial that an earlier driver had, one with the same parameters where that has ended, or a new one."""
         from optuna.trial import Trial
 
-        known = self._known.pop(number, None)
-        if known is not None and not known.state.is_finished():
-            return Trial(self._study, known._trial_id)
+        frozen_trial = self._known.pop(number, None)
+        if frozen_trial is not None and not frozen_trial.state.is_finished():
+            return Trial(self._study, frozen_trial._trial_id)
         if number in self._attrs:
             return self._added(number)
         trial = self._study.ask()
@@ -231,7 +231,7 @@ class StudySampler:
         from optuna.distributions import json_to_distribution
         from optuna.trial import Trial, TrialState, create_trial
 
-        made = create_trial(
+        frozen_trial = create_trial(
             state=TrialState.RUNNING,
             params=self._params.get(number, {}),
             distributions={
@@ -239,7 +239,7 @@ class StudySampler:
             },
             user_attrs=self._attrs[number] | {LABEL: self._label(number)},
         )
-        return Trial(self._study, self._study._storage.create_new_trial(self._study._study_id, made))
+        return Trial(self._study, self._study._storage.create_new_trial(self._study._study_id, frozen_trial))
 
     def _end(self, observation: Observation) -> "FrozenTrial | None":
         """Record the end of a trial in the study; None where it never started there."""

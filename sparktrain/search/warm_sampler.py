@@ -56,7 +56,7 @@ class WarmSampler(Sampler):
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class."""
         self._history = [*self._known, *history]
-        self._given = sum(len(each.cases) for each in history if isinstance(each, PastSuggestion))
+        self._given = sum(len(event.cases) for event in history if isinstance(event, PastSuggestion))
         self._left = self._all[self._given :]
         self._open()
 
@@ -123,10 +123,10 @@ def _in_sampled(space: SampledSpace, params: Mapping[str, Any]) -> Placed:
 
 def _fitted(path: str, leaf: Leaf, value: Any) -> Any:
     """The value as the leaf has it."""
-    for each in (value, int(value)) if isinstance(value, float) and value.is_integer() else (value,):
-        param = param_of(leaf, each)
+    for candidate in (value, int(value)) if isinstance(value, float) and value.is_integer() else (value,):
+        param = param_of(leaf, candidate)
         if param is not None:
-            return each if isinstance(leaf, Distribution) and leaf.kind == "normal" else value_of(leaf, param)
+            return candidate if isinstance(leaf, Distribution) and leaf.kind == "normal" else value_of(leaf, param)
     raise _OutsideError(f"{path} = {shown(value)} is not in {leaf if isinstance(leaf, Distribution) else list(leaf)}")
 
 
@@ -137,8 +137,8 @@ def _beyond(given: Mapping[str, Any], case: Mapping[str, Any], above: tuple[str,
         if name not in case:
             return f"{path!r} is no parameter of this case{did_you_mean(name, case)}"
         if isinstance(value, Mapping) and isinstance(case[name], Mapping):
-            if found := _beyond(value, case[name], (*above, name)):
-                return found
+            if excess := _beyond(value, case[name], (*above, name)):
+                return excess
         elif value != case[name]:
             return f"{path} = {shown(value)}, and the space has {shown(case[name])}"
     return ""
@@ -150,7 +150,7 @@ def _key(case: Mapping[str, Any]) -> str:
 
 def _whole(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _whole(each) for name, each in value.items()}
+        return {name: _whole(child) for name, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_whole(each) for each in value]
+        return [_whole(child) for child in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

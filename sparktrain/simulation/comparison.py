@@ -69,8 +69,8 @@ class Comparison:
                     f"{rule} changes parameters while trials run, and a simulation knows the curves of the run alone: "
                     "pass another rule"
                 )
-        rules: list[tuple[AnyStopRule, ...]] = [(), *((each,) for each in stoppers)]
-        choices = [Alternative(number, rule, each) for number in slots for rule in rules for each in (None, *samplers)]
+        rules: list[tuple[AnyStopRule, ...]] = [(), *((stopper,) for stopper in stoppers)]
+        choices = [Alternative(number, rule, name) for number in slots for rule in rules for name in (None, *samplers)]
         self.simulated = [Simulated(choice, self._simulated(choice, seeds)) for choice in choices]
 
     def lines(self) -> list[str]:
@@ -78,47 +78,47 @@ class Comparison:
         curves = self.recorded.curves
         cut = sum(not curve.whole for curve in curves)
         reports = sum(len(curve.points) for curve in curves)
-        found = [
+        notes = [
             f"{self.recorded.name}: {formatting.count(len(curves), 'trial')}, "
             f"{formatting.count(reports, 'report')} of {self.recorded.metric}"
         ]
         if self._trials < len(curves):
-            found.append(f"each row runs {self._trials} of them")
+            notes.append(f"each row runs {self._trials} of them")
         if cut:
-            found.append(
+            notes.append(
                 f"{formatting.count(cut, 'trial')} of them had been stopped early: here they end at the same step, so "
                 "that rows which stop fewer trials are too low"
             )
-        if any(each.choice.sampler for each in self.simulated):
-            seeds = max(len(each.runs) for each in self.simulated)
-            found.append(
+        if any(alternative.choice.sampler for alternative in self.simulated):
+            seeds = max(len(alternative.runs) for alternative in self.simulated)
+            notes.append(
                 "a sampler gets the recorded trial nearest to what it asks for; its rows are means over "
                 f"{formatting.count(seeds, 'seed')}"
             )
-        return found
+        return notes
 
     def table(self) -> Table:
         """A row for each alternative."""
-        sampled = any(each.choice.sampler for each in self.simulated)
+        sampled = any(alternative.choice.sampler for alternative in self.simulated)
         grid = table(
             ("slots", "right"), ("stopper", "left"), *((("sampler", "left"),) if sampled else ()), ("time", "right"),
             ("slot-hours", "right"), ("of all", "right"), ("stopped", "right"), (self.recorded.metric, "right"),
             ("best after", "right"), ("best trial", "right"),
         )  # fmt: skip
-        for each in self.simulated:
-            whole = self._whole(each)
-            value, after = each.mean(best_value), each.mean(lambda run: run.found_s)
+        for row in self.simulated:
+            baseline = self._whole(row)
+            value, found_s = row.mean(best_value), row.mean(lambda run: run.found_s)
             grid.add_row(
-                str(each.choice.slots),
-                ", ".join(map(str, each.choice.stopper)) or "none",
-                *((each.choice.sampler or "as recorded",) if sampled else ()),
-                formatting.duration(each.mean(lambda run: run.seconds) or 0.0),
-                f"{each.busy_s / 3600:.2f}",
-                f"{100 * each.busy_s / whole.busy_s:.0f} %" if whole.busy_s else "",
-                f"{each.mean(lambda run: run.pruned) or 0:.3g}",
+                str(row.choice.slots),
+                ", ".join(map(str, row.choice.stopper)) or "none",
+                *((row.choice.sampler or "as recorded",) if sampled else ()),
+                formatting.duration(row.mean(lambda run: run.seconds) or 0.0),
+                f"{row.busy_s / 3600:.2f}",
+                f"{100 * row.busy_s / baseline.busy_s:.0f} %" if baseline.busy_s else "",
+                f"{row.mean(lambda run: run.pruned) or 0:.3g}",
                 "" if value is None else formatting.number(value),
-                "" if after is None else formatting.duration(after),
-                self._best_text(each, whole),
+                "" if found_s is None else formatting.duration(found_s),
+                self._best_text(row, baseline),
             )
         return grid
 
@@ -132,10 +132,10 @@ class Comparison:
             "trials": self._trials,
             "runs": [
                 {
-                    "slots": each.choice.slots,
-                    "stopper": [str(rule) for rule in each.choice.stopper],
-                    "sampler": each.choice.sampler,
-                    "seed": seed if each.choice.sampler else None,
+                    "slots": alternative.choice.slots,
+                    "stopper": [str(rule) for rule in alternative.choice.stopper],
+                    "sampler": alternative.choice.sampler,
+                    "seed": seed if alternative.choice.sampler else None,
                     "seconds": run.seconds,
                     "slot_seconds": run.busy_s,
                     "pruned": run.pruned,
@@ -143,8 +143,8 @@ class Comparison:
                     "value": best_value(run),
                     "best_after": run.found_s,
                 }
-                for each in self.simulated
-                for seed, run in enumerate(each.runs)
+                for alternative in self.simulated
+                for seed, run in enumerate(alternative.runs)
             ],
         }
 
@@ -164,7 +164,7 @@ class Comparison:
 
     def _whole(self, each: Simulated) -> Simulated:
         """The same on as many slots as recorded: without a stopper and another sampler."""
-        return next(other for other in self.simulated if other.choice == Alternative(each.choice.slots))
+        return next(candidate for candidate in self.simulated if candidate.choice == Alternative(each.choice.slots))
 
     def _best(self, run: SimulatedRun) -> int | str | None:
         return None if run.best is None else self.recorded.names[run.trials[run.best].recorded]
@@ -176,11 +176,11 @@ class Comparison:
         return min((end for end in ends if math.isfinite(end[0])), default=(0.0, None), key=lambda end: end[0])[1]
 
     def _best_text(self, each: Simulated, whole: Simulated) -> str:
-        found = [name for run in each.runs if (name := self._best(run)) is not None]
+        names = [name for run in each.runs if (name := self._best(run)) is not None]
         if len(each.runs) > 1:
-            wanted = self._best_of_all()
-            return f"{wanted} in {sum(name == wanted for name in found)} of {len(each.runs)}" if found else ""
-        return "".join(f"{name}{'' if name == self._best(whole.runs[0]) else ' (another)'}" for name in found)
+            best_name = self._best_of_all()
+            return f"{best_name} in {sum(name == best_name for name in names)} of {len(each.runs)}" if names else ""
+        return "".join(f"{name}{'' if name == self._best(whole.runs[0]) else ' (another)'}" for name in names)
 
 
 def best_value(run: SimulatedRun) -> float | None:

@@ -89,19 +89,19 @@ def from_run(directory: str, metric: str | None = None, mode: Mode | None = None
         raise SpecError(f"run {result.name} has no metric: pass metric= (--metric), the name of what its trials report")
     history = RunFiles(directory).history_columns()
     if name not in history:
-        seen = ", ".join(repr(column) for column in history if column not in INDEX) or "nothing"
-        raise SpecError(f"no trial of run {result.name} has reported {name!r}, but {seen}: pass one of these as metric")
+        hint = ", ".join(repr(column) for column in history if column not in INDEX) or "nothing"
+        raise SpecError(f"no trial of run {result.name} has reported {name!r}, but {hint}: pass one of these as metric")
     reported = (history["rank"] == CHIEF) & ~np.isnan(history[name])
-    found: list[tuple[TrialResult, LearningCurve]] = []
+    pairs: list[tuple[TrialResult, LearningCurve]] = []
     for trial in result.trials:
         rows = np.flatnonzero(reported & (history["trial"] == int(trial.id)))
         if trial.status in _ENDED and len(rows):
             steps, times, values = (history[column][rows].tolist() for column in ("step", "time", name))
-            found.append((trial, _curve(trial, steps, [time / 1e6 for time in times], values)))
-    if not found:
+            pairs.append((trial, _curve(trial, steps, [time / 1e6 for time in times], values)))
+    if not pairs:
         raise SpecError(f"run {result.name} has no trial that ended and reported {name!r}: there is nothing to replay")
-    trials, curves = zip(*found, strict=True)
-    numbers = tuple(int(each.id) for each in trials)
+    trials, curves = zip(*pairs, strict=True)
+    numbers = tuple(int(ended_trial.id) for ended_trial in trials)
     return Recorded(result.name, name, mode_of(name, mode or result.mode), curves, numbers, _cases(result, trials))
 
 
@@ -109,11 +109,11 @@ def _cases(result: SweepResult, trials: Sequence[TrialResult]) -> RecordedCases 
     assert result.directory is not None
     place = place_of(result.directory, LOOK_TIMEOUT_S)
     stored = look(place.store, place.layout)
-    return None if stored is None else RecordedCases(tuple(each.params for each in trials), stored.plan.space)
+    return None if stored is None else RecordedCases(tuple(trial.params for trial in trials), stored.plan.space)
 
 
 def _curve(trial: TrialResult, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> LearningCurve:
-    gaps = [max(0.0, later - before) for before, later in pairwise(times)]
+    gaps = [max(0.0, later - earlier) for earlier, later in pairwise(times)]
     start = median(gaps) if gaps else trial.seconds
     at, points = start, []
     for step, gap, value in zip(steps, [0.0, *gaps], values, strict=True):
@@ -133,7 +133,7 @@ def from_csv(path: str, metric: str | None = None, mode: Mode | None = None) -> 
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SpecError(f"{path} cannot be read ({error}): pass a run directory, or a file of CSV") from error
-    heading = [each.strip() for each in rows[0]] if rows else []
+    heading = [cell.strip() for cell in rows[0]] if rows else []
     if tuple(heading[:3]) != COLUMNS or len(heading) != len(COLUMNS) + 1:
         raise SpecError(
             f"{path} starts with {shown(','.join(heading))}: its first line must be trial,step,seconds, and the name "

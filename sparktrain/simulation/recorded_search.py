@@ -79,19 +79,19 @@ class RecordedSearch(Order):
     def propose(self, count: int) -> tuple[list[int], bool]:
         """See base class."""
         suggestion = self._sampler.suggest(count)
-        found = [self._near.take(case) for case in suggestion.cases]
-        self._proposed += found
+        indexes = [self._near.take(case) for case in suggestion.cases]
+        self._proposed += indexes
         self._asked += suggestion.cases
-        return found, suggestion.exhausted
+        return indexes, suggestion.exhausted
 
     def observe(self, trial: Trial, value: float | None, step: int) -> None:
         """The sampler forgets what it asked for, and learns from the recorded trial as from one of a former run."""
         number = trial.id
         self._sampler.observe(Observation(number, self._asked[number], ObservedStatus.FAILED, {}))
         params = self._cases.params[self._proposed[number]]
-        known = value is not None and math.isfinite(value)
-        status = ObservedStatus(trial.status) if known else ObservedStatus.FAILED
-        metrics = {self._metric: value} if known and value is not None else {}
+        is_finite = value is not None and math.isfinite(value)
+        status = ObservedStatus(trial.status) if is_finite else ObservedStatus.FAILED
+        metrics = {self._metric: value} if is_finite and value is not None else {}
         pruned_at = step if trial.status is TrialStatus.PRUNED else None
         self._sampler.observe(Observation(TrialId(-1 - number), params, status, metrics, pruned_at))
 
@@ -117,9 +117,9 @@ class NearestCase:
         lacking = np.isnan(self._rows) != np.isnan(row)  # a parameter that only one of both has
         gaps = np.where(self._chosen, gaps > 0, np.nan_to_num(gaps))
         distances = (np.where(lacking, 1.0, gaps) ** 2).sum(axis=1)
-        found = int(np.where(self._left, distances, np.inf).argmin())
-        self._left[found] = False
-        return found
+        nearest = int(np.where(self._left, distances, np.inf).argmin())
+        self._left[nearest] = False
+        return nearest
 
     def _row(self, case: Mapping[str, Any]) -> list[float]:
         values = flat(case)

@@ -57,12 +57,12 @@ class SimulatedRun:
     @property
     def seconds(self) -> float:
         """From the start to the end of the last trial."""
-        return max((each.ended for each in self.trials), default=0.0)
+        return max((trial.ended for trial in self.trials), default=0.0)
 
     @property
     def busy_s(self) -> float:
         """Seconds of slots that trained."""
-        return sum(each.busy_s for each in self.trials)
+        return sum(trial.busy_s for trial in self.trials)
 
     @property
     def found_s(self) -> float | None:
@@ -72,7 +72,7 @@ class SimulatedRun:
     @property
     def pruned(self) -> int:
         """Trials that a rule stopped."""
-        return sum(each.status is TrialStatus.PRUNED for each in self.trials)
+        return sum(trial.status is TrialStatus.PRUNED for trial in self.trials)
 
 
 class VirtualRun:
@@ -171,9 +171,9 @@ class VirtualRun:
 
     def _schedule(self, agent: AgentId, member: Member, number: int) -> None:
         curve, first = self._curves[self._proposed[member.trial]], self._first[member.trial]
-        before = curve.points[first - 1].seconds if first else 0.0
-        after = curve.points[number].seconds if number < len(curve.points) else curve.seconds
-        self._push(self._began[member.trial] + after - before, agent, member, number)
+        start_s = curve.points[first - 1].seconds if first else 0.0
+        end_s = curve.points[number].seconds if number < len(curve.points) else curve.seconds
+        self._push(self._began[member.trial] + end_s - start_s, agent, member, number)
 
     def _push(self, at: float, agent: AgentId, member: Member, number: int) -> None:
         heapq.heappush(self._heap, (at, next(self._order), agent, member, number))
@@ -198,9 +198,9 @@ class VirtualRun:
                     self._concluded(trial)
 
     def _suggest(self, at: float, number: int) -> None:
-        found, exhausted = self._search.propose(number)
-        self._proposed += found
-        cases = tuple({"curve": index} for index in found)
+        indexes, exhausted = self._search.propose(number)
+        self._proposed += indexes
+        cases = tuple({"curve": index} for index in indexes)
         self._feed(on.Suggested(at, _RUN, cases, exhausted))
 
     def _concluded(self, number: TrialId) -> None:
@@ -221,10 +221,10 @@ class VirtualRun:
             )
             for number, trial in sweep.trials.items()
         )
-        whole = [
+        candidates = [
             number
-            for number, each in enumerate(trials)
-            if each.status is TrialStatus.SUCCEEDED and math.isfinite(each.value)
+            for number, trial in enumerate(trials)
+            if trial.status is TrialStatus.SUCCEEDED and math.isfinite(trial.value)
         ]
-        best = min(whole, key=lambda number: (self._sign * trials[number].value, number), default=None)
+        best = min(candidates, key=lambda number: (self._sign * trials[number].value, number), default=None)
         return SimulatedRun(self._slots, self._stopper, trials, best)

@@ -46,7 +46,7 @@ class CheckpointHistory:
     @property
     def best(self) -> Checkpoint | None:
         """The checkpoint with the best score; the newest of equal ones."""
-        scored = [each for each in self.kept if each.score is not None]
+        scored = [checkpoint for checkpoint in self.kept if checkpoint.score is not None]
         return max(reversed(scored), key=lambda each: each.score or 0.0) if scored else None
 
     def acknowledge(self, checkpoint: Checkpoint) -> list[Checkpoint]:
@@ -56,26 +56,26 @@ class CheckpointHistory:
         """
         self.kept.append(checkpoint)
         recent = self.kept[-max(2, checkpoint.keep) :]
-        doomed = [each for each in self.kept if each not in recent and each != self.best]
-        self.kept = [each for each in self.kept if each not in doomed]
+        doomed = [candidate for candidate in self.kept if candidate not in recent and candidate != self.best]
+        self.kept = [candidate for candidate in self.kept if candidate not in doomed]
         return doomed
 
     def borrow(self, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Continue from a checkpoint of another trial; returns those that no longer count."""
-        dropped = [each for each in self.kept if each.manifest != checkpoint.manifest]
+        dropped = [candidate for candidate in self.kept if candidate.manifest != checkpoint.manifest]
         self.kept, self.corrupt = [checkpoint], []
         return dropped
 
     def mark_corrupt(self, manifest: str, reason: str) -> None:
         """The checkpoint cannot be read: its predecessor is the newest now."""
-        for checkpoint in [each for each in self.kept if each.manifest == manifest]:
+        for checkpoint in [candidate for candidate in self.kept if candidate.manifest == manifest]:
             self.kept.remove(checkpoint)
             self.corrupt.append((checkpoint, reason))
 
     def drop(self, manifests: Sequence[str]) -> None:
         """These no longer count, corrupt or not."""
-        self.kept = [each for each in self.kept if each.manifest not in manifests]
-        self.corrupt = [each for each in self.corrupt if each[0].manifest not in manifests]
+        self.kept = [checkpoint for checkpoint in self.kept if checkpoint.manifest not in manifests]
+        self.corrupt = [corruption for corruption in self.corrupt if corruption[0].manifest not in manifests]
 
     def trust_again(self) -> None:
         """Corrupt checkpoints count again: the user may have put copies back."""
@@ -84,9 +84,9 @@ class CheckpointHistory:
 
     def corruption_report(self, last: Failure) -> Failure:
         """The failure of a trial without any checkpoint that can be read; `last` is the newest reason."""
-        each = "; ".join(f"{checkpoint.manifest}: {reason}" for checkpoint, reason in self.corrupt)
+        details = "; ".join(f"{checkpoint.manifest}: {reason}" for checkpoint, reason in self.corrupt)
         summary = (
-            f"none of the {len(self.corrupt)} checkpoints can be read ({each}); put a copy back, or start a new run "
+            f"none of the {len(self.corrupt)} checkpoints can be read ({details}); put a copy back, or start a new run "
             "under another name to start from step 0"
         )
         return Failure(FailureKind.CHECKPOINT, summary, last.traceback, last.log_tail, last.rank, last.host)

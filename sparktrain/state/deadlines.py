@@ -19,12 +19,12 @@ def not_joined(gang: Gang, timeout_s: float, at: float) -> Late | None:
     if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.formed_at + timeout_s:
         return None
     reserving = gang.status is GangStatus.RESERVING and gang.size > 1
-    there = gang.reserved if reserving else gang.entered
-    missing = [Rank(rank) for rank in range(gang.size) if rank not in there]
+    joined_ranks = gang.reserved if reserving else gang.entered
+    missing = [Rank(rank) for rank in range(gang.size) if rank not in joined_ranks]
     joined = f"{gang.size - len(missing)} of {gang.size} members joined within {timeout_s:g} s; missing: "
-    who = ", ".join(f"rank {rank} on {gang.places[rank].host}, {_state(gang, rank)}" for rank in missing)
+    absentees = ", ".join(f"rank {rank} on {gang.places[rank].host}, {_state(gang, rank)}" for rank in missing)
     # Not FORM, which waits for a better cause: the members had their time.
-    return Failure(FailureKind.LOST, joined + who), at, missing[0]
+    return Failure(FailureKind.LOST, joined + absentees), at, missing[0]
 
 
 def _state(gang: Gang, rank: Rank) -> str:
@@ -46,12 +46,12 @@ def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
     paces = {**gang.reported, **gang.paces}
     last = min(live, key=lambda rank: paces[rank].step)
     pace = paces[last]
-    behind = [other for other in paces.values() if other.step > pace.step]
-    others = " while others are ahead of it" if behind else " and no other member is ahead of it" if live[1:] else ""
+    behind = [peer for peer in paces.values() if peer.step > pace.step]
+    clause = " while others are ahead of it" if behind else " and no other member is ahead of it" if live[1:] else ""
     where = f"rank {last} on {gang.places[last].host}" if gang.size > 1 else f"process on {gang.places[last].host}"
-    done, what = ("finished", "training step") if last in gang.paces else ("reported", "step")
+    verb, unit = ("finished", "training step") if last in gang.paces else ("reported", "step")
     summary = (
-        f"{where} has {done} no {what} for {at - pace.at:.0f} s after step {pace.step}{others}: it hangs; see "
+        f"{where} has {verb} no {unit} for {at - pace.at:.0f} s after step {pace.step}{clause}: it hangs; see "
         "where in its log, or raise hang_timeout when its steps take that long"
     )
     return Failure(FailureKind.HANG, summary), at, last

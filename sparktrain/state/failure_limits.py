@@ -69,8 +69,8 @@ class Failures:
         """Why the run ends now that a trial has failed with `last`; empty if it continues."""
         limits = self._limits
         if limits.max_failures is not None and self._count >= limits.max_failures:
-            many = f"{self._count} trial{'s' * (self._count > 1)}"
-            return f"{many} failed (max_failures={limits.max_failures}), the last with: {last.summary}"
+            trials_text = f"{self._count} trial{'s' * (self._count > 1)}"
+            return f"{trials_text} failed (max_failures={limits.max_failures}), the last with: {last.summary}"
         first = [failure for failure in self._first.values() if failure is not None]
         if self.succeeded or limits.alike_failures is None or len(first) < limits.alike_failures or not alike(first):
             return ""

@@ -45,8 +45,8 @@ def feeding_slots(
     jobs = max(1, agents // gang.size) * (len(streams) - 1) + 1
     if jobs * gang.workers > free:
         fed = _pushed(streams) if pushed else _streamed(streams)
-        beside = _beside(jobs * gang.workers, agents * held, slots)
-        raise ResourceError(f"{fed} need at least {beside}: {_PUSHED_ADVICE if pushed else ADVICE}")
+        demand = _beside(jobs * gang.workers, agents * held, slots)
+        raise ResourceError(f"{fed} need at least {demand}: {_PUSHED_ADVICE if pushed else ADVICE}")
     if jobs * gang.workers == 1:
         return FeedingSlots(1, None)
     tasks = free // jobs // gang.workers * gang.workers
@@ -54,9 +54,9 @@ def feeding_slots(
 
 
 def _streamed(streams: Sequence[str]) -> str:
-    one = len(streams) == 1
+    is_one = len(streams) == 1
     names = " and ".join(f"data[{name!r}]" for name in streams)
-    return f"{names} {'is a stream' if one else 'are streams'}: the tasks that feed {'it' if one else 'them'}"
+    return f"{names} {'is a stream' if is_one else 'are streams'}: the tasks that feed {'it' if is_one else 'them'}"
 
 
 def _pushed(feeds: Sequence[str]) -> str:
@@ -65,6 +65,6 @@ def _pushed(feeds: Sequence[str]) -> str:
 
 def _beside(wanted: int, agents: int, slots: int) -> str:
     """How many free slots are wanted, and who holds how many of those that there are."""
-    which = f"all {slots}" if agents >= slots else f"{agents} of the {slots}"
-    held = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {which} slots of"
+    share = f"all {slots}" if agents >= slots else f"{agents} of the {slots}"
+    held = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {share} slots of"
     return f"{formatting.count(wanted, 'free slot')} {held if agents else f'of the {slots} slots of'} this session"

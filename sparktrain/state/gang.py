@@ -149,9 +149,9 @@ class Gang:
 
     def live(self) -> list[tuple[AgentId, Member]]:
         """Members that have not ended and that an agent has, with their agents, by rank."""
-        gone = {*self.ended, *self.absent_in(AbsenceStage.WAITING)}
+        inactive_ranks = {*self.ended, *self.absent_in(AbsenceStage.WAITING)}
         ranks = (Rank(rank) for rank in range(self.size))
-        return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in gone]
+        return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in inactive_ranks]
 
     def has(self, agent: AgentId, member: Member) -> bool:
         """Whether `agent` has this incarnation of `member` now."""
@@ -170,7 +170,7 @@ class Gang:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
         self.absent[rank] = absence
         self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
-        self.awaiting = {(other, feed) for other, feed in self.awaiting if other != rank}
+        self.awaiting = {(other_rank, feed) for other_rank, feed in self.awaiting if other_rank != rank}
         self.reported.pop(rank, None)
         if self.paces.pop(rank, None) is not None:
             self.unproven[rank] = absence.failure
@@ -286,8 +286,8 @@ class Gang:
         """Every member that trains has returned: parameter servers and the evaluator are no longer needed."""
         roles = {place.role for place in self.places}
         training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
-        found = {Rank(rank) for rank, place in enumerate(self.places) if place.role in training}
-        ranks = found | self.training
+        training_ranks = {Rank(rank) for rank, place in enumerate(self.places) if place.role in training}
+        ranks = training_ranks | self.training
         return all(rank in self.ended and self.ended[rank].failure is None for rank in ranks)
 
     def verdict(self) -> Outcome:
@@ -296,7 +296,7 @@ class Gang:
         cause = self.cause or self.follower
         if cause is None or self.accomplished:
             return chief
-        tails = (each.failure.log_tail for each in self.ended.values() if each.failure is not None)
+        tails = (outcome.failure.log_tail for outcome in self.ended.values() if outcome.failure is not None)
         tail = cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
         seconds = max(outcome.seconds for outcome in self.ended.values())
         return Outcome(seconds, failure=replace(cause, log_tail=tail), notices=chief.notices)

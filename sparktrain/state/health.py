@@ -49,7 +49,7 @@ class Health:
     def load_failure(self, trials: Iterable[Trial]) -> Failure | None:
         """Why the training function could not be loaded: in one of `trials`, or on a host."""
         failures = (trial.failure for trial in trials if trial.failure)
-        return next((each for each in (*failures, *self.unloadable.values()) if each.kind is FailureKind.LOAD), None)
+        return next((cause for cause in (*failures, *self.unloadable.values()) if cause.kind is FailureKind.LOAD), None)
 
     def entered(self, agent: AgentState) -> None:
         """A member on the agent has entered the training function: the agent is healthy."""
@@ -66,13 +66,13 @@ class Health:
         if failure.kind is FailureKind.LOAD:
             self.unloadable[agent.host] = failure
         ill = self._ill.setdefault(_seat(agent), _Illness())
-        before = ill.excluded
+        was_excluded = ill.excluded
         ill.until = at + min(FIRST_BACK_OFF_S * 2 ** min(ill.failures, 9), LONGEST_BACK_OFF_S)
         ill.failures += 1
         ill.trials.add(trial)
         ill.last = failure.summary
         self._barred.setdefault(trial, set()).add(agent.host)
-        return ill.excluded and not before
+        return ill.excluded and not was_excluded
 
     @property
     def all_well(self) -> bool:
@@ -110,8 +110,8 @@ class Health:
         ill = self._ill.get(_seat(agent))
         if ill is None:
             return ""
-        who, they = ("1 trial", "it") if len(ill.trials) == 1 else (f"{len(ill.trials)} trials", "they")
-        return f"{who} failed on {agent.host} before {they} entered the training function, the last with: {ill.last}"
+        trials, they = ("1 trial", "it") if len(ill.trials) == 1 else (f"{len(ill.trials)} trials", "they")
+        return f"{trials} failed on {agent.host} before {they} entered the training function, the last with: {ill.last}"
 
 
 def _seat(agent: AgentState) -> Seat:

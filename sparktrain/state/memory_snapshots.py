@@ -55,10 +55,10 @@ class HeldSnapshots:
 
     def note(self, agent: AgentId, trial: TrialId, snapshot: MemorySnapshot) -> bool:
         """The agent of a member of the trial's gang holds `snapshot`; False if it has held a newer one."""
-        known = self._held.get(agent)
-        if known is not None and known[0] == trial and known[1].position >= snapshot.position:
+        holding = self._held.get(agent)
+        if holding is not None and holding[0] == trial and holding[1].position >= snapshot.position:
             return False
-        if known is not None and known[0] != trial:
+        if holding is not None and holding[0] != trial:
             self.lost(agent)
         self._held[agent] = trial, snapshot
         self._holders.setdefault(trial, {})[agent] = snapshot
@@ -76,8 +76,8 @@ class HeldSnapshots:
 
     def newest(self, trial: TrialId, agents: Collection[AgentId] | None = None) -> MemorySnapshot | None:
         """The newest snapshot of the trial that one of `agents` holds, by default any agent."""
-        found = [held for agent, held in self.of(trial).items() if agents is None or agent in agents]
-        return max(found, key=lambda each: each.position, default=None)
+        snapshots = [held for agent, held in self.of(trial).items() if agents is None or agent in agents]
+        return max(snapshots, key=lambda each: each.position, default=None)
 
     def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
         """The snapshots of the trial, by their holders."""
@@ -90,8 +90,8 @@ class HeldSnapshots:
         if not holders:
             return None
         newest = max(held[agent.id].position for agent in holders)
-        there = [agent for agent in holders if held[agent.id].position == newest]
-        return min(there, key=lambda agent: agent.host in shunned).id
+        newest_holders = [agent for agent in holders if held[agent.id].position == newest]
+        return min(newest_holders, key=lambda agent: agent.host in shunned).id
 
     def bases(
         self, trial: TrialId, agents: Sequence[AgentId], checkpoint: Checkpoint | None
@@ -104,9 +104,9 @@ class HeldSnapshots:
         base = held.get(agents[0])
         if base is None or (checkpoint is not None and checkpoint.step > base.step):
             return None
-        same = {agent: each.checksum for agent, each in held.items() if each.position == base.position}
-        mine = [same.get(agent, "") for agent in agents]
-        return [MemoryBase(base.generation, base.step, each, "" in mine) for each in mine]
+        checksums = {agent: snapshot.checksum for agent, snapshot in held.items() if snapshot.position == base.position}
+        mine = [checksums.get(agent, "") for agent in agents]
+        return [MemoryBase(base.generation, base.step, checksum, "" in mine) for checksum in mine]
 
     def formed(self, trial: TrialId, agents: Collection[AgentId], base: MemorySnapshot | None) -> None:
         """A gang of the trial forms on `agents`, and resumes from `base`; None: from the store, or from step 0."""

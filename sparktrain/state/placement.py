@@ -26,14 +26,14 @@ def next_gang(
         return None
     if size_of(sweep.queue[0]) == 1 and _takes_any(sweep, sweep.queue[0], held):
         return sweep.queue[0], [first]
-    there = idle(agents, sweep, at)
+    idle_agents = idle(agents, sweep, at)
     for trial in sweep.queue:
         size = size_of(trial)
-        allowed = _allowed(sweep, trial, agents, there, size)
+        allowed = _allowed(sweep, trial, agents, idle_agents, size)
         if len(allowed) >= size:
             shunned = _lost_on(trial)
             return trial, seat(allowed, size, shunned, held.chief(trial.id, allowed, shunned), held.of(trial.id))
-        if len(allowed) == len(there):
+        if len(allowed) == len(idle_agents):
             return None
     return None
 
@@ -45,7 +45,7 @@ def _takes_any(sweep: Sweep, trial: Trial, held: HeldSnapshots) -> bool:
 
 def _lost_on(trial: Trial) -> set[str | None]:
     """Hosts that the trial was lost on under this driver; after a crash its checkpoint is still on the host."""
-    return {each.host for each in trial.restarts[trial.forgiven :] if each.kind is FailureKind.LOST}
+    return {restart.host for restart in trial.restarts[trial.forgiven :] if restart.kind is FailureKind.LOST}
 
 
 def _allowed(

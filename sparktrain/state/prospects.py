@@ -21,8 +21,8 @@ def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
 
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Agents that may get a member now, longest idle first."""
-    there = able(agents.idle_for(sweep.run, len(agents)), sweep)
-    return [agent for agent in there if not sweep.health.backs_off(agent, at)]
+    idle_agents = able(agents.idle_for(sweep.run, len(agents)), sweep)
+    return [agent for agent in idle_agents if not sweep.health.backs_off(agent, at)]
 
 
 def first_idle(agents: Agents, sweep: Sweep, at: float) -> AgentState | None:
@@ -41,10 +41,10 @@ def _hopeless_hosts(sweep: Sweep) -> Collection[str]:
 def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
     """A member that failed before it entered may enter on hosts without such a failure, or on hosts that join later."""
     health, limits = sweep.health, sweep.limits
-    others = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
+    healthy_agents = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
     since = at if health.first_failed_at is None else health.first_failed_at
     awaited = len(alive) < limits.agents and at < since + AGENTS_TIMEOUT_S
-    return awaited or len(others) >= limits.least
+    return awaited or len(healthy_agents) >= limits.least
 
 
 def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
@@ -66,11 +66,11 @@ def failing(sweep: Sweep, trial: Trial) -> str:
     reason = sweep.failures.reason(trial.failure)
     if not reason:
         return ""
-    left = sum(not each.status.observed for each in sweep.trials.values())
-    left += max(0, (sweep.limits.total or 0) - len(sweep.trials))
+    unfinished = sum(not other_trial.status.observed for other_trial in sweep.trials.values())
+    unfinished += max(0, (sweep.limits.total or 0) - len(sweep.trials))
     of = f" of {sweep.limits.total}" if sweep.limits.total is not None else ""
     return (
-        f"{reason}; {left}{of} trials have no result. Fix the function and call it again under this name with "
+        f"{reason}; {unfinished}{of} trials have no result. Fix the function and call it again under this name with "
         "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or continue as it is with "
         "max_failures=None (--max-failures none)"
     )

@@ -157,9 +157,9 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.come_to_pause()
             trial.status = TrialStatus.PAUSED if trial.pausing is not None else TrialStatus.QUEUED
         case LossRecorded(generation=generation, restart=restart, place=place):
-            found = trial.place_of(generation) if place is None else place
-            if found is not None:
-                trial.explain(found, restart)
+            restart_place = trial.place_of(generation) if place is None else place
+            if restart_place is not None:
+                trial.explain(restart_place, restart)
         case MemberRestarted(restart=restart):
             trial.restarts = (*trial.restarts, restart)
         case GangRecovered(seconds=seconds):
@@ -180,8 +180,8 @@ def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
     """
     checkpoints = _checkpoints(records)
     needed = _Needed(checkpoints)
-    kept = [_shortened(record, checkpoints) for record in reversed(records) if needed(record)]
-    return tuple(reversed(kept))
+    kept_records = [_shortened(record, checkpoints) for record in reversed(records) if needed(record)]
+    return tuple(reversed(kept_records))
 
 
 def _shortened(record: AnyRecord, checkpoints: set[tuple[TrialId, str]]) -> AnyRecord:
@@ -193,21 +193,21 @@ def _shortened(record: AnyRecord, checkpoints: set[tuple[TrialId, str]]) -> AnyR
 
 def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
     """Manifests of the checkpoints that count in the end, and of corrupt ones."""
-    each: dict[TrialId, CheckpointHistory] = {}
+    histories: dict[TrialId, CheckpointHistory] = {}
     for record in records:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
-                each.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
+                histories.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
             case Exploited(trial=trial, checkpoint=checkpoint, replaced=replaced):
-                history = each.setdefault(trial, CheckpointHistory())
+                history = histories.setdefault(trial, CheckpointHistory())
                 history.borrow(checkpoint)
                 history.drop([checkpoint.manifest] if replaced else [])
             case CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
-                each.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
+                histories.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):
-                each.setdefault(trial, CheckpointHistory()).drop(manifests)
-    kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
-    return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.corrupt}
+                histories.setdefault(trial, CheckpointHistory()).drop(manifests)
+    counted = {(trial, entry.manifest) for trial, ledger in histories.items() for entry in ledger.kept}
+    return counted | {(trial, entry.manifest) for trial, ledger in histories.items() for entry, _ in ledger.corrupt}
 
 
 class _Needed:

@@ -66,24 +66,24 @@ class History(Struct, frozen=True):
 
 def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> History:
     """The losses and failures of a trial, with `failure` of its gang."""
-    (counted, excused), whole = trial.spent(), trial.gang_restarts
+    (counted, excused), gang_restarts = trial.spent(), trial.gang_restarts
     excusable = failure.loss is not None and failure.loss.excused
     return History(
         restarts=counted + len(gang.absent) + (not excusable),
         excused=excused + excusable,
         recovers=recovers,
         progressed=gang.progressed,
-        repeated=bool(whole) and trial.restarts[whole[-1]].cause == failure.summary,
+        repeated=bool(gang_restarts) and trial.restarts[gang_restarts[-1]].cause == failure.summary,
     )
 
 
 def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     """The restart of the trial after the failure of its gang; its duration is not known yet."""
     newest = trial.checkpoints.newest
-    kept = [step for step in (newest.step if newest is not None else None, gang.kept_step) if step is not None]
-    resumed_from = max(kept, default=None)
-    done = max((pace.step for pace in gang.paces.values()), default=None)
-    lost = None if done is None else max(0, done - (resumed_from or 0))
+    kept_steps = [step for step in (newest.step if newest is not None else None, gang.kept_step) if step is not None]
+    resumed_from = max(kept_steps, default=None)
+    last_step = max((pace.step for pace in gang.paces.values()), default=None)
+    lost = None if last_step is None else max(0, last_step - (resumed_from or 0))
     rank, host = failure.rank or 0, failure.host or trial.host
     return Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
 

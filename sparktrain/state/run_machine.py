@@ -140,8 +140,8 @@ class RunMachine:
     def _on_shared(self, gang: Gang, sender: AgentId, message: m.MemberShared) -> Commands:
         if gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):
             return [refused(sender, message.member)]
-        others = [(agent, member) for agent, member in gang.live() if member != message.member]
-        return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in others]
+        peers = [(agent, member) for agent, member in gang.live() if member != message.member]
+        return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in peers]
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
         agent = self._agents.get(agent_id)
@@ -154,18 +154,18 @@ class RunMachine:
         return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
 
     def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
-        new = message.checkpoint
-        if message.member.rank != CHIEF or new.generation != gang.generation:
+        checkpoint = message.checkpoint
+        if message.member.rank != CHIEF or checkpoint.generation != gang.generation:
             return [refused(agent, message.member)]
         trial = self.sweep.trials[gang.trial]
         newest = trial.checkpoints.newest
         if trial.taking_over:  # another trial's state replaces this one's: the member need not know
-            received = do.Send(agent, m.AckCheckpoint(message.member, new), durable=True)
-            return [received, do.DeleteCheckpoints(gang.trial, (new,))]
-        if newest is not None and new.step <= newest.step:
-            return [do.Refused(agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
-        gang.doomed += self.sweep.acknowledge(gang, new)
-        return [do.Send(agent, m.AckCheckpoint(message.member, new), durable=True), *self._delete(gang)]
+            received = do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True)
+            return [received, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
+        if newest is not None and checkpoint.step <= newest.step:
+            return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
+        gang.doomed += self.sweep.acknowledge(gang, checkpoint)
+        return [do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True), *self._delete(gang)]
 
     def _delete(self, gang: Gang) -> Commands:
         """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
@@ -224,8 +224,8 @@ class RunMachine:
     def _unasked(self, gang: Gang, rank: Rank, outcome: Outcome) -> bool:
         """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
         stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
-        asked = gang.stop_by is not None or rank in gang.absent_in(AbsenceStage.ENDING)
-        return stopped and not asked and self.sweep.stop is None
+        is_requested = gang.stop_by is not None or rank in gang.absent_in(AbsenceStage.ENDING)
+        return stopped and not is_requested and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
         if self._restarts.lost(gang, rank, outcome.failure, at):
@@ -275,8 +275,8 @@ class RunMachine:
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        while found := next_gang(self.sweep, self._agents, self._memory.held, lambda each: self._size(each, at), at):
-            commands += self._form(*found, at)
+        while seating := next_gang(self.sweep, self._agents, self._memory.held, lambda each: self._size(each, at), at):
+            commands += self._form(*seating, at)
         if self.sweep.wants_trials and (count := self._wanted(at)):
             self.sweep.ask(count)
             commands.append(do.Suggest(self.sweep.run, count))
@@ -289,11 +289,11 @@ class RunMachine:
 
     def _size(self, trial: Trial, at: float) -> int:
         """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
-        wanted, short_since = self.sweep.limits.size, self.sweep.shortage.of_whole_since
+        full_size, short_since = self.sweep.limits.size, self.sweep.shortage.of_whole_since
         began = trial.generation != NOT_FORMED
         if self.sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
-            return wanted
-        return max(self.sweep.limits.min_size, min(wanted, len(able(self._agents.all(), self.sweep))))
+            return full_size
+        return max(self.sweep.limits.min_size, min(full_size, len(able(self._agents.all(), self.sweep))))
 
     def _form(self, trial: Trial, agents: list[AgentState], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)
@@ -321,7 +321,7 @@ class RunMachine:
         """
         formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
         return [
-            *self._conclude([self.sweep.trials[each] for each in self.sweep.pruned.take_settled()]),
+            *self._conclude([self.sweep.trials[trial_id] for trial_id in self.sweep.pruned.take_settled()]),
             *(
                 do.SweepCheckpoints(trial.id, self.sweep.exploits.kept(trial), Generation(trial.generation + 1))
                 for trial in formed
@@ -346,7 +346,7 @@ class RunMachine:
     def stop(self, reason: str, ending: Ending, kill_at: float) -> Commands:
         """Start nothing new, advise members to stop, and end at `kill_at` what still runs."""
         self.sweep.request_stop(reason, ending, kill_at)
-        advice = [each for gang in self.sweep.gangs.values() for each in self._advice(gang)]
+        advice = [command for gang in self.sweep.gangs.values() for command in self._advice(gang)]
         return [*self._conclude(self.sweep.clear_queue()), *advice]
 
     def on_trial_stop(self, event: on.TrialStopAsked) -> Commands:

@@ -149,10 +149,10 @@ class Sweep:
         self.suggesting = False
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
-        asked, observed = self._asked
+        requested, observed = self._asked
         cases, memo = suggested.cases, suggested.memo
         added = TrialsAdded(
-            cases=cases, exhausted=self.exhausted, asked=asked, observed=observed, memo=memo, each=self.cases.size
+            cases=cases, exhausted=self.exhausted, asked=requested, observed=observed, memo=memo, each=self.cases.size
         )
         self._facts.append(added)
         self._enlist(suggested.cases)
@@ -223,10 +223,10 @@ class Sweep:
         trial = self.trials[gang.trial]
         trial.started_at = at
         if trial.failed_at is not None:
-            done = replace(trial.restarts[-1], seconds=at - trial.failed_at)
-            trial.restarts = (*trial.restarts[:-1], done)
+            restart = replace(trial.restarts[-1], seconds=at - trial.failed_at)
+            trial.restarts = (*trial.restarts[:-1], restart)
             trial.failed_at = None
-            self._facts.append(GangRecovered(trial=trial.id, seconds=done.seconds))
+            self._facts.append(GangRecovered(trial=trial.id, seconds=restart.seconds))
 
     def report(self, gang: Gang, reports: Sequence[Report], at: float) -> None:
         """The chief has reported metrics, at least once."""
@@ -392,10 +392,10 @@ class Sweep:
 
     def _observe(self, trial: Trial) -> None:
         """The sampler learns of a case once all its trials have results, and then counts it."""
-        whole = self.cases.ended(trial)
-        if whole is not None:
+        case_end = self.cases.ended(trial)
+        if case_end is not None:
             self.observed += 1
-            self.goals.case_ended(whole)
+            self.goals.case_ended(case_end)
 
     def ended_cases(self) -> list[Trial | CaseEnd]:
         """All cases as they are now; where each has one trial, the trials."""

@@ -65,11 +65,11 @@ class Formation(Struct, frozen=True):
         return len(self._hosts(self.size))
 
     def _hosts(self, before: int) -> list[str]:
-        found = []
+        hosts = []
         for rank, place in enumerate(self.places[:before]):
-            if sum(each.host == place.host for each in self.places[:rank]) == self.local_rank:
-                found.append(place.host)
-        return found
+            if sum(earlier_place.host == place.host for earlier_place in self.places[:rank]) == self.local_rank:
+                hosts.append(place.host)
+        return hosts
 
     def cluster(self) -> dict[str, list[str]]:
         """`host:port` of the members of each role, in the order of their ranks, as TensorFlow writes a cluster."""

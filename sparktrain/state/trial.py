@@ -170,8 +170,8 @@ class Trial:
 
     def place_of(self, generation: Generation) -> int | None:
         """The place in `restarts` of the restart that ended `generation`; None for the last generation."""
-        whole = self.gang_restarts
-        return whole[generation - 1] if generation <= len(whole) else None
+        past_restarts = self.gang_restarts
+        return past_restarts[generation - 1] if generation <= len(past_restarts) else None
 
     def incarnation(self, rank: int) -> int:
         """How often member `rank` of the newest gang has restarted alone, and trained again."""
@@ -187,9 +187,9 @@ class Trial:
         """More is known now about the restart at `place`."""
         newest = self.gang_restarts[-1:] == [place]
         if self.failure is not None and newest and not self.status.final:
-            who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
-            known = {"kind": restart.kind, "summary": restart.cause, "loss": restart.loss}
-            self.failure = replace(self.failure, **who, **known)
+            origin = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
+            details = {"kind": restart.kind, "summary": restart.cause, "loss": restart.loss}
+            self.failure = replace(self.failure, **origin, **details)
         self.restarts = (*self.restarts[:place], restart, *self.restarts[place + 1 :])
 
     def spent(self) -> tuple[int, int]:

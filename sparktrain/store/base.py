@@ -258,8 +258,8 @@ class Store(Protocol):
     def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
         """What is in the folder `path`: the files that `owns` accepts, and what `delete_folder` would leave."""
         sizes = self._sizes(path)
-        own = [size for file, size in sizes.items() if owns(file)]
-        return FolderSurvey(Usage(len(own), sum(own)), left_of(path, sizes, owns))
+        own_sizes = [size for file, size in sizes.items() if owns(file)]
+        return FolderSurvey(Usage(len(own_sizes), sum(own_sizes)), left_of(path, sizes, owns))
 
     def delete_folder(self, path: str, owns: OwnsPath) -> None:
         """Delete the files beneath the folder `path` that `owns` accepts, in any order, and folders empty by then.
@@ -299,27 +299,27 @@ def path_problem(path: str) -> str | None:
     """
     if not path or not path.isprintable() or "\\" in path:
         return "must be printable, not empty, and without backslashes"
-    whole = f"/{path}/"
-    if "//" in whole or "/./" in whole or "/../" in whole:
+    slashed_path = f"/{path}/"
+    if "//" in slashed_path or "/./" in slashed_path or "/../" in slashed_path:
         return "must be relative and without empty parts, '.' and '..'"
-    if f"/{UNPUBLISHED}" in whole:
+    if f"/{UNPUBLISHED}" in slashed_path:
         return f"must have no part that starts with {UNPUBLISHED!r}"
     return None
 
 
 def left_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:
     """What a removal of the caller's `files` leaves in the folder `top`: see `FolderSurvey.left`."""
-    left = set[str]()
+    leftovers = set[str]()
     for file in files:
         at = len(top)
         while (at := file.find("/", at + 1)) >= 0:
             if not owns(file[: at + 1]):
-                left.add(file[: at + 1])
+                leftovers.add(file[: at + 1])
                 break
         else:
             if not owns(file):
-                left.add(file)
-    return tuple(sorted(left))
+                leftovers.add(file)
+    return tuple(sorted(leftovers))
 
 
 def by_range(store: Store, path: str) -> Iterator[bytes]:

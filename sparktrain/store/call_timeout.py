@@ -116,13 +116,13 @@ class SpareThreads:
         until = clock.now() + _REST_S
         rests: dict[Thread, str] = {}
         halted: set[Thread] = set()
-        while (hung := {each.thread for each in list(self._busy)} - halted) and clock.now() < until:
-            for each in hung:
-                rest = _rest(each)
-                if rest and rests.get(each) == rest:
-                    _halt(each)
-                    halted.add(each)
-                rests[each] = rest
+        while (hung := {spare.thread for spare in list(self._busy)} - halted) and clock.now() < until:
+            for thread in hung:
+                state = _rest(thread)
+                if state and rests.get(thread) == state:
+                    _halt(thread)
+                    halted.add(thread)
+                rests[thread] = state
             pause(_POLL_S)
         if halted:
             _end_within(_END_S)

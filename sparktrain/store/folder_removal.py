@@ -22,10 +22,10 @@ def discard(folder: Path) -> None:
 
     Files that it cannot remove stay, under another name.
     """
-    gone = folder.with_name(f"gone-{uuid4().hex}")
+    trash = folder.with_name(f"gone-{uuid4().hex}")
     with suppress(OSError):  # it is gone already
-        folder.rename(gone)
-        remove(gone)
+        folder.rename(trash)
+        remove(trash)
 
 
 def remove(folder: Path, last: str = "") -> None:
@@ -81,8 +81,8 @@ def _emptied(folder: int, top: int, kept: str = "") -> list[str]:
     """Remove the files of a folder but `kept`; returns the names of its folders, which are in `top` now."""
     folders = []
     with os.scandir(folder) as entries:
-        found = [entry for entry in entries if entry.name != kept]
-    for entry in found:
+        children = [entry for entry in entries if entry.name != kept]
+    for entry in children:
         with suppress(OSError):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.name, dir_fd=folder)

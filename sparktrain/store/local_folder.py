@@ -118,10 +118,10 @@ def _scan(descriptor: int, folder: str, owns: OwnsPath, part: OwnPart) -> list[s
                 below.append(path) if owns(f"{path}/") else part.left.append(f"{path}/")
                 continue
             with suppress(FileNotFoundError):  # deleted meanwhile
-                found = entry.stat(follow_symlinks=False)
+                file_stat = entry.stat(follow_symlinks=False)
                 accepted = owns(f"{folder}/") if UNPUBLISHED_NAME.fullmatch(entry.name) else owns(path)
-                if accepted and stat.S_ISREG(found.st_mode):
-                    part.files.append(OwnFile(path, found.st_size, found.st_mtime))
+                if accepted and stat.S_ISREG(file_stat.st_mode):
+                    part.files.append(OwnFile(path, file_stat.st_size, file_stat.st_mtime))
                 else:
                     part.left.append(path)
     return below

@@ -91,8 +91,8 @@ class LocalStore(Store):
             raise OSError(errno.EIO, "a file that was just created does not read back as it was written")
 
     def _explain(self, error: OSError) -> str:
-        known = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
-        cause, step = explained(error.__cause__ if known else error, self.root)  # type: ignore[arg-type] # it is one
+        has_root = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+        cause, step = explained(error.__cause__ if has_root else error, self.root)  # type: ignore[arg-type] # it is one
         return f"run directory {self.root} cannot be written by user {_user()}: {cause}; {step}"
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -125,11 +125,11 @@ class LocalStore(Store):
         """See base class."""
 
         def look(target: Path) -> FileInfo:
-            found = os.stat(target)
-            if not stat.S_ISREG(found.st_mode):
+            file_stat = os.stat(target)
+            if not stat.S_ISREG(file_stat.st_mode):
                 raise _missing(target)
-            identity = f"{found.st_dev}-{found.st_ino}"
-            return FileInfo(found.st_size, found.st_mtime, f"{found.st_mtime_ns} ns", identity)
+            identity = f"{file_stat.st_dev}-{file_stat.st_ino}"
+            return FileInfo(file_stat.st_size, file_stat.st_mtime, f"{file_stat.st_mtime_ns} ns", identity)
 
         return self._of_file(path, look)
 
@@ -150,11 +150,11 @@ class LocalStore(Store):
         top = self._file(prefix) if prefix else self.root
 
         def walk() -> list[str]:
-            found = []
+            paths = []
             for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
                 relative = Path(folder).relative_to(self.root)
-                found += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
-            return sorted(found)
+                paths += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
+            return sorted(paths)
 
         return self._call(prefix).ask(walk)
 
@@ -162,9 +162,9 @@ class LocalStore(Store):
         """See base class."""
 
         def scan() -> list[str]:
-            with os.scandir(self._file(prefix) if prefix else self.root) as found:
+            with os.scandir(self._file(prefix) if prefix else self.root) as listing:
                 return sorted(
-                    each.name + "/" * each.is_dir() for each in found if not each.name.startswith(UNPUBLISHED)
+                    entry.name + "/" * entry.is_dir() for entry in listing if not entry.name.startswith(UNPUBLISHED)
                 )
 
         try:
@@ -179,7 +179,7 @@ class LocalStore(Store):
         def walk() -> Usage:
             files = size = 0
             for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
-                for name in (each for each in names if not each.startswith(UNPUBLISHED)):
+                for name in (file_name for file_name in names if not file_name.startswith(UNPUBLISHED)):
                     with suppress(FileNotFoundError):  # deleted meanwhile
                         size += os.stat(os.path.join(folder, name)).st_size
                         files += 1
@@ -232,10 +232,10 @@ class LocalStore(Store):
 
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """See base class."""
-        before = SystemClock().wall() - older_than_s
+        cutoff = SystemClock().wall() - older_than_s
         files = self._own_part(prefix, owns or (lambda path: True)).files
-        left = [file for file in files if not file.published and file.modified < before]
-        return sorted((Leftover(str(self.root / file.path), file.size) for file in left), key=lambda each: each.name)
+        strays = [file for file in files if not file.published and file.modified < cutoff]
+        return sorted((Leftover(str(self.root / file.path), file.size) for file in strays), key=lambda each: each.name)
 
     def _own_part(self, path: str, owns: OwnsPath) -> OwnPart:
         check_path(path)
@@ -359,9 +359,9 @@ def _opened(path: Path) -> FileIO:
 
 
 def _write_all(file: FileIO, data: bytes | memoryview, call: LocalCall) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[call.ask(partial(file.write, rest)) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[call.ask(partial(file.write, remaining)) :]
 
 
 def _sync(file: FileIO, call: LocalCall) -> None:

@@ -21,10 +21,10 @@ def spread(work: Callable[[T, CheckCancelled], R], things: Sequence[T], threads:
     does all the work.
     """
     team = _Team(work, things)
-    others = [spawn(team.run) for _ in range(min(threads, len(things)) - 1)]
+    helpers = [spawn(team.run) for _ in range(min(threads, len(things)) - 1)]
     team.run()
-    for each in others:
-        each.join()  # each operation of a store is bounded
+    for helper in helpers:
+        helper.join()  # each operation of a store is bounded
     if team.failures:
         raise team.failures[0]
     return [team.results[index] for index in range(len(things))]

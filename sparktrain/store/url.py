@@ -40,7 +40,7 @@ def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
     if opener is None:
         raise SpecError(
             f"dir ({text}) names a {scheme[1]} store, which sparktrain does not have: pass a path on storage that all "
-            f"hosts share, or a URL that starts with one of {', '.join(f'{each}:' for each in sorted(_OPENERS))}"
+            f"hosts share, or a URL that starts with one of {', '.join(f'{prefix}:' for prefix in sorted(_OPENERS))}"
         )
     return opener(address)
 

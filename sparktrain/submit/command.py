@@ -92,8 +92,8 @@ def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
 
 def _all(job: Job, key: str, own: Sequence[str]) -> str | None:
     """The value of an option that replaces the setting `key`: the user's entries and `own`. None for no option."""
-    others = (job.conf.get(key) or job.properties.get(key) or "").split(",")
-    return ",".join(dict.fromkeys((*filter(None, map(str.strip, others)), *own))) if own else None
+    user_entries = (job.conf.get(key) or job.properties.get(key) or "").split(",")
+    return ",".join(dict.fromkeys((*filter(None, map(str.strip, user_entries)), *own))) if own else None
 
 
 def settings_of(job: Job) -> dict[str, str]:
@@ -118,8 +118,8 @@ def _conf(job: Job) -> dict[str, str]:
         conf |= {_EXECUTOR_PYTHON_KEY: PYTHON, _DRIVER_PYTHON_KEY: PYTHON, _MASTER_PYTHON_KEY: PYTHON}
     conf |= job.conf
     if job.tag:
-        others = conf.get(TAGS_KEY) or job.properties.get(TAGS_KEY)
-        conf[TAGS_KEY] = f"{others},{job.tag}" if others else job.tag
+        user_tags = conf.get(TAGS_KEY) or job.properties.get(TAGS_KEY)
+        conf[TAGS_KEY] = f"{user_tags},{job.tag}" if user_tags else job.tag
     return conf
 
 
@@ -135,12 +135,12 @@ def check_open(keys: Iterable[str], given_by: str) -> None:
 
 def properties_in(text: str) -> dict[str, str]:
     """The settings in a properties file of Spark: a key, a blank or `=`, and a value on each line."""
-    found = {}
+    properties = {}
     for line in text.splitlines():
         match = _PROPERTY.fullmatch(line)
         if match is not None and not match[1].startswith(("#", "!")):
-            found[match[1]] = match[2]
-    return found
+            properties[match[1]] = match[2]
+    return properties
 
 
 # ---- files of a driver in a container
@@ -162,8 +162,8 @@ def shipped(words: Sequence[str], files: Sequence[str]) -> Shipped:
     for path in dict.fromkeys(files):
         name = os.path.basename(path)
         if name in names.values():
-            both = ", ".join([path, *(other for other in names if names[other] == name)])
-            raise SpecError(f"{both} cannot go to one driver, which would have both as {name}: rename one of them")
+            paths = ", ".join([path, *(other_path for other_path in names if names[other_path] == name)])
+            raise SpecError(f"{paths} cannot go to one driver, which would have both as {name}: rename one of them")
         names[path] = name
     return Shipped(tuple(_renamed(word, names) for word in words), tuple(names))
 

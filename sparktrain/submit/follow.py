@@ -70,14 +70,14 @@ def spark_submit(home: str | None) -> str:
     SpecError when there is none."""
     if home:
         return os.path.join(home, "bin", "spark-submit")
-    beside = Path(sys.executable).with_name("spark-submit")
-    found = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
-    if found is None:
+    sibling = Path(sys.executable).with_name("spark-submit")
+    program = shutil.which("spark-submit") or (str(sibling) if sibling.is_file() else None)
+    if program is None:
         raise SpecError(
             "there is no spark-submit on the path: set SPARK_HOME to the folder of a Spark, or pip install "
             "'sparktrain[spark]'"
         )
-    return found
+    return program
 
 
 def run_here(line: Sequence[str]) -> int:
@@ -103,7 +103,7 @@ def follow(
     (`spark.yarn.submit.waitAppCompletion`): the ResourceManager then reports it. Raises InfraError when YARN has no
     application in time, and KeyboardInterrupt for Ctrl-C, which does not end the application.
     """
-    application, before = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s), run_directory.look()
+    application, old_run = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s), run_directory.look()
     try:
         with TemporaryFile() as printed, _started(line, printed) as process:
             _wait(process, application, run_directory, Changes(show), submit_timeout_s)
@@ -113,7 +113,7 @@ def follow(
         application.look()  # YARN may have accepted it since the last look
         raise KeyboardInterrupt(_left(application.last)) from error
     run = run_directory.look()
-    verdict = verdict_of(application.last, output, run, before.driver_started if before is not None else None)
+    verdict = verdict_of(application.last, output, run, old_run.driver_started if old_run is not None else None)
     if verdict.by_run:
         return JobEnded(verdict, run)
     return JobEnded(verdict, None, _output_of(application) if application.last is not None else "")
@@ -192,15 +192,15 @@ class _FollowedApplication:
 
     def look(self) -> None:
         """Query the ResourceManager, and show the application when its state has changed."""
-        found = self._manager.applications(self._tag)
-        if found == [] and not self.missing:
+        applications = self._manager.applications(self._tag)
+        if applications == [] and not self.missing:
             self._missing_since = self._clock.now()
-        self.missing = found == []
-        if not found:
+        self.missing = applications == []
+        if not applications:
             return
-        self.last, self._reported_at = found[0], self._clock.now()
-        if found[0].line != self._shown:
-            self._shown = found[0].line
+        self.last, self._reported_at = applications[0], self._clock.now()
+        if applications[0].line != self._shown:
+            self._shown = applications[0].line
             self._show(self._shown)
 
     def read_output(self) -> None:

@@ -63,10 +63,10 @@ def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
     check_open(asked.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
     words, directory = _named(asked, arguments, place.mode)
-    moved, beside = shipped(words, []), list[str]()
+    moved, modules = shipped(words, []), list[str]()
     if place.mode is Mode.CLUSTER:
         moved = shipped(words, [*asked.files, *_own_files(arguments)])
-        beside = _modules_beside(arguments, asked.py_files)
+        modules = _modules_beside(arguments, asked.py_files)
     return (
         Job(
             program=str(program(asked.kind)),
@@ -76,7 +76,7 @@ def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
             properties_file=asked.properties_file,
             properties=properties,
             files=moved.files,
-            py_files=tuple(dict.fromkeys((*asked.py_files, *beside))),
+            py_files=tuple(dict.fromkeys((*asked.py_files, *modules))),
             python=sys.executable,
             tag=f"sparktrain-{uuid4().hex[:12]}",
         ),
@@ -93,11 +93,11 @@ def program(kind: str) -> Path:
 
 def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
     """The job's words, with a name of the run added if they have none, and the run directory."""
-    before = arguments.get("directory")
-    if before is not None and mode is Mode.CLUSTER:
-        check_shared(before, "the run directory")
-    if before is not None and asked.kind != "refit":
-        return asked.words, str(before)
+    directory = arguments.get("directory")
+    if directory is not None and mode is Mode.CLUSTER:
+        check_shared(directory, "the run directory")
+    if directory is not None and asked.kind != "refit":
+        return asked.words, str(directory)
     folder, name = _place_of(asked.kind, arguments)
     if mode is Mode.CLUSTER:
         check_shared(folder)
@@ -114,8 +114,8 @@ def _place_of(kind: str, arguments: Mapping[str, Any]) -> tuple[str | None, str 
     params = arguments.get("params")
     load: Callable[[str], ParamsFile | GangFile] = load_gang if kind == "run" else load_params
     settings = load(params).settings if params is not None else {}
-    beside = posixpath.dirname(arguments["directory"].rstrip("/")) or "." if kind == "refit" else None
-    return arguments["dir"] or settings.get("dir") or beside, arguments["name"] or settings.get("name")
+    sweep_folder = posixpath.dirname(arguments["directory"].rstrip("/")) or "." if kind == "refit" else None
+    return arguments["dir"] or settings.get("dir") or sweep_folder, arguments["name"] or settings.get("name")
 
 
 def _called(arguments: Mapping[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _called(arguments: Mapping[str, Any]) -> str:
 def _own_files(arguments: Mapping[str, Any]) -> list[str]:
     """The local files that the job's arguments name."""
     target = file_of_target(arguments["function"]) if "function" in arguments else None
-    modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
+    modules = [path.strip() for path in (arguments["py_files"] or "").split(",") if path.strip() and "://" not in path]
     return [path for path in (target, arguments.get("params"), *modules) if path is not None]
 
 
@@ -139,12 +139,12 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
     """
     target = file_of_target(arguments.get("function", ""))
     archives = [path for path in py_files if not path.endswith(".py")]
-    found: dict[str, Path] = {}
-    known = NEVER_LOCAL | ({SERVED} if arguments.get(SERVED) else set())
+    files: dict[str, Path] = {}
+    ignored = NEVER_LOCAL | ({SERVED} if arguments.get(SERVED) else set())
     waiting = [Path(target)] if target is not None else []
     while waiting:
         path = waiting.pop()
-        for name in sorted({each.partition(".")[0] for each in imports_of_file(path).modules} - {*found, *known}):
+        for name in sorted({dotted.partition(".")[0] for dotted in imports_of_file(path).modules} - {*files, *ignored}):
             module, package = path.with_name(f"{name}.py"), path.with_name(name)
             if (package / "__init__.py").is_file() and not archives:
                 raise SpecError(
@@ -153,9 +153,9 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
                     f"{package.with_suffix('.zip')}"
                 )
             if module.is_file():
-                found[name] = module
+                files[name] = module
                 waiting.append(module)
-    return [str(found[name]) for name in sorted(found)]
+    return [str(files[name]) for name in sorted(files)]
 
 
 def _properties(path: str | None) -> dict[str, str]:

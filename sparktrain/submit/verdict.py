@@ -68,10 +68,10 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
 
 def _not_submitted(output: str) -> Verdict:
     """The verdict on a job that YARN does not have: an outage is the cluster's fault, any other refusal the call's."""
-    if found := _SUBMITTED.search(output):
+    if match := _SUBMITTED.search(output):
         return Verdict(
             CLUSTER_FAILED,
-            f"{found[1]} was submitted, and no ResourceManager reports its end; its run directory has it: "
+            f"{match[1]} was submitted, and no ResourceManager reports its end; its run directory has it: "
             "sparktrain status DIR",
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]

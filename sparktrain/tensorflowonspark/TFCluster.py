@@ -80,8 +80,8 @@ class TFCluster:
 
     def __getattr__(self, name: str) -> NoReturn:
         why = _GONE.get(name)
-        known = f"TFCluster has no attribute {name!r}{did_you_mean(name, [*vars(self), *vars(TFCluster)])}"
-        raise AttributeError(known if why is None else f"TFCluster.{name} is gone: {why}")
+        message = f"TFCluster has no attribute {name!r}{did_you_mean(name, [*vars(self), *vars(TFCluster)])}"
+        raise AttributeError(message if why is None else f"TFCluster.{name} is gone: {why}")
 
     @users_call
     def train(self, dataRDD: Any, num_epochs: int = 0, feed_timeout: float = 600, qname: str = "input") -> None:
@@ -161,8 +161,8 @@ class TFCluster:
     def _end(self, limit: float | None) -> None:
         """Wait for the members' end, and end those that are late. Raises the error of the run."""
         if not self._run.join(limit):
-            after = "after the end of their feed" if self._feeds else "after cluster.shutdown()"
-            late = f"members have not returned {limit:g} s {after}"
+            moment = "after the end of their feed" if self._feeds else "after cluster.shutdown()"
+            late = f"members have not returned {limit:g} s {moment}"
             self._run.stop(late)
             if not self._run.join(END_S):
                 raise RunStoppedError(f"{late}, and their end is not known after {END_S:g} s more; see the run's logs")
@@ -205,9 +205,9 @@ class TFCluster:
                 "members read their data themselves"
             )
         if qname not in self._feeds:
-            known = ", ".join(map(repr, self._feeds))
+            feed_names = ", ".join(map(repr, self._feeds))
             raise SpecError(
-                f"qname is {qname!r}, the feeds of this cluster are {known}{did_you_mean(qname, self._feeds)}"
+                f"qname is {qname!r}, the feeds of this cluster are {feed_names}{did_you_mean(qname, self._feeds)}"
             )
         check_rows(call, rows)
         return self._feeds[qname]
@@ -260,7 +260,7 @@ def run(
     feeds = {name: PushedFeed(name) for name in queues if name not in NOT_FED} if input_mode == InputMode.SPARK else {}
     place = place_of(sc)
     settings = NodeSettings(num_ps, master_node, eval_node, tuple(feeds), files_of(place), os.getcwd())
-    asked: dict[str, Any] = {
+    keywords: dict[str, Any] = {
         "name": f"tfcluster-{uuid.uuid4().hex[:12]}",
         "start_timeout": reservation_timeout,
         "tensorboard": bool(tensorboard and log_dir is None),
@@ -269,9 +269,9 @@ def run(
         "ps": num_ps,
         "evaluator": eval_node,
         "backend": "tensorflow",
-        "data": {name: PushedSource(each) for name, each in feeds.items()},
+        "data": {name: PushedSource(feed) for name, feed in feeds.items()},
     }
-    chosen = RunOptions(**settled(RunKeywords, asked, "run"))
+    chosen = RunOptions(**settled(RunKeywords, keywords, "run"))
     prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
     engine = place._agents.engine if isinstance(place, Pool) else engine_of(place)
     agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine, chosen.asked["agents"])
@@ -310,8 +310,8 @@ def _check_members(num_executors: Any, num_ps: Any, eval_node: Any, master_node:
         if type(value) is not int or value < (name == "num_executors"):
             raise SpecError(f"{name} is {described(value)}; pass a whole number")
     if num_executors - num_ps - bool(eval_node) < 1:
-        others = f"num_ps ({num_ps}){' and the evaluator' if eval_node else ''}"
-        raise SpecError(f"num_executors ({num_executors}) must exceed {others}: at least one member trains")
+        other_members = f"num_ps ({num_ps}){' and the evaluator' if eval_node else ''}"
+        raise SpecError(f"num_executors ({num_executors}) must exceed {other_members}: at least one member trains")
     if master_node not in (None, "chief", "master"):
         raise SpecError(f"master_node is {described(master_node)}; pass 'chief', 'master' or None")
 

@@ -50,7 +50,7 @@ class DataFeed:
         self.train_mode = train_mode
         self.qname_in = qname_in
         self.qname_out = qname_out
-        self.input_tensors = None if input_mapping is None else [input_mapping[each] for each in sorted(input_mapping)]
+        self.input_tensors = None if input_mapping is None else [input_mapping[name] for name in sorted(input_mapping)]
         self._columns = () if input_mapping is None else tuple(sorted(input_mapping))
         self._opened: StreamData | None = None
 
@@ -102,14 +102,14 @@ class DataFeed:
 
     def _by_tensor(self, tensors: list[str], rows: list[Any]) -> dict[str, list[Any]]:
         if not rows:
-            return {each: [] for each in tensors}
+            return {tensor: [] for tensor in tensors}
         try:
             widths = set(map(len, rows))
         except TypeError as error:
-            kind = next(type(each).__name__ for each in rows if not hasattr(each, "__len__"))
+            kind = next(type(row).__name__ for row in rows if not hasattr(row, "__len__"))
             raise DataError(f"{self._expected} is a {kind}: map it to a tuple of these columns") from error
         if widths != {len(tensors)}:
-            wrong = next(each for each in sorted(widths) if each != len(tensors))
+            wrong = next(width for width in sorted(widths) if width != len(tensors))
             raise DataError(f"{self._expected} has {wrong} values: select these columns, in this order, before feeding")
         return dict(zip(tensors, map(list, zip(*rows, strict=True)), strict=True))
 
@@ -153,11 +153,11 @@ def export_saved_model(sess: Any, export_dir: str, tag_set: str, signatures: Map
     v1 = tf.compat.v1.saved_model
     definitions = {
         key: v1.build_signature_def(
-            inputs={name: v1.build_tensor_info(tensor) for name, tensor in each["inputs"].items()},
-            outputs={name: v1.build_tensor_info(tensor) for name, tensor in each["outputs"].items()},
-            method_name=each.get("method_name", key),
+            inputs={name: v1.build_tensor_info(tensor) for name, tensor in signature["inputs"].items()},
+            outputs={name: v1.build_tensor_info(tensor) for name, tensor in signature["outputs"].items()},
+            method_name=signature.get("method_name", key),
         )
-        for key, each in signatures.items()
+        for key, signature in signatures.items()
     }
     graph = sess.graph
     graph._unsafe_unfinalize()  # a MonitoredTrainingSession has finalized it, and the builder adds operations

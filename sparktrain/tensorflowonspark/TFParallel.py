@@ -98,11 +98,11 @@ def run(
         _check_slots(place, num_executors)
     function = _copy(map_fn, tf_args, num_executors, files_of(place), os.getcwd())
     numbers = {"worker_num": list(range(num_executors))}
-    asked = {"max_failures": 1, **options}
-    ended = place.launch(function, numbers, **asked) if isinstance(place, Pool) else (
-        launch(place, function, numbers, **asked)
+    launch_options = {"max_failures": 1, **options}
+    ended = place.launch(function, numbers, **launch_options) if isinstance(place, Pool) else (
+        launch(place, function, numbers, **launch_options)
     )  # fmt: skip
-    if any(each.status is not TrialStatus.SUCCEEDED for each in ended.trials):
+    if any(trial.status is not TrialStatus.SUCCEEDED for trial in ended.trials):
         raise _error(ended)
 
 
@@ -142,7 +142,7 @@ def _check_slots(place: Any, copies: int) -> None:
 def _error(ended: SweepResult) -> RunFailedError:
     """The error of the copy that failed first, or of one that never ran."""
     order = {TrialStatus.FAILED: 0, TrialStatus.LOST: 1}
-    worst = [each for each in ended.trials if each.status is not TrialStatus.SUCCEEDED]
+    worst = [result for result in ended.trials if result.status is not TrialStatus.SUCCEEDED]
     trial: TrialResult = min(worst, key=lambda each: order.get(each.status, 2))
     kind = RunLostError if trial.status is TrialStatus.LOST else RunFailedError
     why = trial.error.summary if trial.error is not None else "it was stopped before its end"

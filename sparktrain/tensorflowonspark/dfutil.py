@@ -79,11 +79,11 @@ def toTFExample(dtypes: Sequence[tuple[str, str]]) -> Callable[[Iterable[Any]], 
     schema = pa.schema([(name, _arrow_type(name, dtype)) for name, dtype in dtypes])
 
     def encode(rows: Iterable[Any]) -> list[tuple[bytearray, None]]:
-        found = [tuple(row[name] for name in schema.names) for row in rows]
-        columns = zip(*found, strict=True) if found else [[] for _ in schema]
+        row_tuples = [tuple(row[name] for name in schema.names) for row in rows]
+        columns = zip(*row_tuples, strict=True) if row_tuples else [[] for _ in schema]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         records = encoded_examples(pa.RecordBatch.from_arrays(arrays, schema=schema), "a partition")
-        return [(bytearray(each), None) for each in records]
+        return [(bytearray(record), None) for record in records]
 
     return encode
 
@@ -98,7 +98,7 @@ def fromTFExample(iter: Iterable[Any], binary_features: Sequence[str] = ()) -> l
     rows = []
     for record in iter:
         features = features_of(bytes(record[0]))
-        named = {name: each for name, each in features.items() if len(each[1])}
+        named = {name: feature for name, feature in features.items() if len(feature[1])}
         binary = [name for name in binary_features if name in named]
         columns = columns_of_examples({_RECORD: [named]}, binary, _RECORD) if named else ()
         values = {column.name: column.value(named) for column in columns}
@@ -111,10 +111,10 @@ def infer_schema(example: Any, binary_features: Sequence[str] = ()) -> "StructTy
     from pyspark.sql.types import StructType
 
     columns = columns_of_examples({_RECORD: [features_of(example.SerializeToString())]}, binary_features, _RECORD)
-    made = StructType()
+    schema = StructType()
     for column in columns:
-        made = made.add(column.name, column.spark_type, True)
-    return made
+        schema = schema.add(column.name, column.spark_type, True)
+    return schema
 
 
 def _arrow_type(name: str, dtype: str) -> pa.DataType:

@@ -15,7 +15,7 @@ NO_STREAMING = (
 
 def check_rows(call: str, rows: Any) -> None:
     """Raise SpecError unless `rows` is an RDD or a DataFrame of a living session, SessionError."""
-    if any(each.__name__ == "DStream" for each in type(rows).__mro__):
+    if any(base.__name__ == "DStream" for base in type(rows).__mro__):
         raise SpecError(f"cluster.{call}() got a DStream: {NO_STREAMING}")
     if hasattr(rows, "mapPartitions"):
         if rows.ctx._jsc is None:  # PySpark has no public word for it

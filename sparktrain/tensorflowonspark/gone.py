@@ -31,6 +31,6 @@ class GoneModule(ModuleType):
 
 def put_in_place() -> dict[str, ModuleType]:
     """Make imports find these modules; they are returned by name."""
-    made: dict[str, ModuleType] = {name: GoneModule(name, reason) for name, reason in REASONS.items()}
-    sys.modules.update({module.__name__: module for module in made.values()})
-    return made
+    modules: dict[str, ModuleType] = {name: GoneModule(name, reason) for name, reason in REASONS.items()}
+    sys.modules.update({module.__name__: module for module in modules.values()})
+    return modules

@@ -31,9 +31,9 @@ def install() -> None:
     Call it before the program imports that name; a second call does nothing. Does not block. Where TensorFlowOnSpark
     itself is installed too, a warning names both places. Raises SpecError when the program has imported it already.
     """
-    here = importlib.import_module(_HERE)
+    package = importlib.import_module(_HERE)
     loaded = sys.modules.get(NAME)
-    if loaded is here:
+    if loaded is package:
         return
     if loaded is not None:
         raise SpecError(
@@ -51,7 +51,7 @@ def install() -> None:
 
 def serve() -> None:
     """Put the modules of this package in the place of the original's, and send them with the code of later runs."""
-    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     sys.modules[NAME] = importlib.import_module(_HERE)
     add_alias(NAME, STUB)
@@ -79,10 +79,10 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """See base class."""
-        top, _, rest = fullname.partition(".")
-        if top != NAME or not rest:
+        top, _, submodule = fullname.partition(".")
+        if top != NAME or not submodule:
             return None
-        home = f"{_HERE}.{rest}"
+        home = f"{_HERE}.{submodule}"
         if home not in sys.modules and find_spec(home) is None:
             return None
         return ModuleSpec(fullname, _OurModule(home))

@@ -44,32 +44,32 @@ def transformed(frame: Any, asked: ModelMapping) -> Any:
     from pyspark.sql.types import StructField, StructType
 
     files, graph = saved_model_at(asked.url)
-    found = signature_of(graphs_in(graph, files.url), asked.tag_set, asked.key, files.url)
-    inputs = _matched({tensor: column for column, tensor in asked.inputs.items()}, found.inputs, "input", found.subject)
-    if missing := [each for each in found.inputs if each not in inputs]:
+    model = signature_of(graphs_in(graph, files.url), asked.tag_set, asked.key, files.url)
+    inputs = _matched({tensor: column for column, tensor in asked.inputs.items()}, model.inputs, "input", model.subject)
+    if missing := [name for name in model.inputs if name not in inputs]:
         raise SpecError(
-            f"input_mapping has no column for the input {missing[0]!r} of {found.subject}: add one for each of "
-            f"{', '.join(map(repr, found.inputs))}"
+            f"input_mapping has no column for the input {missing[0]!r} of {model.subject}: add one for each of "
+            f"{', '.join(map(repr, model.inputs))}"
         )
-    outputs = _matched(asked.outputs, found.outputs, "output", found.subject)
-    signature = found.given(list(outputs))
-    kept = frame.columns if asked.keep else []
-    new_names(list(outputs.values()), kept, SUBJECT)
-    used = [each for each in frame.columns if asked.keep or each in inputs.values()]
-    selected = frame if asked.keep else frame.select(*("`" + each.replace("`", "``") + "`" for each in used))
+    outputs = _matched(asked.outputs, model.outputs, "output", model.subject)
+    signature = model.given(list(outputs))
+    kept_names = frame.columns if asked.keep else []
+    new_names(list(outputs.values()), kept_names, SUBJECT)
+    used = [column for column in frame.columns if asked.keep or column in inputs.values()]
+    selected = frame if asked.keep else frame.select(*("`" + column.replace("`", "``") + "`" for column in used))
     feeds = feeds_of(signature, ColumnTable(to_arrow_schema(selected.schema), SUBJECT), inputs)
     task = SavedModelTask(
-        files, found.tags, found.key, feeds, signature.outputs, tuple(outputs.values()), tuple(range(len(kept))),
+        files, model.tags, model.key, feeds, signature.outputs, tuple(outputs.values()), tuple(range(len(kept_names))),
         asked.batch_size, SUBJECT,
     )  # fmt: skip
-    made = [
+    fields = [
         StructField(name, from_arrow_type(column_type(field)))
         for name, field in zip(task.names, signature.outputs, strict=True)
     ]
     return map_in_arrow(
         selected,
         functools.partial(predict_saved, task=task),
-        StructType([*(selected.schema[each] for each in kept), *made]),
+        StructType([*(selected.schema[column] for column in kept_names), *fields]),
     )
 
 
@@ -81,9 +81,9 @@ def _by_keras(frame: Any, asked: ModelMapping) -> Any:
     by = functools.partial(predict, frame, asked.url, batch_size=asked.batch_size, columns=columns, keep=asked.keep)
     if len(asked.outputs) == 1:
         name = next(iter(asked.outputs.values()))
-        found = by(output=name)
-        if found.schema[name].dataType.typeName() != "struct":  # which a model with several outputs gives
-            return found
+        predictions = by(output=name)
+        if predictions.schema[name].dataType.typeName() != "struct":  # which a model with several outputs gives
+            return predictions
     return by(output=asked.outputs)
 
 
@@ -93,7 +93,7 @@ def _matched(asked: Mapping[str, str], known: Mapping[str, bytes], kind: str, su
     Raises SpecError for a name that the model lacks.
     """
     names, mapping = list(known), f"{kind}_mapping"
-    unknown = [each for each in asked if each not in known]
+    unknown = [name for name in asked if name not in known]
     if len(asked) == len(known) == 1 and unknown:
         logger.warning(
             "%s names %r, and the only %s of %s is %r: that one is taken",

@@ -100,7 +100,7 @@ class TFNodeContext:
     @property
     def num_workers(self) -> int:
         """The number of members that train, the master among them."""
-        return sum(len(self.cluster_spec.get(each, ())) for each in ("master", "chief", "worker"))
+        return sum(len(self.cluster_spec.get(job, ())) for job in ("master", "chief", "worker"))
 
     def absolute_path(self, path: str) -> str:
         """The URL of `path`: with a slash in front beneath `defaultFS`, else beneath the home or `working_dir`."""
@@ -138,8 +138,8 @@ def job_addresses(cluster: Mapping[str, list[str]], master_node: str | None) -> 
     """The cluster of a gang, with rank 0 under the name of the master, or as the first worker."""
     chief, workers = cluster.get("chief", []), cluster.get("worker", [])
     named = {master_node: chief, "worker": workers} if master_node is not None else {"worker": [*chief, *workers]}
-    others = {name: each for name, each in cluster.items() if name not in ("chief", "worker")}
-    return {name: list(each) for name, each in {**others, **named}.items() if each}
+    other_jobs = {name: addresses for name, addresses in cluster.items() if name not in ("chief", "worker")}
+    return {name: list(addresses) for name, addresses in {**other_jobs, **named}.items() if addresses}
 
 
 def job_of(role: str, index: int, master_node: str | None) -> tuple[str, int]:
@@ -182,7 +182,7 @@ def run_node(context: "TrainContext", map_fun: Callable[..., Any], tf_args: Any,
     """Call `map_fun` in this member, and drop what its feeds still get until their end. Raises what it raises."""
     node = TFNodeContext(context, settings)
     if isinstance(tf_args, list):
-        sys.argv = [str(each) for each in tf_args]
+        sys.argv = [str(argument) for argument in tf_args]
     old_programs.accept()
     map_fun(tf_args, node)
     errors = node.mgr.get_queue(ERROR)

@@ -91,10 +91,10 @@ def _by_generator(name: str) -> Callable[..., Any]:
     def call(self: Any, generator: Any, *counts: Any, **kwargs: Any) -> Any:
         if len(counts) > 1:
             raise TypeError(f"{name}_generator takes the generator and {steps} by position: name its other arguments")
-        given = {steps: counts[0]} if counts else {}
+        options = {steps: counts[0]} if counts else {}
         if name == "predict" and inspect.isgenerator(generator):
-            generator = (each if isinstance(each, tuple) else (each,) for each in generator)  # as Keras 3 asks for
-        return getattr(self, name)(generator, **given, **kwargs)
+            generator = (batch if isinstance(batch, tuple) else (batch,) for batch in generator)  # as Keras 3 asks for
+        return getattr(self, name)(generator, **options, **kwargs)
 
     call.__name__ = f"{name}_generator"
     return call
@@ -109,8 +109,8 @@ def _save(plain: Callable[..., None]) -> Callable[..., None]:
         """A path without the ending of a file, or `save_format="tf"`, is the folder of a SavedModel."""
         form = kwargs.pop("save_format", None)
         path = os.fspath(filepath) if isinstance(filepath, _PATHS) else ""
-        known = not path or path.endswith(_MODEL_FILES) or kwargs.get("zipped") is not None
-        if form not in _SAVED_MODEL and (form is not None or known):
+        is_keras_file = not path or path.endswith(_MODEL_FILES) or kwargs.get("zipped") is not None
+        if form not in _SAVED_MODEL and (form is not None or is_keras_file):
             plain(self, filepath, *args, **kwargs)
             return
         from sparktrain.tensorflowonspark.compat import export_saved_model
@@ -145,8 +145,8 @@ def _load_weights(plain: Callable[..., None]) -> Callable[..., None]:
     def load(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """A file that is there as it is named comes first: Keras 3 reads those of Keras 2 that end in .h5."""
         path = os.fspath(filepath)
-        found = path if os.path.exists(path) or not os.path.exists(weights_file(path)) else weights_file(path)
-        plain(self, found, *args, **kwargs)
+        weights_path = path if os.path.exists(path) or not os.path.exists(weights_file(path)) else weights_file(path)
+        plain(self, weights_path, *args, **kwargs)
 
     return load
 

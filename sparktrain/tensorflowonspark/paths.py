@@ -36,8 +36,8 @@ def default_fs(session: Any) -> str:
     context = session if hasattr(session, "_jsc") else getattr(session, "_sc", None)
     if context is None:  # a client of Connect has no Hadoop configuration
         return LOCAL
-    found = context._jsc.hadoopConfiguration().get("fs.defaultFS")
-    return LOCAL if found is None or found.startswith("file:") else str(found)
+    uri = context._jsc.hadoopConfiguration().get("fs.defaultFS")
+    return LOCAL if uri is None or uri.startswith("file:") else str(uri)
 
 
 def path_for(session: Any, path: str) -> str:

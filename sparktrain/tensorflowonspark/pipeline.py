@@ -163,11 +163,11 @@ class TFModel(
         size = self.getOrDefault("batch_size")
         if size < 1:
             raise SpecError(f"batch_size ({size}) must be at least 1: call setBatchSize(n)")
-        asked = ModelMapping(
+        model_mapping = ModelMapping(
             _reachable(dataset, self.getOrDefault("export_dir")), dict(mapping), dict(sorted(outputs.items())), size,
             self.getOrDefault("tag_set"), self.getOrDefault("signature_def_key"), self.getOrDefault("keep_columns"),
         )  # fmt: skip
-        frame: DataFrame = transformed(dataset, asked)
+        frame: DataFrame = transformed(dataset, model_mapping)
         return frame
 
 
@@ -184,11 +184,11 @@ def _columns(dataset: DataFrame, mapping: dict[str, str]) -> list[str]:
         raise SpecError(
             "input_mapping is empty: call setInputMapping({'column': 'tensor'}) with columns of the DataFrame"
         )
-    known = dataset.columns
-    if missing := [name for name in sorted(mapping) if name not in known]:
+    columns = dataset.columns
+    if missing := [name for name in sorted(mapping) if name not in columns]:
         raise DataError(
             f"input_mapping names the column {missing[0]!r}, which the DataFrame lacks"
-            f"{did_you_mean(missing[0], known)}; its columns are {', '.join(map(repr, known))}"
+            f"{did_you_mean(missing[0], columns)}; its columns are {', '.join(map(repr, columns))}"
         )
     return sorted(mapping)
 

@@ -84,7 +84,7 @@ class TFParams(Params):
     def merge_args_params(self) -> Namespace:
         """A copy of the arguments with the values of all params. Raises KeyError for a param without a value."""
         merged = copy.copy(self.args)
-        vars(merged).update((each.name, self.getOrDefault(each.name)) for each in self.params)
+        vars(merged).update((param.name, self.getOrDefault(param.name)) for param in self.params)
         return merged
 
 
@@ -97,9 +97,9 @@ def accessors(kind: type[Any]) -> type[Any]:
     for name, param in list(vars(kind).items()):
         if isinstance(param, Param):
             ending = "".join(_SPELLED.get(word, word.capitalize()) for word in name.split("_"))
-            for made in (_setter(ending, param), _getter(ending, param)):
-                if made.__name__ not in vars(kind):
-                    setattr(kind, made.__name__, made)
+            for accessor in (_setter(ending, param), _getter(ending, param)):
+                if accessor.__name__ not in vars(kind):
+                    setattr(kind, accessor.__name__, accessor)
     return kind
 
 

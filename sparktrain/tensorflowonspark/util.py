@@ -44,4 +44,4 @@ def get_ip_address() -> str:
 def find_in_path(path: str, file: str) -> str | Literal[False]:
     """The first file of this name in the folders of `path`, which `:` separates; False where there is none."""
     places = (os.path.join(folder, file) for folder in path.split(os.pathsep))
-    return next((each for each in places if os.path.isfile(each)), False)
+    return next((candidate for candidate in places if os.path.isfile(candidate)), False)

@@ -27,12 +27,12 @@ def checked(request: CheckRequest) -> CheckReport:
     Blocks for the time of the request and `START_S` at most; leaves no process, also on KeyboardInterrupt. For the
     main thread of a process that starts no other one meanwhile. Raises OSError where no process can start.
     """
-    with tempfile.TemporaryFile() as found, _family():
+    with tempfile.TemporaryFile() as report_file, _family():
         process = subprocess.Popen(
-            [sys.executable, "-m", "sparktrain.testing", str(os.getpid()), str(found.fileno())],
+            [sys.executable, "-m", "sparktrain.testing", str(os.getpid()), str(report_file.fileno())],
             stdin=subprocess.PIPE,
             stdout=_STDERR,
-            pass_fds=(found.fileno(),),
+            pass_fds=(report_file.fileno(),),
             start_new_session=True,
         )
         try:
@@ -43,8 +43,8 @@ def checked(request: CheckRequest) -> CheckReport:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        found.seek(0)
-        content = found.read()
+        report_file.seek(0)
+        content = report_file.read()
     return msgspec.json.decode(content, type=CheckReport) if content else _without_report(request, ended)
 
 
@@ -70,14 +70,14 @@ def _without_report(request: CheckRequest, ended: int | None) -> CheckReport:
 @contextmanager
 def _family() -> Iterator[None]:
     """End, at the end of the block, each process that started within it, and each that those have left."""
-    others = process_tree.children()
+    earlier_children = process_tree.children()
     process_tree.inherit_orphans()
     try:
         yield
     finally:
         clock = SystemClock()
         until = clock.now() + _KILL_S
-        while (left := process_tree.children() - others) and clock.now() < until:
-            process_tree.cull(left)
+        while (leftovers := process_tree.children() - earlier_children) and clock.now() < until:
+            process_tree.cull(leftovers)
             pause(_POLL_S)
         process_tree.inherit_orphans(False)

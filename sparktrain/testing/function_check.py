@@ -135,8 +135,8 @@ class FunctionCheck:
         request = self._request
         choice = Choice(Backend.NONE, "one process trains")
         if request.workers > 1:
-            asked = request.backend != AUTO
-            choice = Choice(gangs.backend(request.backend), "") if asked else choose(False, strategy)
+            is_explicit = request.backend != AUTO
+            choice = Choice(gangs.backend(request.backend), "") if is_explicit else choose(False, strategy)
             self.report.backend, self.report.backend_reason = choice.backend.value, choice.why or "it was asked for"
         return GangSpec(workers=request.workers, backend=choice.backend)
 
@@ -145,8 +145,8 @@ class FunctionCheck:
         report.shipped_bytes = len(code.function) + len(code.archive)
         if code.archive:
             with zipfile.ZipFile(BytesIO(code.archive)) as archive:
-                found = {each.filename: each.file_size for each in archive.infolist() if each.filename != ORIGINS}
-                report.shipped_files = found
+                sizes = {entry.filename: entry.file_size for entry in archive.infolist() if entry.filename != ORIGINS}
+                report.shipped_files = sizes
         plain = (ModuleType, FunctionType, BuiltinFunctionType, type)
         report.captures = {
             str(capture): size
@@ -161,9 +161,9 @@ class FunctionCheck:
                 f"ctx.strategy() connects {workers} members in a gang alone: the batch was trained by one member"
             )
         hints += [
-            f"it names {each}, which needs a real gang: make it by ctx.strategy(), and try it with sparktrain run"
-            for each in _CLUSTER
-            if names(target.function, each)
+            f"it names {symbol}, which needs a real gang: make it by ctx.strategy(), and try it with sparktrain run"
+            for symbol in _CLUSTER
+            if names(target.function, symbol)
         ]
 
     def _call(self, target: Target, gang: GangSpec, strategy: bool) -> None:
@@ -210,7 +210,7 @@ class FunctionCheck:
         report, ctx = self.report, self._context
         if ctx is None:
             return
-        report.reports = [{"step": each.step, "metrics": _named(each.metrics)} for each in ctx.reports]
+        report.reports = [{"step": record.step, "metrics": _named(record.metrics)} for record in ctx.reports]
         report.notices = list(ctx.notices)
         folder = Path(ctx.log_dir)
         report.files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())

@@ -66,7 +66,7 @@ class LocalContext(TrainContext):
     @property
     def saved_steps(self) -> Sequence[int]:
         """Steps of the checkpoints in the directory that count, oldest first; complete once the context is left."""
-        return tuple(each.step for each in self._run.checkpoints.kept)
+        return tuple(checkpoint.step for checkpoint in self._run.checkpoints.kept)
 
     @property
     def saved_bytes(self) -> Mapping[int, int]:
@@ -162,14 +162,14 @@ def local_context(
         OSError: the directory cannot be used.
         CheckpointError: none of the checkpoints in the directory can be read.
     """
-    wanted = _wanted(params, size, backend, metric, seed, env)
-    wanted = replace(wanted, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S), replica=_replica(fold, folds))
+    call = _wanted(params, size, backend, metric, seed, env)
+    call = replace(call, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S), replica=_replica(fold, folds))
     if directory is not None and "://" in os.fspath(directory):
         raise SpecError(
             f"directory ({os.fspath(directory)!r}) is a URL, and a local context writes to a local directory: pass the "
             "path of one, such as tmp_path of pytest"
         )
-    return _context(wanted, None if directory is None else Path(directory).absolute(), mirrored)
+    return _context(call, None if directory is None else Path(directory).absolute(), mirrored)
 
 
 @contextmanager

@@ -105,24 +105,24 @@ class LocalRun:
         for folder in ("work", "files"):
             (self._home / folder).mkdir(parents=True)
         self._journal.append(self._first_records(generation, afresh=not opened.records))
-        wanted = self._wanted
+        call = self._wanted
         return pm.Assignment(
             member=self._member,
-            size=wanted.size,
-            params=wanted.params,
-            seed=wanted.seed,
-            metric=wanted.metric,
+            size=call.size,
+            params=call.params,
+            seed=call.seed,
+            metric=call.metric,
             code_path="",
             by_reference=False,
             sys_path=(),
             work_dir=str(self._home / "work"),
             log_dir=str(self._home / "files"),
             log_path="",
-            backend=wanted.backend,
+            backend=call.backend,
             restore_dir=self._restore_dir(),
-            env=wanted.env,
+            env=call.env,
             data=MemberData(sets=self._written()),
-            replica=wanted.replica,
+            replica=call.replica,
         )
 
     def stop(self) -> None:
@@ -136,7 +136,7 @@ class LocalRun:
 
     def saved(self) -> dict[int, int]:
         """Bytes of each checkpoint that counts, by its step. Blocks on the local disk. Raises OSError."""
-        manifests = {each.step: manifest_of(self._store, each) for each in tuple(self.checkpoints.kept)}
+        manifests = {entry.step: manifest_of(self._store, entry) for entry in tuple(self.checkpoints.kept)}
         return {step: sum(shard.size for shard in manifest.shards) for step, manifest in manifests.items()}
 
     # ---- the wire
@@ -216,8 +216,8 @@ class LocalRun:
         self._journal.append([CheckpointAcknowledged(trial=_TRIAL, checkpoint=checkpoint, at=SystemClock().wall())])
         doomed = self.checkpoints.acknowledge(checkpoint)
         self._keeper.acknowledged(m.AckCheckpoint(self._member, checkpoint))
-        for each in doomed:
-            delete(self._store, each)
+        for expired in doomed:
+            delete(self._store, expired)
 
     def _restore_dir(self) -> str:
         """The files of the newest checkpoint that can be read. Raises CheckpointError where none of them can be."""
@@ -232,15 +232,15 @@ class LocalRun:
         return ""
 
     def _start_of(self, checkpoint: Checkpoint | None) -> m.StartMember:
-        wanted = self._wanted
+        call = self._wanted
         return m.StartMember(
             member=self._member,
-            size=wanted.size,
-            params=wanted.params,
-            seed=wanted.seed,
-            metric=wanted.metric,
+            size=call.size,
+            params=call.params,
+            seed=call.seed,
+            metric=call.metric,
             log_limit_bytes=0,
-            backend=wanted.backend,
+            backend=call.backend,
             store=self._address,
             checkpoint=checkpoint,
         )

@@ -57,7 +57,7 @@ class MirrorRing(Ring):
 
     def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
         """See base class."""
-        return [each if average else each * self.size for each in tensors]
+        return [tensor if average else tensor * self.size for tensor in tensors]
 
     def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
         """See base class."""

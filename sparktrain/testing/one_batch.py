@@ -32,12 +32,12 @@ class OneBatch:
 
     def unsupported(self) -> list[str]:
         """The features of these models that Keras lacks under a strategy that connects several members."""
-        found: Iterator[str] = (
+        problems: Iterator[str] = (
             f"model.{method}(): {problem}"
             for (_, method), model in self._used.items()
             for problem in problems_in_step(model, method, multi_worker=True)
         )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(problems))
 
     def _limited(self, method: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(plain)
@@ -46,14 +46,14 @@ class OneBatch:
         def limited(model: Any, *args: Any, **kwargs: Any) -> Any:
             self._used[id(model), method] = model
             try:
-                given = signature.bind(model, *args, **kwargs)
+                bound = signature.bind(model, *args, **kwargs)
             except TypeError:
                 return plain(model, *args, **kwargs)  # raises the error of the wrong call
-            given.arguments.update(_LIMITS[method])
+            bound.arguments.update(_LIMITS[method])
             if method == "fit":
-                given.arguments["epochs"] = given.arguments.get("initial_epoch", 0) + 1
-                if given.arguments.get("validation_data") is not None:
-                    given.arguments["validation_steps"] = 1
-            return plain(*given.args, **given.kwargs)
+                bound.arguments["epochs"] = bound.arguments.get("initial_epoch", 0) + 1
+                if bound.arguments.get("validation_data") is not None:
+                    bound.arguments["validation_steps"] = 1
+            return plain(*bound.args, **bound.kwargs)
 
         return limited

@@ -41,12 +41,12 @@ def guarded() -> Iterator[None]:
 
 
 def _environment() -> Callable[[], None]:
-    before = dict(os.environ)
+    saved_environ = dict(os.environ)
 
     def restore() -> None:
-        for name in os.environ.keys() - before.keys():
+        for name in os.environ.keys() - saved_environ.keys():
             del os.environ[name]
-        for name, value in before.items():
+        for name, value in saved_environ.items():
             if os.environ.get(name) != value:
                 os.environ[name] = value
 
@@ -68,12 +68,12 @@ def _directory() -> Callable[[], None]:
 def _interpreter() -> Callable[[], None]:
     """The parts of `sys`; within the block, an entry of `sys.path` for the working directory names the present one."""
     names = ("argv", "path", "stdin", "stdout", "stderr", "excepthook", "displayhook")
-    before = {name: getattr(sys, name) for name in names}
+    saved_attributes = {name: getattr(sys, name) for name in names}
     path, argv = sys.path[:], sys.argv[:]
-    sys.path[:] = [each or os.getcwd() for each in path]
+    sys.path[:] = [folder or os.getcwd() for folder in path]
 
     def restore() -> None:
-        for name, value in before.items():
+        for name, value in saved_attributes.items():
             setattr(sys, name, value)
         sys.path[:], sys.argv[:] = path, argv
 
@@ -81,15 +81,15 @@ def _interpreter() -> Callable[[], None]:
 
 
 def _signals() -> Callable[[], None]:
-    before = {each: signal.getsignal(each) for each in signal.valid_signals()}
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
 
     def restore() -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # where no handler could be changed either
-        for each, handler in before.items():
-            if handler is not None and signal.getsignal(each) is not handler:
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
                 with suppress(OSError):  # of SIGKILL and SIGSTOP
-                    signal.signal(each, handler)
+                    signal.signal(number, handler)
 
     return restore
 
@@ -124,15 +124,15 @@ def _frameworks() -> Callable[[], None]:
     restores = [keep() for keep in (_keras, _tensorflow)]
 
     def restore() -> None:
-        for each in restores:
-            each()
+        for undo in restores:
+            undo()
 
     return restore
 
 
 def _keras() -> Callable[[], None]:
     state = _state_of_keras()
-    before = {name: _copied(value) for name, value in state.items()} if state is not None else {}
+    saved_state = {name: _copied(value) for name, value in state.items()} if state is not None else {}
     floatx = sys.modules["keras"].config.floatx() if state is not None else ""
     if state is not None:
         state.pop(_KERAS_NAMES, None)
@@ -143,7 +143,7 @@ def _keras() -> Callable[[], None]:
         if now is None:
             return
         now.clear()
-        now.update(before)
+        now.update(saved_state)
         if floatx:
             sys.modules["keras"].config.set_floatx(floatx)
 
@@ -161,9 +161,9 @@ def _state_of_keras() -> dict[str, Any] | None:
 
 
 def _tensorflow() -> Callable[[], None]:
-    before = sys.modules.get("tensorflow.python.eager.context")
-    seed = before.global_seed() if before is not None else None
-    eagerly = sys.modules["tensorflow"].config.functions_run_eagerly() if before is not None else False
+    old_context = sys.modules.get("tensorflow.python.eager.context")
+    seed = old_context.global_seed() if old_context is not None else None
+    eagerly = sys.modules["tensorflow"].config.functions_run_eagerly() if old_context is not None else False
 
     def restore() -> None:
         now = sys.modules.get("tensorflow.python.eager.context")

@@ -49,28 +49,28 @@ class SamplerContract:
     def test_a_sweep_ends_where_the_sampler_is_exhausted(self) -> None:
         sampler = self.make()
         history = self.sweep(sampler, [])
-        cases = sum(len(each.cases) for each in history if isinstance(each, PastSuggestion))
+        cases = sum(len(event.cases) for event in history if isinstance(event, PastSuggestion))
         assert sampler.total is None or cases <= sampler.total
         assert cases == _MOST_TRIALS or sampler.suggest(1) == Suggestion((), True, sampler.suggest(1).memo)
 
     def test_a_memo_is_small_and_plain(self) -> None:
-        for each in self.sweep(self.make(), []):
-            if isinstance(each, PastSuggestion):
-                assert len(json.dumps(each.memo, allow_nan=False)) <= self.memo_bytes * max(1, len(each.cases))
+        for event in self.sweep(self.make(), []):
+            if isinstance(event, PastSuggestion):
+                assert len(json.dumps(event.memo, allow_nan=False)) <= self.memo_bytes * max(1, len(event.cases))
 
     def test_the_same_calls_give_the_same_suggestions(self) -> None:
         assert self.sweep(self.make(), []) == self.sweep(self.make(), [])
 
     def test_a_restored_sampler_continues(self) -> None:
-        whole = self.sweep(self.make(), [])
-        for cut in sorted({1 + round(index * (len(whole) - 1) / self.cuts) for index in range(self.cuts)}):
+        expected = self.sweep(self.make(), [])
+        for cut in sorted({1 + round(index * (len(expected) - 1) / self.cuts) for index in range(self.cuts)}):
             sampler = self.make()
-            sampler.restore(json_of(whole[:cut]))
-            rest = self.sweep(sampler, whole[:cut])
+            sampler.restore(json_of(expected[:cut]))
+            resumed = self.sweep(sampler, expected[:cut])
             if self.restores_exactly:
-                assert rest == whole, f"it differs after a restart at event {cut} of {len(whole)}"
+                assert resumed == expected, f"it differs after a restart at event {cut} of {len(expected)}"
             else:
-                assert len(rest) == len(whole)
+                assert len(resumed) == len(expected)
 
     def test_a_trial_may_end_twice(self) -> None:
         sampler = self.make()
@@ -81,9 +81,9 @@ class SamplerContract:
 
     def test_a_result_of_another_space_does_no_harm(self) -> None:
         sampler = self.make()
-        other = PastSuggestion(TrialId(0), ({"of_another_space": 1},), False)
+        suggestion = PastSuggestion(TrialId(0), ({"of_another_space": 1},), False)
         result = Observation(TrialId(0), {"of_another_space": 1}, ObservedStatus.SUCCEEDED, {"y": 1.0})
-        sampler.restore([other, result])
+        sampler.restore([suggestion, result])
         sampler.suggest(1)
 
     def sweep(self, sampler: Sampler, before: Sequence[PastSuggestion | Observation]) -> History:
@@ -91,10 +91,10 @@ class SamplerContract:
         history = list(before)
         while True:
             count, ended, exhausted = _state_of(history)
-            running = [each for each in range(count) if each not in ended]
+            running = [number for number in range(count) if number not in ended]
             if not exhausted and len(running) < _CALL_CASES and count < _MOST_TRIALS:
-                made = sampler.suggest(min(_CALL_CASES - len(running), _MOST_TRIALS - count))
-                history += json_of([PastSuggestion(TrialId(count), made.cases, made.exhausted, made.memo)])
+                proposal = sampler.suggest(min(_CALL_CASES - len(running), _MOST_TRIALS - count))
+                history += json_of([PastSuggestion(TrialId(count), proposal.cases, proposal.exhausted, proposal.memo)])
                 continue
             if not running:
                 return history
@@ -103,7 +103,7 @@ class SamplerContract:
             history.append(end)
 
     def _end(self, trial: int, history: Sequence[PastSuggestion | Observation]) -> Observation:
-        params = [case for each in history if isinstance(each, PastSuggestion) for case in each.cases][trial]
+        params = [case for event in history if isinstance(event, PastSuggestion) for case in event.cases][trial]
         if trial % 7 == 3:
             return Observation(TrialId(trial), params, ObservedStatus.FAILED, {})
         if trial % 5 == 4:
@@ -114,18 +114,18 @@ class SamplerContract:
 def json_of(history: Sequence[PastSuggestion | Observation]) -> History:
     """The same as a journal gives it back."""
     return [
-        PastSuggestion(each.first, tuple(_json(list(each.cases))), each.exhausted, _json(each.memo))
-        if isinstance(each, PastSuggestion)
-        else each
-        for each in history
+        PastSuggestion(event.first, tuple(_json(list(event.cases))), event.exhausted, _json(event.memo))
+        if isinstance(event, PastSuggestion)
+        else event
+        for event in history
     ]
 
 
 def _state_of(history: Sequence[PastSuggestion | Observation]) -> tuple[int, set[int], bool]:
     """Cases so far, the trials that have ended, and whether no more come."""
-    made = [each for each in history if isinstance(each, PastSuggestion)]
-    ended = {int(each.trial) for each in history if isinstance(each, Observation)}
-    return sum(len(each.cases) for each in made), ended, bool(made) and made[-1].exhausted
+    suggestions = [event for event in history if isinstance(event, PastSuggestion)]
+    ended = {int(event.trial) for event in history if isinstance(event, Observation)}
+    return sum(len(event.cases) for event in suggestions), ended, bool(suggestions) and suggestions[-1].exhausted
 
 
 def _json(value: Any) -> Any:

@@ -42,8 +42,8 @@ class RaceContract:
     @pytest.mark.timeout(RACE_DEADLINE_S + 60)
     def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
         barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
-        given = (self.reopen, store.address, self.rounds, barrier, outcomes)
-        contenders = [self.contest.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
+        arguments = (self.reopen, store.address, self.rounds, barrier, outcomes)
+        contenders = [self.contest.Process(target=_contend, args=(number, *arguments)) for number in range(CONTENDERS)]
         for contender in contenders:
             contender.daemon = True  # whatever hangs ends with the tests
             contender.start()
@@ -141,53 +141,53 @@ class StoreContract(RaceContract):
     def test_a_folder_is_deleted_with_all_that_is_beneath_it(self, store: Store) -> None:
         for path in ("a/b/1", "a/2", "ab/3"):
             store.put_if_absent(path, b"x")
-        new = store.create("a/b/lost")
-        new.write(b"never published")
+        new_file = store.create("a/b/lost")
+        new_file.write(b"never published")
         for folder in ("a", "a", "none"):
             store.delete_folder(folder, lambda path: True)
         assert store.list() == ["ab/3"]
         assert list(store.entries()) == ["ab/"]
         assert list(store.unpublished("a", -60.0)) == []
-        new.discard()
+        new_file.discard()
 
     def test_what_belongs_to_others_stays_and_is_named(self, store: Store) -> None:
-        own, other = ("a/b/1", "a/b/c/2", "a/d/3", "a/e/f/4"), ("a/b/notes", "a/e/notes", "a/other/5", "a/other/g/6")
-        for path in (*own, *other):
+        run, alien = ("a/b/1", "a/b/c/2", "a/d/3", "a/e/f/4"), ("a/b/notes", "a/e/notes", "a/other/5", "a/other/g/6")
+        for path in (*run, *alien):
             store.put_if_absent(path, b"xy")
         folders = {"a/", "a/b/", "a/b/c/", "a/d/", "a/e/", "a/e/f/"}
 
         def owns(path: str) -> bool:
-            return path in folders or path in own
+            return path in folders or path in run
 
-        left = ("a/b/notes", "a/e/notes", "a/other/")
-        assert store.survey("a", owns) == FolderSurvey(Usage(4, 8), left)
+        leftovers = ("a/b/notes", "a/e/notes", "a/other/")
+        assert store.survey("a", owns) == FolderSurvey(Usage(4, 8), leftovers)
         store.delete_folder("a", owns)
-        assert store.list() == sorted(other)
+        assert store.list() == sorted(alien)
         assert list(store.entries("a")) == ["b/", "e/", "other/"]
-        assert store.survey("a", owns) == FolderSurvey(Usage(0, 0), left)
+        assert store.survey("a", owns) == FolderSurvey(Usage(0, 0), leftovers)
         assert store.survey("none", owns) == FolderSurvey(Usage(0, 0), ())
         assert store.way_out("a/b/notes", "a") is None
 
     def test_leftovers_in_folders_of_others_are_not_listed(self, store: Store) -> None:
         news = [store.create(f"run/{name}/new") for name in ("own", "other")]
-        for new in news:
-            new.write(b"lost")
+        for new_file in news:
+            new_file.write(b"lost")
         everything = store.unpublished("run", -60.0)  # where a store leaves nothing, there is nothing to find
-        own = store.unpublished("run", -60.0, lambda path: path in ("run/", "run/own/"))
-        assert [each for each in everything if "/own/" in each.name] == list(own)
-        for new in news:
-            new.discard()
+        own_files = store.unpublished("run", -60.0, lambda path: path in ("run/", "run/own/"))
+        assert [file for file in everything if "/own/" in file.name] == list(own_files)
+        for new_file in news:
+            new_file.discard()
 
     def test_what_a_dead_writer_leaves_is_found_and_deleted_and_nothing_else_is(self, store: Store) -> None:
         store.put_if_absent("run/a", b"published")
-        new = store.create("run/trials/b")
-        new.write(b"lost")
-        for left in store.unpublished("run", -60.0):  # where a store leaves nothing, there is nothing to find
-            store.discard_unpublished(left)
+        new_file = store.create("run/trials/b")
+        new_file.write(b"lost")
+        for leftover in store.unpublished("run", -60.0):  # where a store leaves nothing, there is nothing to find
+            store.discard_unpublished(leftover)
         assert list(store.unpublished("run", -60.0)) == []
         assert list(store.unpublished("none", -60.0)) == []
         assert store.list() == ["run/a"]
-        new.discard()
+        new_file.discard()
 
     def test_delete_makes_room(self, store: Store) -> None:
         store.put_if_absent("run/a", b"1")
@@ -251,30 +251,30 @@ class StoreContract(RaceContract):
     @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES + 1], ids=["empty", "byte", "two pieces"])
     def test_a_new_file_is_published_whole(self, store: Store, size: int) -> None:
         data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
-        new = store.create("run/model")
+        new_file = store.create("run/model")
         for start in range(0, size, PIECE_BYTES):
-            new.write(data[start : start + PIECE_BYTES])
+            new_file.write(data[start : start + PIECE_BYTES])
             assert not store.exists("run/model")
             assert store.list() == []
-        written = new.publish()
-        new.discard()
+        written = new_file.publish()
+        new_file.discard()
         assert (written.size, written.sha256) == (size, hashlib.sha256(data).hexdigest())
         assert b"".join(store.pieces("run/model")) == data
         assert store.list() == ["run/model"]
 
     def test_a_new_file_takes_views_of_memory(self, store: Store) -> None:
         data = bytes(range(256)) * (PIECE_BYTES // 256) + b"end"
-        new = store.create("run/model")
-        new.write(memoryview(data))
-        new.write(memoryview(bytearray(data)).cast("b"))
-        assert new.publish().sha256 == hashlib.sha256(2 * data).hexdigest()
+        new_file = store.create("run/model")
+        new_file.write(memoryview(data))
+        new_file.write(memoryview(bytearray(data)).cast("b"))
+        assert new_file.publish().sha256 == hashlib.sha256(2 * data).hexdigest()
         assert b"".join(store.pieces("run/model")) == 2 * data
 
     def test_a_discarded_file_was_never_there(self, store: Store) -> None:
-        new = store.create("run/model")
-        new.write(b"half")
-        new.discard()
-        new.discard()
+        new_file = store.create("run/model")
+        new_file.write(b"half")
+        new_file.discard()
+        new_file.discard()
         assert store.list() == []
         assert store.put_if_absent("run/model", b"other")
 
@@ -349,9 +349,9 @@ def _contend(
         for turn in range(rounds):
             barrier.wait(RACE_DEADLINE_S)
             won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
-            seen = store.read(f"race/{turn}")
-            if seen not in map(_entry, range(CONTENDERS)):
-                raise AssertionError(f"process {number} read {len(seen)} bytes that no process put, in round {turn}")
+            content = store.read(f"race/{turn}")
+            if content not in map(_entry, range(CONTENDERS)):
+                raise AssertionError(f"process {number} read {len(content)} bytes that no process put, in round {turn}")
     except BaseException:
         barrier.abort()  # the others do not wait for one that has failed
         raise

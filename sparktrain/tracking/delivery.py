@@ -63,7 +63,7 @@ class Delivery:
     def report(self, trial: TrackedTrial, reports: tuple[TrackedReport, ...]) -> None:
         """Have `reported` called; the oldest reports make room."""
         with self._wake:
-            self._reports.extend((next(self._numbers), trial, each) for each in reports)
+            self._reports.extend((next(self._numbers), trial, tracked_report) for tracked_report in reports)
             while len(self._reports) > self._most:
                 self._reports.popleft()
                 self._dropped += 1
@@ -152,6 +152,6 @@ class Delivery:
 
     def _name_dropped(self) -> None:
         with self._wake:
-            new, self._named = self._dropped - self._named, self._dropped
-        if new:
-            logger.warning("callback %s is slow: %d reports were dropped, the oldest first", self.name, new)
+            drop_count, self._named = self._dropped - self._named, self._dropped
+        if drop_count:
+            logger.warning("callback %s is slow: %d reports were dropped, the oldest first", self.name, drop_count)

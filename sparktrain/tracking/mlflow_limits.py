@@ -40,14 +40,14 @@ def params_of(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     >>> params_of({"lr": 0.1, "optimizer": {"name": "sgd"}})
     {'lr': '0.1', 'optimizer.name': 'sgd'}
     """
-    found: dict[str, str] = {}
+    flat_params: dict[str, str] = {}
     for name, value in params.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            found |= params_of(value, f"{path}.")
+            flat_params |= params_of(value, f"{path}.")
         else:
-            found[key_of(path)] = text_of(value, PARAM_CHARS)
-    return found
+            flat_params[key_of(path)] = text_of(value, PARAM_CHARS)
+    return flat_params
 
 
 def points_of(reports: Sequence[TrackedReport]) -> list[Point]:

@@ -115,11 +115,11 @@ class MLflowTracker(Callback):
         self._due = 0.0
         while not self._attempt(lambda: self._finish(result)):
             if self._clock.now() + self._backoff.pause_s > deadline:
-                left = len([each for each in result.trials if each.number not in self._complete])
+                incomplete_count = len([trial for trial in result.trials if trial.number not in self._complete])
                 logger.warning(
                     "MLflow at %s lacks parts of run %s (%d trials); to send them later: sparktrain resume %s "
                     "--tracking mlflow",
-                    masked(self._uri), result.run.name, left, shlex.quote(result.run.directory),
+                    masked(self._uri), result.run.name, incomplete_count, shlex.quote(result.run.directory),
                 )  # fmt: skip
                 return
             self._clock.pause(self._backoff.next_s())
@@ -170,8 +170,8 @@ class MLflowTracker(Callback):
             _set_limits()
             self._client = MlflowClient(self._uri)
         client, name = self._client, self._options.experiment
-        found = client.get_experiment_by_name(name)
-        self._experiment = client.create_experiment(name) if found is None else found.experiment_id
+        experiment = client.get_experiment_by_name(name)
+        self._experiment = client.create_experiment(name) if experiment is None else experiment.experiment_id
         runs = self._search(f"tags.`{RUN}` = '{self._run.id}'")
         if not runs:
             self._parent = client.create_run(
@@ -193,19 +193,19 @@ class MLflowTracker(Callback):
         self._parent = parent
 
     def _tags(self, run: TrackedRun) -> dict[str, str]:
-        own = {key_of(name): text_of(value, TAG_CHARS) for name, value in self._options.tags.items()}
-        told = {"directory": run.directory, "function": run.function, "kind": run.kind}
+        tags = {key_of(name): text_of(value, TAG_CHARS) for name, value in self._options.tags.items()}
+        doc = {"directory": run.directory, "function": run.function, "kind": run.kind}
         if run.metric is not None:
-            told |= {"metric": run.metric, "mode": run.mode}
-        return {**own, RUN: run.id, **{f"sparktrain.{name}": text_of(value, TAG_CHARS) for name, value in told.items()}}
+            doc |= {"metric": run.metric, "mode": run.mode}
+        return {**tags, RUN: run.id, **{f"sparktrain.{name}": text_of(value, TAG_CHARS) for name, value in doc.items()}}
 
     def _search(self, query: str) -> list[Any]:
-        found, token = [], None
+        runs, token = [], None
         while True:
             page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
-            found += page
+            runs += page
             if not (token := page.token):
-                return found
+                return runs
 
     # ---- what is sent
 
@@ -218,19 +218,19 @@ class MLflowTracker(Callback):
 
     def _child(self, number: int, params: Mapping[str, Any]) -> str:
         """The run of a trial, which has its parameters."""
-        wanted = params_of(params)
-        if (known := self._children.get(number)) is None:
+        new_params = params_of(params)
+        if (run_id := self._children.get(number)) is None:
             tags = {_PARENT: self._parent, TRIAL: str(number)}
-            known = self._client.create_run(self._experiment, tags=tags, run_name=f"trial {number}").info.run_id
-            self._children[number] = known
-            there: dict[str, str] = {}
+            run_id = self._client.create_run(self._experiment, tags=tags, run_name=f"trial {number}").info.run_id
+            self._children[number] = run_id
+            stored_params: dict[str, str] = {}
         else:
-            there = self._client.get_run(known).data.params
-        self._batch(known, params={name: value for name, value in wanted.items() if name not in there})
-        changed = {name: value for name, value in wanted.items() if there.get(name, value) != value}
+            stored_params = self._client.get_run(run_id).data.params
+        self._batch(run_id, params={name: value for name, value in new_params.items() if name not in stored_params})
+        changed = {name: value for name, value in new_params.items() if stored_params.get(name, value) != value}
         tags = {key_of(f"sparktrain.param.{name}"): text_of(value, TAG_CHARS) for name, value in changed.items()}
-        self._batch(known, tags=tags)
-        return known
+        self._batch(run_id, tags=tags)
+        return run_id
 
     def _log(self, number: int, points: Sequence[Point]) -> None:
         from mlflow.entities import Metric
@@ -241,14 +241,14 @@ class MLflowTracker(Callback):
     def _batch(self, run: str, params: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None) -> None:
         from mlflow.entities import Param, RunTag
 
-        for some in chunks(list((params or {}).items()), PARAMS):
-            self._client.log_batch(run, params=[Param(*each) for each in some])
-        for some in chunks(list((tags or {}).items()), TAGS):
-            self._client.log_batch(run, tags=[RunTag(*each) for each in some])
+        for chunk in chunks(list((params or {}).items()), PARAMS):
+            self._client.log_batch(run, params=[Param(*pair) for pair in chunk])
+        for chunk in chunks(list((tags or {}).items()), TAGS):
+            self._client.log_batch(run, tags=[RunTag(*pair) for pair in chunk])
 
     def _note(self, number: int, reports: Sequence[TrackedReport]) -> None:
-        for each in reports:
-            self._newest[number] = max(self._newest.get(number, (0, 0.0)), (each.step, each.time))
+        for report in reports:
+            self._newest[number] = max(self._newest.get(number, (0, 0.0)), (report.step, report.time))
 
     def _end(self, trial: TrackedEnd) -> None:
         """The final metrics at the newest step, just after its report, and the status."""
@@ -264,8 +264,8 @@ class MLflowTracker(Callback):
         self._complete.add(trial.number)
 
     def _finish(self, result: TrackedResult) -> None:
-        self._catch_up([each for each in result.trials if each.number not in self._complete])
-        best = next((each for each in result.trials if each.number == result.best), None)
+        self._catch_up([trial for trial in result.trials if trial.number not in self._complete])
+        best = next((trial for trial in result.trials if trial.number == result.best), None)
         tags = {STATUS: result.status}
         if result.reason:
             tags["sparktrain.reason"] = text_of(result.reason, TAG_CHARS)
@@ -281,18 +281,18 @@ class MLflowTracker(Callback):
             return
         assert self._run is not None
         place = place_of(self._run.directory, LOOK_TIMEOUT_S)
-        rows: dict[int, list[TrackedReport]] = {each.number: [] for each in trials}
+        rows: dict[int, list[TrackedReport]] = {trial.number: [] for trial in trials}
         for row in read_blocks(place.store, place.layout)[1]:
             if row.rank == CHIEF and row.trial in rows:
                 metrics = {name: float(value) for name, value in row.metrics.items()}
                 rows[row.trial].append(
                     TrackedReport(generation=row.generation, step=row.step, time=row.time, metrics=metrics)
                 )
-        for each in trials:
-            self._child(each.number, each.params)
-            self._note(each.number, rows[each.number])
-            self._log(each.number, points_of(rows[each.number]))
-            self._end(each)
+        for trial in trials:
+            self._child(trial.number, trial.params)
+            self._note(trial.number, rows[trial.number])
+            self._log(trial.number, points_of(rows[trial.number]))
+            self._end(trial)
 
     def _log_best(self, result: TrackedResult, best: TrackedEnd) -> None:
         """The best trial's metrics and parameters on the parent, and its model, unless they are there."""

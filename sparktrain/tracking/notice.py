@@ -113,16 +113,16 @@ class NoticeSender(Callback):
               trial: int | None = None) -> None:  # fmt: skip
         assert self._run is not None
         run = self._run
-        made = Notice(
+        notice = Notice(
             event=event, run=run.name, directory=run.directory, text=f"{run.name}: {text}", status=status, trial=trial
         )
         with self._sending:
             try:
-                self._deliver(made)
+                self._deliver(notice)
             except BaseException as error:  # the user's function may call sys.exit(), which would end this thread
                 problem = f"{type(error).__name__}: {message_of(error)}"
                 trace = users_error(error) if callable(self._target) else None  # it shows the user's function
-                logger.warning("the notice %r was not delivered: %s", made.text, problem, exc_info=trace)
+                logger.warning("the notice %r was not delivered: %s", notice.text, problem, exc_info=trace)
             finally:
                 if os.getpid() != self._process:  # the user's function has forked the driver
                     os._exit(0)
@@ -154,7 +154,7 @@ def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> Non
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        _, said = process.communicate(json.dumps(asdict(made)), timeout_s)
+        _, stderr = process.communicate(json.dumps(asdict(made)), timeout_s)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):  # it may have ended just now
             os.killpg(process.pid, signal.SIGKILL)
@@ -162,7 +162,7 @@ def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> Non
             process.communicate(timeout=KILLED_S)
         raise OSError(f"the command has not ended within {timeout_s:.3g} s, and was killed") from None
     if process.returncode:
-        lines = "; ".join(said.strip().splitlines()[-_ERROR_LINES:])
+        lines = "; ".join(stderr.strip().splitlines()[-_ERROR_LINES:])
         raise OSError(f"the command has ended with status {process.returncode}{f': {lines}' if lines else ''}")
 
 

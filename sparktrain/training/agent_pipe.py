@@ -108,16 +108,16 @@ class AgentWire:
         self.send(m.SamplerAsked(self._asked, question))
         deadline = self._clock.now() + (timeout_s or 0.0)
         while timeout_s is not None:
-            found = self._await(self._answers, max(0.0, deadline - self._clock.now()))
-            if found is None or found.number == self._asked:
-                return found  # answers come in the order of their questions
+            answer = self._await(self._answers, max(0.0, deadline - self._clock.now()))
+            if answer is None or answer.number == self._asked:
+                return answer  # answers come in the order of their questions
         return None
 
     def take_asked(self) -> bool:
         """See base class."""
         self._receive()
-        asked, self._snapshot_asked = self._snapshot_asked, False
-        return asked
+        is_requested, self._snapshot_asked = self._snapshot_asked, False
+        return is_requested
 
     # ---- rendezvous of the gang
 

@@ -146,7 +146,7 @@ class TrainContext:
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
         count = reported_step(metrics.pop("step", None) if step is None else step)
-        values, others = reported_metrics(metrics, self._assignment.metric)
+        values, rejects = reported_metrics(metrics, self._assignment.metric)
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")
         with self._reporting:
@@ -158,9 +158,9 @@ class TrainContext:
             time = self._clock.wall()
             self._wire.send(Reported(Report(count, values, time), self._judgement.reported(count)))
             self._position.reported = count
-            for name in others.keys() - self._left_out:
+            for name in rejects.keys() - self._left_out:
                 self._left_out.add(name)
-                notice(f"ctx.report(): {name!r:.100} is {others[name]}, and not a number, so reports leave it out")
+                notice(f"ctx.report(): {name!r:.100} is {rejects[name]}, and not a number, so reports leave it out")
 
     def should_stop(self) -> bool:
         """Whether the run asks this trial to stop: then return the result so far. Any thread may call it.
@@ -174,8 +174,8 @@ class TrainContext:
 
         For `sparktrain.optuna`, in one thread. Raises OSError when the agent is gone.
         """
-        found = self._wire.ask(question, timeout_s)
-        return None if found is None else (found.answer, found.problem)
+        reply = self._wire.ask(question, timeout_s)
+        return None if reply is None else (reply.answer, reply.problem)
 
     @property
     def checkpoint(self) -> "CheckpointSaver":
@@ -344,8 +344,8 @@ class TrainContext:
         """
         feeds = self._assignment.streams.feeds
         if name not in feeds or not isinstance(self._wire, AgentWire):
-            there = f"this run has {', '.join(map(repr, feeds))}" if feeds else "this run was given no stream"
-            raise SpecError(f"ctx.stream({name!r}): {there}{did_you_mean(name, feeds)}; see ctx.dataset for other data")
+            hint = f"this run has {', '.join(map(repr, feeds))}" if feeds else "this run was given no stream"
+            raise SpecError(f"ctx.stream({name!r}): {hint}{did_you_mean(name, feeds)}; see ctx.dataset for other data")
         if self._streams is None:
             from sparktrain.training.data.stream.open_streams import OpenStreams
 
@@ -453,8 +453,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            given, turns = self._assignment, (self.local_rank, self._gang.formation.local_size)
-            self._memory = MemorySaver(self._wire, given.memory_dir, given.may_grow, turns)
+            assignment, turns = self._assignment, (self.local_rank, self._gang.formation.local_size)
+            self._memory = MemorySaver(self._wire, assignment.memory_dir, assignment.may_grow, turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

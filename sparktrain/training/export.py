@@ -62,8 +62,8 @@ def _keep(folder: Path, save: Callable[[Path], ExportedModel]) -> None:
     unfinished, target = folder / f".{uuid4().hex}", folder / EXPORTED
     try:
         unfinished.mkdir()
-        found = save(unfinished)
-        (unfinished / ExportedModel.NAME).write_bytes(msgspec.json.encode(found))
+        exported_model = save(unfinished)
+        (unfinished / ExportedModel.NAME).write_bytes(msgspec.json.encode(exported_model))
         remove(target)
         target.parent.mkdir(exist_ok=True)
         os.replace(unfinished, target)
@@ -109,7 +109,7 @@ def _saver_of(model: Any) -> Save:
 
 def _is_of(model: Any, packages: tuple[str, ...]) -> bool:
     """Whether a class of the object, or one that it inherits from, belongs to one of the packages."""
-    return any(each.__module__.partition(".")[0] in packages for each in type(model).__mro__)
+    return any(base.__module__.partition(".")[0] in packages for base in type(model).__mro__)
 
 
 def _version(package: str) -> str:
@@ -118,7 +118,7 @@ def _version(package: str) -> str:
 
 def _class_in(model: Any, package: str) -> str:
     """The name of the innermost class of the package that the object is of: a class of the user may inherit from it."""
-    return next(each.__name__ for each in type(model).__mro__ if each.__module__.partition(".")[0] == package)
+    return next(base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == package)
 
 
 def _save_xgboost(model: Any, place: Path) -> ExportedModel:

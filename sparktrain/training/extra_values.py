@@ -29,15 +29,15 @@ def bounded(values: Mapping[Any, Any]) -> tuple[dict[str, Any], int]:
     None, booleans, numbers and texts stay, and so do lists, tuples and dicts of them. Of any other object the name of
     its type is kept: no method of the user's objects is called, and nothing is pickled.
     """
-    kept: dict[str, Any] = {}
+    kept_values: dict[str, Any] = {}
     size = 0
     for key, value in values.items():
         name, plain = _name(key), _Copy().of(value)
         size += len(json.dumps({name: plain}))
-        if len(kept) == MAX_VALUES or size > MAX_BYTES:
-            return kept, len(values) - len(kept)
-        kept[name if name not in kept else f"{name} ({type(key).__name__})"] = plain
-    return kept, 0
+        if len(kept_values) == MAX_VALUES or size > MAX_BYTES:
+            return kept_values, len(values) - len(kept_values)
+        kept_values[name if name not in kept_values else f"{name} ({type(key).__name__})"] = plain
+    return kept_values, 0
 
 
 class _TooLargeError(Exception):

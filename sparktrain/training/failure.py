@@ -37,7 +37,7 @@ def of_exception(
         return Failure(FailureKind.EXCEPTION, summary, text)
     if isinstance(error, FormError):
         return Failure(FailureKind.FORM, _line(str(error)), text)
-    if any(isinstance(each, OutOfStepError) for each in causes(error)):  # AutoGraph raises others from it
+    if any(isinstance(cause, OutOfStepError) for cause in causes(error)):  # AutoGraph raises others from it
         return Failure(FailureKind.MISMATCH, _line(_summary(error)), text)
     if isinstance(error, RingError) or ring_broke(error):
         return Failure(FailureKind.RING, _line(_summary(error)), text)
@@ -55,7 +55,7 @@ def of_mismatch(mismatch: str, where: str) -> Failure:
 def where(frame: FrameType, called: CodeType) -> str:
     """The traceback of a thread, from the function with the code `called` on; empty where that has returned."""
     frames = list(traceback.walk_stack(frame))  # the innermost first
-    codes = [each.f_code for each, _ in frames]
+    codes = [stack_frame.f_code for stack_frame, _ in frames]
     below = frames[: codes.index(called)] if called in codes else []
     return sendable("".join(traceback.StackSummary.extract(iter(below[::-1])).format()))
 

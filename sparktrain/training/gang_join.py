@@ -89,13 +89,13 @@ class JoinedGang:
         """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own."""
         if self._trains:  # a tape comes here in each step
             return self.ring
-        made = named_use(use, self.homes)
+        call = named_use(use, self.homes)
         if self._strategy:
             raise StrategyError(
-                f"{made} averages over the members, and {self._strategy} does already: leave {use} out, and use "
+                f"{call} averages over the members, and {self._strategy} does already: leave {use} out, and use "
                 "ctx.report and ctx.checkpoint; or leave the strategy out, and train on the ring"
             )
-        self._trains = made
+        self._trains = call
         return self.ring
 
     def trained_by(self, strategy: str) -> None:
@@ -176,8 +176,8 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    waits, known = (RING_TIMEOUT_S, SLOW_S), (assignment.servers, assignment.member.incarnation)
-    joining = backend.Joining(formation, wire, held.release, *waits, *known)
+    waits, membership = (RING_TIMEOUT_S, SLOW_S), (assignment.servers, assignment.member.incarnation)
+    joining = backend.Joining(formation, wire, held.release, *waits, *membership)
 
     def connect() -> Ring:
         ring = join(joining)
@@ -208,10 +208,10 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
 
     source = Path(assignment.restore_dir) if assignment.restore_dir else None
     try:
-        found = send_files(gang.ring, source, Path(assignment.log_path).with_name("sent"))
+        sent_folder = send_files(gang.ring, source, Path(assignment.log_path).with_name("sent"))
     except (RingError, OSError) as error:
         raise FormError(f"the state in rank 0's memory did not reach all members: {error}") from error
-    return replace(assignment, restore_dir=str(found))
+    return replace(assignment, restore_dir=str(sent_folder))
 
 
 def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:

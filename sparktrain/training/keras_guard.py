@@ -48,8 +48,8 @@ def _check(asked: tuple[str, str] | None) -> None:
 
 def _check_loaded(config: ModuleType) -> None:
     backend = config.backend()
-    asked = keras_backend(os.environ)
-    _check((backend, asked[1] if asked is not None and asked[0] == backend else "the import of Keras"))
+    setting = keras_backend(os.environ)
+    _check((backend, setting[1] if setting is not None and setting[0] == backend else "the import of Keras"))
 
 
 class _Finder(MetaPathFinder):

@@ -90,7 +90,7 @@ def read_result(returned: Any, metric: str | None) -> FunctionResult | Failure:
 
 def _read_mapping(returned: Mapping[Any, Any], metric: str | None) -> FunctionResult | Failure:
     metrics: dict[str, float] = {}
-    others: dict[Any, Any] = {}
+    non_numbers: dict[Any, Any] = {}
     described: list[str] = []
     for name, value in returned.items():
         try:
@@ -101,21 +101,21 @@ def _read_mapping(returned: Mapping[Any, Any], metric: str | None) -> FunctionRe
             if name == metric:
                 problem = f"{LACKS_METRIC} {metric!r} as a number: it is {error}"
                 return Failure(FailureKind.METRIC, f"{problem}; {ALLOWED}")
-            others[name] = value
+            non_numbers[name] = value
             described.append(f"{name!r:.100} ({error})")
     if problem := size_problem(metrics):
         return Failure(FailureKind.RESULT, f"the result is too large: it has {problem}; write them to ctx.log_dir")
-    return _with(metric, FunctionResult(metrics, *(_extra(others, described) if others else ())))
+    return _with(metric, FunctionResult(metrics, *(_extra(non_numbers, described) if non_numbers else ())))
 
 
 def _extra(values: Mapping[Any, Any], described: list[str]) -> tuple[dict[str, Any], str]:
     extra, left_out = bounded(values)
     named = ", ".join(described[:MAX_NAMED])
-    more = f" and {len(described) - MAX_NAMED} more" if len(described) > MAX_NAMED else ""
+    excess = f" and {len(described) - MAX_NAMED} more" if len(described) > MAX_NAMED else ""
     where = "`extra` of the trial has them" + (
         f", without the last {left_out}: too many or too large" if left_out else ""
     )
-    return extra, f"the function returned values that are no numbers, so they are no metrics: {named}{more}; {where}"
+    return extra, f"the function returned values that are no numbers, so they are no metrics: {named}{excess}; {where}"
 
 
 def _with(metric: str | None, result: FunctionResult) -> FunctionResult | Failure:
@@ -204,12 +204,12 @@ def reported_metrics(values: Mapping[str, Any], metric: str | None) -> tuple[dic
     Raises TypeError, which names the call, where the metric of the run is no number.
     """
     metrics: dict[str, float] = {}
-    others: dict[str, str] = {}
+    non_numbers: dict[str, str] = {}
     for name, value in values.items():
         try:
             metrics[sendable(name)] = number(value)
         except NotANumberError as error:
             if name == metric:
                 raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
-            others[sendable(name)] = str(error)
-    return metrics, others
+            non_numbers[sendable(name)] = str(error)
+    return metrics, non_numbers

@@ -30,9 +30,9 @@ def given() -> tuple[str, ...]:
 @contextmanager
 def kept_apart() -> Iterator[None]:
     """Collect the notices within this context apart from others; for a process that trains in the user's program."""
-    before = _given[:]
+    saved_notices = _given[:]
     _given.clear()
     try:
         yield
     finally:
-        _given[:] = before
+        _given[:] = saved_notices

@@ -121,5 +121,5 @@ def _join_threads() -> None:
     joining = spawn(shutdown, "sparktrain-exit")
     joining.join(THREADS_TIMEOUT_S)
     if joining.is_alive():
-        left = [each.name for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
-        print(f"[sparktrain] ended with threads that the function left running: {', '.join(left)}", file=sys.stderr)
+        names = [peer.name for peer in threading.enumerate() if not peer.daemon and peer is not threading.main_thread()]
+        print(f"[sparktrain] ended with threads that the function left running: {', '.join(names)}", file=sys.stderr)

@@ -28,10 +28,10 @@ def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
 
 def _referred(reference: str) -> Any:
     module, _, path = reference.partition(":")
-    found: Any = importlib.import_module(module)
+    referent: Any = importlib.import_module(module)
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        referent = getattr(referent, name)
+    return referent
 
 
 def _register_on_import() -> None:
@@ -66,11 +66,11 @@ def _register(library: ModuleType) -> None:
     """Never fails a trial that may not need it: Keras has its own error for a class that it does not find."""
     for name, value in sent_script.registered[library.__name__].items():
         try:
-            made = cloudpickle.loads(value) if isinstance(value, bytes) else value
+            custom_object = cloudpickle.loads(value) if isinstance(value, bytes) else value
             package, separator, short = name.rpartition(">")
             if separator:
-                library.utils.register_keras_serializable(package, short)(made)
+                library.utils.register_keras_serializable(package, short)(custom_object)
             else:
-                library.utils.get_custom_objects()[name] = made
+                library.utils.get_custom_objects()[name] = custom_object
         except Exception as error:
             print(f"[sparktrain] {name} cannot be registered with Keras: {error}", file=sys.stderr)

@@ -29,50 +29,50 @@ class Homes(Struct, frozen=True):
         """The name of `file` for the user: relative to the driver's working directory where it lies below."""
         if (source := self.known.sources.get(file)) is not None:
             return self._below(source.shown)
-        top, _, rest = file.removeprefix(f"{self.modules}{os.sep}").partition(os.sep)
+        top, _, subpath = file.removeprefix(f"{self.modules}{os.sep}").partition(os.sep)
         if not self.modules or not file.startswith(f"{self.modules}{os.sep}") or top not in self.known.places:
             return self._below(file)
-        return self._below(os.path.join(self.known.places[top], rest) if rest else self.known.places[top])
+        return self._below(os.path.join(self.known.places[top], subpath) if subpath else self.known.places[top])
 
     def rename(self, trace: TracebackException) -> None:
         """Change the file names in `trace`, its causes and its groups to the user's own."""
-        todo, seen = [trace], set()
+        todo, visited_ids = [trace], set()
         while todo:
-            each = todo.pop()
-            if id(each) in seen:
+            exception = todo.pop()
+            if id(exception) in visited_ids:
                 continue
-            seen.add(id(each))
-            for frame in each.stack:
+            visited_ids.add(id(exception))
+            for frame in exception.stack:
                 frame.filename = self.of(frame.filename)
-            linked = (each.__cause__, each.__context__, *(each.exceptions or ()))
-            todo += [other for other in linked if other is not None]
+            linked = (exception.__cause__, exception.__context__, *(exception.exceptions or ()))
+            todo += [link for link in linked if link is not None]
 
     def hint(self, error: BaseException) -> str:
         """Advice on a path, module or name of the script that was not found; empty for any other error."""
         if isinstance(error, ModuleNotFoundError):
             return self._hint_on_module(error)
-        if isinstance(error, AttributeError) and (found := _OF_SCRIPT.search(str(error))) is not None:
+        if isinstance(error, AttributeError) and (match := _OF_SCRIPT.search(str(error))) is not None:
             return (
-                f" (of the script, a trial has what the training function uses: name {found[1]} in the function, or "
+                f" (of the script, a trial has what the training function uses: name {match[1]} in the function, or "
                 "move it to a module beside the script)"
             )
         name = error.filename if isinstance(error, FileNotFoundError) else None
         folder = self.known.folder
         if not folder or not isinstance(name, str) or not name or os.path.isabs(name) or "://" in name:
             return ""
-        meant = os.path.normpath(os.path.join(folder, name))
-        known = os.path.exists(meant)
-        step = f"write {meant!r}" if known else f"write an absolute path that executors can read, as {meant!r} would be"
+        path = os.path.normpath(os.path.join(folder, name))
+        exists = os.path.exists(path)
+        step = f"write {path!r}" if exists else f"write an absolute path that executors can read, as {path!r} would be"
         return f" (a trial works in a folder of its own: {step})"
 
     def _hint_on_module(self, error: ModuleNotFoundError) -> str:
         top = (error.name or "").partition(".")[0]
         if top not in self.known.left:
             return ""
-        wanted = next((name for name in _imported_by_name(error) if name.partition(".")[0] == top), error.name)
+        module = next((name for name in _imported_by_name(error) if name.partition(".")[0] == top), error.name)
         return (
             f" ({top} lies beside your code, and was not sent, as only modules that code names travel: write "
-            f"`import {wanted}` in the function)"
+            f"`import {module}` in the function)"
         )
 
     def _below(self, file: str) -> str:
@@ -92,11 +92,11 @@ def find(folders: Sequence[str]) -> Homes:
     """Read the mapping that came with the modules in `folders`; gives `linecache` the sources of the driver."""
     for folder in folders:
         try:
-            known = code_origins.decode((Path(folder) / code_origins.NAME).read_bytes())
+            origins = code_origins.decode((Path(folder) / code_origins.NAME).read_bytes())
         except (OSError, ProtocolError):  # without it a traceback has other file names
             continue
-        for name, source in known.sources.items():
+        for name, source in origins.sources.items():
             lines = source.text.splitlines(keepends=True)
             linecache.cache[name] = (len(source.text), None, lines, name)
-        return Homes(folder, known)
+        return Homes(folder, origins)
     return Homes()

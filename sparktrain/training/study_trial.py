@@ -83,7 +83,7 @@ class StudyTrial(optuna.trial.BaseTrial):
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
         """See base class. Blocks for the answer of the driver."""
-        numbers = (native(each) for each in (low, high, step))
+        numbers = (native(bound) for bound in (low, high, step))
         low, high, step = numbers
         return int(self._suggest(name, IntDistribution(low, high, log=bool(log), step=step)))
 
@@ -92,10 +92,10 @@ class StudyTrial(optuna.trial.BaseTrial):
 
         Raises TypeError for a choice that the study cannot store: it has plain values, such as 1 for `numpy.int64(1)`.
         """
-        given = tuple(choices)
-        stored = tuple(_stored(each, f"trial.suggest_categorical({name!r}): choice {each!r}") for each in given)
+        domain = tuple(choices)
+        stored = tuple(_stored(choice, f"trial.suggest_categorical({name!r}): choice {choice!r}") for choice in domain)
         self._suggest(name, CategoricalDistribution(stored))
-        return given[self._places[name]]
+        return domain[self._places[name]]
 
     # Deprecated: they warn as Optuna does, and call the methods above.
     suggest_uniform = optuna.trial.Trial.suggest_uniform
@@ -107,13 +107,13 @@ class StudyTrial(optuna.trial.BaseTrial):
             return self._suggested(name, distribution)
 
     def _suggested(self, name: str, distribution: BaseDistribution) -> Any:
-        before = self._distributions.get(name)
-        if before is not None:
-            check_distribution_compatibility(before, distribution)
-            if before != distribution:
+        old_distribution = self._distributions.get(name)
+        if old_distribution is not None:
+            check_distribution_compatibility(old_distribution, distribution)
+            if old_distribution != distribution:
                 warnings.warn(
                     f"Inconsistent parameter values for distribution with name {name!r}: the values of the first call "
-                    f"are used, {before}",
+                    f"are used, {old_distribution}",
                     RuntimeWarning,
                     stacklevel=3,
                 )
@@ -250,13 +250,13 @@ class StudyTrial(optuna.trial.BaseTrial):
         """The driver's answer. Raises ValueError with the words of Optuna, TimeoutError without an answer."""
         self._check_process(doing)
         self._unanswered = 0
-        found = self._ctx.ask_sampler(json.dumps(question).encode(), self._timeout_s)
-        if found is None:
+        reply = self._ctx.ask_sampler(json.dumps(question).encode(), self._timeout_s)
+        if reply is None:
             raise TimeoutError(
                 f"trial {self._ctx.trial}: the driver has not answered {doing} within {self._timeout_s:g} s: see the "
                 "driver's log for the storage of the study, and call st.optuna.optimize() again to resume"
             )
-        answer, problem = found
+        answer, problem = reply
         if problem:
             raise _raised(problem, doing)
         return json.loads(answer)
@@ -274,11 +274,11 @@ def _stored(value: Any, subject: str) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return native(value)
     if isinstance(value, Mapping):
-        return {str(native(name)): _stored(each, subject) for name, each in value.items()}
+        return {str(native(name)): _stored(child, subject) for name, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_stored(each, subject) for each in value]
-    if (found := native(value)) is not value:
-        return _stored(found, subject)
+        return [_stored(child, subject) for child in value]
+    if (scalar := native(value)) is not value:
+        return _stored(scalar, subject)
     if hasattr(value, "tolist"):  # an array of NumPy or of a framework, a Series
         return _stored(value.tolist(), subject)
     raise TypeError(
@@ -313,7 +313,7 @@ def _values(returned: Any, objectives: int) -> dict[str, float]:
             f"the objective returned {returned!r}, and the study has {objectives} objectives: return a tuple of as "
             "many numbers"
         )
-    return {f"values_{index}": _value(each) for index, each in enumerate(returned)}
+    return {f"values_{index}": _value(objective_value) for index, objective_value in enumerate(returned)}
 
 
 def _value(returned: Any) -> float:
@@ -327,5 +327,5 @@ def _value(returned: Any) -> float:
 
 def _raised(problem: str, doing: str) -> Exception:
     kind, _, text = problem.partition(": ")
-    known: dict[str, type[Exception]] = {"TypeError": TypeError, "NotImplementedError": NotImplementedError}
-    return known.get(kind, ValueError)(f"{doing}: {text or problem}")
+    error_types: dict[str, type[Exception]] = {"TypeError": TypeError, "NotImplementedError": NotImplementedError}
+    return error_types.get(kind, ValueError)(f"{doing}: {text or problem}")

@@ -100,8 +100,8 @@ def culprit(function: object, fails: Callable[[object], bool]) -> Capture | None
     for capture in captures_of(function):
         if capture.value is not function and fails(capture.value):
             return _innermost(capture, fails, {id(function)})
-    whole = Capture("the called object", "self", function)
-    return None if callable_in_python(function) else _innermost(whole, fails, set())
+    called_object = Capture("the called object", "self", function)
+    return None if callable_in_python(function) else _innermost(called_object, fails, set())
 
 
 def callable_in_python(function: object) -> bool:
@@ -111,10 +111,10 @@ def callable_in_python(function: object) -> bool:
 
 def _of_plain(function: FunctionType) -> Iterator[Capture]:
     code, of = function.__code__, f" of {function.__name__}"
-    seen = set()
+    used_names = set()
     for use in uses_of_globals(code):
-        if use.name in function.__globals__ and use.name not in seen:
-            seen.add(use.name)
+        if use.name in function.__globals__ and use.name not in used_names:
+            used_names.add(use.name)
             value = function.__globals__[use.name]
             yield Capture("global", use.name, value, f" used by {use.inside} at line {use.line}")
     for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -124,10 +124,10 @@ def _of_plain(function: FunctionType) -> Iterator[Capture]:
             continue
     defaults = function.__defaults__ or ()
     first = code.co_argcount - len(defaults)
-    given = dict(zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)) | (
+    default_values = dict(zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)) | (
         function.__kwdefaults__ or {}
     )
-    yield from (Capture("default value of parameter", name, value, of) for name, value in given.items())
+    yield from (Capture("default value of parameter", name, value, of) for name, value in default_values.items())
     yield from (Capture("attribute", f"{function.__name__}.{name}", value) for name, value in vars(function).items())
 
 

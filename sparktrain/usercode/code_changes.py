@@ -57,8 +57,8 @@ def differences(
             lines += [f"+ {name}", *changed]
         else:
             lines += [name, *(changed or [_untold(before, after)])]
-    more = len(lines) - MOST_LINES
-    return lines if more <= 0 else [*lines[:MOST_LINES], f"... and {more} more lines"]
+    excess = len(lines) - MOST_LINES
+    return lines if excess <= 0 else [*lines[:MOST_LINES], f"... and {excess} more lines"]
 
 
 def _difference(before: str, after: str) -> list[str]:
@@ -67,8 +67,8 @@ def _difference(before: str, after: str) -> list[str]:
 
 
 def _untold(before: str | None, after: str | None) -> str:
-    known = before is not None and after is not None
-    return "its text is the same, a value that it captures is not" if known else "its text is not known"
+    has_texts = before is not None and after is not None
+    return "its text is the same, a value that it captures is not" if has_texts else "its text is not known"
 
 
 def _files(archive: bytes) -> dict[str, str]:
@@ -79,13 +79,13 @@ def _files(archive: bytes) -> dict[str, str]:
 
 
 def _texts(function: object) -> Iterator[str]:
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     todo: list[tuple[str, object]] = [("", function)]
     while todo:
         name, value = todo.pop(0)
-        if id(value) in seen:
+        if id(value) in visited_ids:
             continue
-        seen.add(id(value))
+        visited_ids.add(id(value))
         plain = plain_function_of(value)
         if isinstance(value, PLAIN) and name:
             shown = repr(value)

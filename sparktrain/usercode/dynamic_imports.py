@@ -24,15 +24,15 @@ def named_packages(imports: Imports, sources: Sources, values: Iterable[str] = (
     Code that imports by name may import a module of any text; other code, such as a library that creates objects from a
     configuration, one of a text that is the name of a module which exists. Imports nothing.
     """
-    given = Imports()
+    value_imports = Imports()
     for value in values:
-        given.add_text(value)
-    dotted = imports.dotted | given.dotted
+        value_imports.add_text(value)
+    dotted = imports.dotted | value_imports.dotted
     script = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").stem
-    found = {_top(text) for text in dotted if _is_module(text, sources)}
+    packages = {_top(text) for text in dotted if _is_module(text, sources)}
     if imports_by_name(imports):
-        found |= {_top(text) for text in dotted} | imports.texts | given.texts
-    return {name for name in found if name != script and sources.files_of(name) and _is_on_path(name)}
+        packages |= {_top(text) for text in dotted} | imports.texts | value_imports.texts
+    return {name for name in packages if name != script and sources.files_of(name) and _is_on_path(name)}
 
 
 def _is_on_path(name: str) -> bool:

@@ -13,17 +13,17 @@ LEAST = 3
 
 def holds_environment(data: bytes) -> bool:
     """Whether pickled `data` has most variables of this process, names and values, in any form."""
-    known = [(os.fsencode(name), os.fsencode(value)) for name, value in os.environ.items() if value]
-    most = len(known) // 2
+    variables = [(os.fsencode(name), os.fsencode(value)) for name, value in os.environ.items() if value]
+    half = len(variables) // 2
     held = missing = 0
-    for name, value in known:
+    for name, value in variables:
         if name in data and value in data and any(form in data for form in _forms(name)):
             held += 1
         else:
             missing += 1
-        if missing > most:  # the rest cannot change it, and data may be large
+        if missing > half:  # the rest cannot change it, and data may be large
             return False
-    return held > most and held >= LEAST
+    return held > half and held >= LEAST
 
 
 def _forms(name: bytes) -> tuple[bytes, ...]:

@@ -36,8 +36,8 @@ def fingerprint(target: Target, code: Code, *, sources: Sources | None = None) -
     """
     used = _used(target, sources or Sources())
     parts = {name: digest for name, digest in _of_archive(code.archive) if used is None or _top(name) in used}
-    whole = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
-    return {f"function {target.name}": whole.hex()[:DIGITS], **parts}
+    function_digest = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
+    return {f"function {target.name}": function_digest.hex()[:DIGITS], **parts}
 
 
 def _used(target: Target, sources: Sources) -> set[str] | None:
@@ -46,7 +46,7 @@ def _used(target: Target, sources: Sources) -> set[str] | None:
     if target.file is None or target.reference is None:
         return None
     imported = sources.imports_of_files([target.file]).modules
-    return {each.partition(".")[0] for each in (target.reference.partition(":")[0], *imported)}
+    return {module.partition(".")[0] for module in (target.reference.partition(":")[0], *imported)}
 
 
 def _top(name: str) -> str:
@@ -82,8 +82,8 @@ class _Digests:
         """Identify `value`, with the same result in every process."""
         if isinstance(value, PLAIN):
             return repr(value).encode()
-        if (known := self._known.get(id(value))) is not None:
-            return known[1]
+        if (memo := self._known.get(id(value))) is not None:
+            return memo[1]
         self._known[id(value)] = value, b"it contains itself"
         digest = _hashed(self._words(value))
         self._known[id(value)] = value, digest
@@ -104,7 +104,7 @@ class _Digests:
             case type():
                 yield from self._of_class(value)
             case dict():
-                yield from (self.of(each) for item in value.items() for each in item)
+                yield from (self.of(part) for item in value.items() for part in item)
             case list() | tuple():
                 yield from map(self.of, value)
             case set() | frozenset():
@@ -153,8 +153,8 @@ class _Digests:
             yield data
         elif callable(tolist := getattr(value, "tolist", None)) and not is_users(type(value)):
             yield self.of(tolist())  # of an array of objects or dates
-        own = getattr(value, "__dict__", None)
-        attributes = own if isinstance(own, dict) else {}
+        namespace = getattr(value, "__dict__", None)
+        attributes = namespace if isinstance(namespace, dict) else {}
         if isinstance(attributes.get("__wrapped__"), FunctionType):  # a cache, or another wrapper of a library
             yield self.of(attributes["__wrapped__"])
         if is_users(type(value)):
@@ -163,8 +163,8 @@ class _Digests:
 
 
 def _slots(kind: type) -> list[str]:
-    slots = (vars(each).get("__slots__", ()) for each in kind.__mro__)
-    names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+    slots = (vars(base).get("__slots__", ()) for base in kind.__mro__)
+    names = [name for slot_names in slots for name in ([slot_names] if isinstance(slot_names, str) else slot_names)]
     return [name for name in names if not name.startswith("__")]
 
 

@@ -66,14 +66,14 @@ class ImportCache:
         """See `imports_of_source`. Read-only. Blocks on the local disk once, for a moment. Raises nothing."""
         digest = hashlib.sha256(source).hexdigest()
         with self._lock:
-            found = self._used.get(digest) or self._read(digest)
-            if found is None:
-                found = imports_of_source(source)
+            imports = self._used.get(digest) or self._read(digest)
+            if imports is None:
+                imports = imports_of_source(source)
                 self._parsed_bytes += len(source)
             while len(self._used) >= _IN_MEMORY:
                 del self._used[next(iter(self._used))]
-            self._used[digest] = found
-            return found
+            self._used[digest] = imports
+            return imports
 
     def save(self) -> None:
         """Write the results that the file lacks, where they took long. Blocks on the local disk. Raises nothing."""
@@ -100,14 +100,14 @@ class ImportCache:
 
     def _payload(self, others: dict[str, msgspec.Raw]) -> bytes:
         """The results that this process used, and those of other processes, as far as they fit."""
-        mine = {digest: msgspec.Raw(msgspec.msgpack.encode(_stored(found))) for digest, found in self._used.items()}
-        kept, total = dict[str, msgspec.Raw](), 0
+        mine = {digest: msgspec.Raw(msgspec.msgpack.encode(_stored(imports))) for digest, imports in self._used.items()}
+        payload, total = dict[str, msgspec.Raw](), 0
         for digest, raw in (mine | others).items():
             size = len(digest) + len(memoryview(raw))
             if total + size <= LIMIT_BYTES:
-                kept[digest] = raw
+                payload[digest] = raw
                 total += size
-        return msgspec.msgpack.encode(kept)
+        return msgspec.msgpack.encode(payload)
 
 
 def _stored(found: Imports) -> _Stored:
@@ -127,12 +127,12 @@ def default_file() -> Path | None:
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        codes = [Path(str(each)).read_bytes() for each in (source_imports.__file__, __file__)]
+        codes = [Path(str(path)).read_bytes() for path in (source_imports.__file__, __file__)]
     except (OSError, RuntimeError):
         return None
-    known = hashlib.sha256(b"".join([sys.version.encode(), *codes])).hexdigest()
+    digest = hashlib.sha256(b"".join([sys.version.encode(), *codes])).hexdigest()
     tag = sys.implementation.cache_tag
-    return folder / "sparktrain" / "imports" / f"{tag}-{known[:16]}{_SUFFIX}" if folder.is_absolute() else None
+    return folder / "sparktrain" / "imports" / f"{tag}-{digest[:16]}{_SUFFIX}" if folder.is_absolute() else None
 
 
 def _load(file: Path) -> dict[str, msgspec.Raw]:

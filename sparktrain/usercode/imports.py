@@ -129,7 +129,7 @@ class Sources:
         return self.imports_of_files(path for name in self.local_names(modules) for path in self.files_of(name))
 
     def _follow(self, start: frozenset[Path]) -> Imports:
-        found = Imports()
+        imports = Imports()
         files: set[Path] = set()
         tops: set[str] = set()
         todo = list(start)
@@ -138,21 +138,21 @@ class Sources:
             if path in files:
                 continue
             files.add(path)
-            more = self.imports_of_file(path)
-            found.modules |= more.modules
-            found.texts |= more.texts
-            found.dotted |= more.dotted
-            new = {name.partition(".")[0] for name in more.modules} - tops
-            tops |= new
-            todo.extend(source for name in new for source in self.files_of(name))
-        return found
+            file_imports = self.imports_of_file(path)
+            imports.modules |= file_imports.modules
+            imports.texts |= file_imports.texts
+            imports.dotted |= file_imports.dotted
+            new_tops = {name.partition(".")[0] for name in file_imports.modules} - tops
+            tops |= new_tops
+            todo.extend(source for name in new_tops for source in self.files_of(name))
+        return imports
 
 
 def files_below(folder: Path) -> Iterator[Path]:
     """All files below `folder`, sorted, without hidden files, caches and virtual environments."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
     except OSError:  # what cannot be read here cannot be imported here either
         return
     for entry in entries:
@@ -179,24 +179,24 @@ def imports_of_function(function: Callable[..., Any]) -> Imports:
 
     Without those of the modules that it imports.
     """
-    found = Imports()
-    seen: dict[int, object] = {}  # holds the objects too, because Python reuses the id of a deleted one
+    imports = Imports()
+    visited: dict[int, object] = {}  # holds the objects too, because Python reuses the id of a deleted one
     todo: list[object] = [function]
     while todo:
         value = todo.pop()
-        if id(value) in seen:
+        if id(value) in visited:
             continue
-        seen[id(value)] = value
-        found.modules.update(_module_of(value))
-        _add_texts(value, found)
+        visited[id(value)] = value
+        imports.modules.update(_module_of(value))
+        _add_texts(value, imports)
         plain_function = plain_function_of(value)
         if plain_function is not None and is_users(plain_function):
-            todo.extend(_reads(plain_function, found))
+            todo.extend(_reads(plain_function, imports))
         elif isinstance(value, type) and is_users(value):
             todo.extend(vars(value).values())
         elif isinstance(value, property):
             todo.extend((value.fget, value.fset))
-    return found
+    return imports
 
 
 def plain_function_of(value: object) -> FunctionType | None:
@@ -281,14 +281,14 @@ def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> No
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):
-        before = instructions[max(0, index - 2) : index]
+        context = instructions[max(0, index - 2) : index]
         if instruction.opname == "IMPORT_NAME":
-            module, chosen = _absolute(str(instruction.argval), before[0].argval, names), before[1].argval
+            module, chosen = _absolute(str(instruction.argval), context[0].argval, names), context[1].argval
             found.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
-        elif instruction.opname.startswith("STORE_") and before and before[-1].opname == "IMPORT_NAME":
-            bound[_variables(instruction)[0]] = str(before[-1].argval).partition(".")[0]
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and before and _variables(before[-1])[-1] in bound:
-            found.modules.add(f"{bound[_variables(before[-1])[-1]]}.{instruction.argval}")
+        elif instruction.opname.startswith("STORE_") and context and context[-1].opname == "IMPORT_NAME":
+            bound[_variables(instruction)[0]] = str(context[-1].argval).partition(".")[0]
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and context and _variables(context[-1])[-1] in bound:
+            found.modules.add(f"{bound[_variables(context[-1])[-1]]}.{instruction.argval}")
     for nested in _nested(code):
         _add_code(nested, names, found)
 

@@ -44,14 +44,14 @@ def keras_choice_in(text: str) -> KerasChoice | None:
     """The same for the source of a stored function, and the values that it captures."""
     tree = _parsed(text)
     body = tree.body if tree is not None else []
-    functions = [each for each in body if isinstance(each, ast.FunctionDef)]
-    known = [each for each in body if isinstance(each, ast.Assign)]
-    return _only(_choices([*known, *functions[0].body], {}, "the stored function", 0)) if functions else None
+    functions = [statement for statement in body if isinstance(statement, ast.FunctionDef)]
+    assignments = [statement for statement in body if isinstance(statement, ast.Assign)]
+    return _only(_choices([*assignments, *functions[0].body], {}, "the stored function", 0)) if functions else None
 
 
 def _only(choices: Iterable[KerasChoice]) -> KerasChoice | None:
-    found = list(choices)
-    return found[0] if len({each.backend for each in found}) == 1 else None
+    candidates = list(choices)
+    return candidates[0] if len({choice.backend for choice in candidates}) == 1 else None
 
 
 def _of_function(function: Any) -> Iterator[KerasChoice]:
@@ -62,7 +62,7 @@ def _of_function(function: Any) -> Iterator[KerasChoice]:
             continue
         statements = _body(code)
         called = (called or set()) | {
-            _name(node) for each in statements for node in ast.walk(each) if isinstance(node, ast.Call)
+            _name(node) for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Call)
         }
         file, line = code.co_filename.rpartition("/")[2], code.co_firstlineno - 1
         yield from _choices(statements, names, file, line)
@@ -115,11 +115,11 @@ def _certain(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _choices(body: Iterable[ast.stmt], names: _Names, file: str, above: int) -> Iterator[KerasChoice]:
     """The choices of statements; `names` are those that they may read, `above` is the number of lines above them."""
-    known = dict(names)
+    scope = dict(names)
     for statement in _certain(body):
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-            known |= {each.id: statement.value.value for each in statement.targets if isinstance(each, ast.Name)}
-        for chosen in _chosen(statement, known):
+            scope |= {target.id: statement.value.value for target in statement.targets if isinstance(target, ast.Name)}
+        for chosen in _chosen(statement, scope):
             if chosen is not None:
                 yield KerasChoice(chosen, f"{file}:{above + statement.lineno}")
 
@@ -127,8 +127,12 @@ def _choices(body: Iterable[ast.stmt], names: _Names, file: str, above: int) -> 
 def _chosen(statement: ast.stmt, names: _Names) -> Iterator[str | None]:
     """The backends that a statement sets; None for what it does not certainly set."""
     if isinstance(statement, ast.Assign):
-        items = [each for each in statement.targets if isinstance(each, ast.Subscript) and _is_environment(each.value)]
-        if any(_text(each.slice, names) == KERAS_BACKEND for each in items):
+        items = [
+            target
+            for target in statement.targets
+            if isinstance(target, ast.Subscript) and _is_environment(target.value)
+        ]
+        if any(_text(subscript.slice, names) == KERAS_BACKEND for subscript in items):
             yield _text(statement.value, names)
     elif isinstance(statement, ast.AugAssign) and _is_environment(statement.target):
         yield _entry(statement.value, names)
@@ -148,7 +152,7 @@ def _called(call: ast.Call, names: _Names) -> str | None:
     if name == "putenv" or (name in _SETTERS and _is_environment(owner)):
         return _text(second, names) if _text(first, names) == KERAS_BACKEND else None
     if name == "update" and _is_environment(owner):
-        named = next((each.value for each in call.keywords if each.arg == KERAS_BACKEND), None)
+        named = next((keyword.value for keyword in call.keywords if keyword.arg == KERAS_BACKEND), None)
         return _entry(first, names) if named is None else _text(named, names)
     return None
 

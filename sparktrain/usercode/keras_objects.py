@@ -62,8 +62,8 @@ def _of_user(config: Any) -> Iterator[str]:
     if isinstance(config, dict):
         name = config.get("config") if config.get("class_name") == _FUNCTION else config.get("registered_name")
         if isinstance(name, str) and config.get("module") in (*MAIN, "builtins", None):
-            known = _registry(LIBRARIES[0]).get(name, _of_library(name))
-            if known is None or is_users(known):
+            definition = _registry(LIBRARIES[0]).get(name, _of_library(name))
+            if definition is None or is_users(definition):
                 yield name
         config = list(config.values())
     if isinstance(config, list):

@@ -20,22 +20,22 @@ def registered(pickler: ScriptPickler, function: Any) -> dict[str, dict[str, Any
 
     A model that a trial loads may have a class that its code does not name.
     """
-    found: dict[str, dict[str, Any]] = {}
+    registry: dict[str, dict[str, Any]] = {}
     uses: bool | None = None
     for library, name, value in registered_by_user():
         if pickler.travels(value):
-            found.setdefault(library, {})[name] = value
+            registry.setdefault(library, {})[name] = value
             continue
         if uses is None:
             uses = _uses_keras(function)
         if uses and (data := _alone(name, value)) is not None:
-            found.setdefault(library, {})[name] = data
-    return found
+            registry.setdefault(library, {})[name] = data
+    return registry
 
 
 def _uses_keras(function: Any) -> bool:
-    own = imports_of_function(function).modules
-    imported = own | Sources().imports_of_modules(own).modules
+    modules = imports_of_function(function).modules
+    imported = modules | Sources().imports_of_modules(modules).modules
     return any(name.partition(".")[0] in _USE_KERAS for name in imported)
 
 

@@ -77,21 +77,21 @@ def _top(kind: type) -> str | None:
 
 def _loaded() -> dict[str, list[ModuleType]]:
     """The loaded modules by their top-level ones, but for those of anyone; those with short names first."""
-    found: dict[str, list[ModuleType]] = {}
+    modules_by_top: dict[str, list[ModuleType]] = {}
     loaded: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in loaded:
         top = name.partition(".")[0]
         if isinstance(module, ModuleType) and top not in _UNKNOWN:
-            found.setdefault(top, []).append(module)
-    for modules in found.values():
+            modules_by_top.setdefault(top, []).append(module)
+    for modules in modules_by_top.values():
         modules.sort(key=lambda module: (module.__name__.count("."), module.__name__))
-    return found
+    return modules_by_top
 
 
 def _indexed(modules: Iterable[ModuleType], wanted: Callable[[object], bool]) -> dict[int, Home]:
-    found: dict[int, Home] = {}
+    homes: dict[int, Home] = {}
     for module in modules:
         for name, held in list(vars(module).items()):
             if name not in _NOT_STATE and not name.startswith("__") and wanted(held):
-                found.setdefault(id(held), (module, name))
-    return found
+                homes.setdefault(id(held), (module, name))
+    return homes

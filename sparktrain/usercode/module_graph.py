@@ -89,8 +89,8 @@ class _Walk:
             return
         for number, part in enumerate([*parts[1:], ""], 1):
             package = ".".join(parts[:number])
-            if (own := place / _PACKAGE_FILE).is_file():
-                yield own, package
+            if (package_file := place / _PACKAGE_FILE).is_file():
+                yield package_file, package
             if not part:
                 return
             if (module := place / f"{part}.py").is_file():
@@ -111,7 +111,7 @@ def _absolute(relative: Iterable[str], package: str) -> Iterator[str]:
     """The absolute names of relative imports in a module of `package`: `..b.y` as it stands in the source."""
     parts = package.split(".") if package else []
     for name in relative:
-        rest = name.lstrip(".")
-        above = len(name) - len(rest) - 1
+        bare_name = name.lstrip(".")
+        above = len(name) - len(bare_name) - 1
         if above < len(parts):
-            yield ".".join([*parts[: len(parts) - above], *rest.split(".")])
+            yield ".".join([*parts[: len(parts) - above], *bare_name.split(".")])

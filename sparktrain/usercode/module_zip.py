@@ -35,8 +35,8 @@ def archive_beside(
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
     imported = {name.partition(".")[0] for name in sources.imports_of_files(modules).modules}
-    wanted = imported | {place.name for place in named}
-    chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in wanted]
+    used_names = imported | {place.name for place in named}
+    chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in used_names]
     return archive_of([*modules, *chosen], most_files)
 
 
@@ -80,16 +80,16 @@ def _may_be_package(path: Path) -> bool:
 
 
 def _belonging(package: Path, most_files: int) -> list[Path]:
-    found = []
+    files = []
     for path in files_below(package):
         if path.suffix in _CODE_SUFFIXES or path.stat().st_size <= MAX_DATA_BYTES:
-            found.append(path)
-        if len(found) > most_files:
+            files.append(path)
+        if len(files) > most_files:
             raise FunctionError(
                 f"{package}: more than {most_files:,} files, too many to send to executors; "
                 "move the data out of the package"
             )
-    return found
+    return files
 
 
 def _content(path: Path) -> bytes:

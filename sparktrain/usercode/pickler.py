@@ -102,17 +102,17 @@ class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ha
             return reduced
         self._by_value[id(value)] = value
         if reduced[0] is internals._make_skeleton_class:
-            kind, name, bases, body, *others = reduced[1]
-            known = kind, name, bases, body | {"__qualname__": value.__qualname__}, *others
-            reduced = (reduced[0], known, *reduced[2:])
+            kind, name, bases, body, *extras = reduced[1]
+            arguments = kind, name, bases, body | {"__qualname__": value.__qualname__}, *extras
+            reduced = (reduced[0], arguments, *reduced[2:])
         return reduced
 
     def _dynamic_function_reduce(self, function: FunctionType) -> Any:
         names = function.__globals__
         if self._script is None and names.get("__name__") in MAIN:
             self._script = names
-            known = {key: names[key] for key in _PYTHONS_OWN if key in names}
-            self.globals_ref[id(names)] = _ScriptNames(known)
+            python_names = {key: names[key] for key in _PYTHONS_OWN if key in names}
+            self.globals_ref[id(names)] = _ScriptNames(python_names)
         reduced = super()._dynamic_function_reduce(function)
         _, slots = reduced[2]
         for key in ("__globals__", "__kwdefaults__"):
@@ -139,9 +139,9 @@ class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ha
         """
 
         def reduced() -> tuple[Any, ...]:
-            found = {name: held for name, held in self._held() if name not in done}
-            more = (self._names(done | set(found)),) if found else ()
-            return sent_script.bind, (found, *more)
+            variables = {name: held for name, held in self._held() if name not in done}
+            next_calls = (self._names(done | set(variables)),) if variables else ()
+            return sent_script.bind, (variables, *next_calls)
 
         return _Call(reduced)
 

@@ -108,11 +108,11 @@ def _module(name: str) -> str:
     if parts[0] in _WHOLE:
         return parts[0]
     spec = importlib.machinery.PathFinder.find_spec(parts[0])
-    found = parts[0]
+    module = parts[0]
     for part in parts[1:]:
         folders = spec.submodule_search_locations if spec else None
         spec = importlib.machinery.PathFinder.find_spec(part, list(folders)) if folders else None
         if spec is None:
             break
-        found = f"{found}.{part}"
-    return found
+        module = f"{module}.{part}"
+    return module

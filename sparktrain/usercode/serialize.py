@@ -99,14 +99,14 @@ def preload_for(
     """
     target = function if isinstance(function, Target) else Target.of(function)
     sources = sources or Sources()
-    own = imports_of_function(target.function)
-    modules, files = set(own.modules), [target.file] if target.file else []
+    imports = imports_of_function(target.function)
+    modules, files = set(imports.modules), [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         modules.add(defined.__name__)
         files.append(Path(defined.__file__))
     files += [file for place in _dynamic(target, sources, ()) for file in sources.files_of(place.stem)]
-    return chosen(own | reached_imports(sources, modules, files), gang, env)
+    return chosen(imports | reached_imports(sources, modules, files), gang, env)
 
 
 def _beside(target: Target, sources: Sources, values: Collection[str]) -> bytes:
@@ -130,9 +130,9 @@ def _archive(imported: list[Path], named: list[Path]) -> bytes:
 
 def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[Path]:
     """The places of local modules that the code names in texts, with those that they import."""
-    own = imports_of_function(target.function)
-    modules = own.modules | ({target.reference.partition(":")[0]} if target.reference is not None else set())
-    names = named_packages(own | sources.imports_of_modules(modules), sources, values)
+    imports = imports_of_function(target.function)
+    modules = imports.modules | ({target.reference.partition(":")[0]} if target.reference is not None else set())
+    names = named_packages(imports | sources.imports_of_modules(modules), sources, values)
     return _with_imported(names, sources) if names else []
 
 
@@ -148,14 +148,14 @@ def _pickle(function: Callable[..., Any], limit: int) -> bytes:
     except TooLargeError:
         raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
     except Exception as error:
-        found = culprit(function, _cannot_be_pickled)
-        if found is None:
+        cause = culprit(function, _cannot_be_pickled)
+        if cause is None:
             raise FunctionError(
                 f"{describe(function)} cannot be sent to executors: {_first_line(error)}; define it at the top of a "
                 "module, a script or a notebook cell, and pass values as parameters"
             ) from error
         why = str(error) if isinstance(error, CustomKerasError) else f"cannot be pickled: {_first_line(error)}"
-        raise _cannot_be_sent(function, found, why) from error
+        raise _cannot_be_sent(function, cause, why) from error
     data = sink.getvalue()
     if holds_environment(data):
         raise _copies_environment(function, limit)
@@ -177,8 +177,8 @@ def _copies_environment(function: object, limit: int) -> FunctionError:
             return False
         return holds_environment(sink.getvalue())
 
-    found = culprit(function, copies) or "what it takes along"
-    return FunctionError(f"{describe(function)} cannot be sent to executors: {found} has {A_COPY}")
+    cause = culprit(function, copies) or "what it takes along"
+    return FunctionError(f"{describe(function)} cannot be sent to executors: {cause} has {A_COPY}")
 
 
 def _cannot_be_pickled(value: object) -> bool:
@@ -220,16 +220,16 @@ def _mib(size: int) -> str:
 def _known_size(value: object) -> int | None:
     """The size that an array or table reports itself."""
     try:
-        known = getattr(value, "nbytes", None)
+        size = getattr(value, "nbytes", None)
     except Exception:  # a property of a user's class, or of a closed file
         return None
-    return known if isinstance(known, int) else None
+    return size if isinstance(size, int) else None
 
 
 def _size(value: object) -> int:
-    known = _known_size(value)
-    if known is not None:
-        return known
+    size = _known_size(value)
+    if size is not None:
+        return size
     sink = Sink(MEASURED_BYTES)
     try:
         ScriptPickler(sink).dump_value(value)
@@ -245,8 +245,8 @@ def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) 
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
-    own = imports_of_function(function).modules
-    imported = own | sources.imports_of_modules(own).modules
+    modules = imports_of_function(function).modules
+    imported = modules | sources.imports_of_modules(modules).modules
     return sources.places_of(imported | referred | sources.imports_of_modules(referred).modules)
 
 

@@ -42,31 +42,31 @@ class Imports:
 
 def imports_of_source(source: bytes) -> Imports:
     """The imports anywhere in a source; empty when it is not valid Python."""
-    found = Imports()
+    imports = Imports()
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # the import on the executor has a better error
-        return found
+        return imports
     bound: dict[str, str] = {}
     parts: list[tuple[str, str]] = []
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
-            found.modules.update(alias.name for alias in node.names)
+            imports.modules.update(alias.name for alias in node.names)
             bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
             head = "." * node.level + (f"{node.module}." if node.module else "")
-            found.relative.update(f"{head}{alias.name}" for alias in node.names)
+            imports.relative.update(f"{head}{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+            imports.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add_text(node.value)
+            imports.add_text(node.value)
         elif isinstance(node, ast.Name) and node.id == "__import__":
-            found.modules.add(IMPORT_MODULE)
+            imports.modules.add(IMPORT_MODULE)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             parts.append((node.value.id, node.attr))
     # `import scipy` alone does not show that scipy.stats is used
-    found.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
-    return found
+    imports.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
+    return imports
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -77,6 +77,6 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, list):
-                nodes += [each for each in value if isinstance(each, ast.AST)]
+                nodes += [child for child in value if isinstance(child, ast.AST)]
             elif isinstance(value, ast.AST) and value._fields:
                 nodes.append(value)

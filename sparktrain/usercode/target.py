@@ -119,11 +119,11 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _one_of_each(cases: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    seen = set()
+    name_sets = set()
     for case in itertools.islice(cases, MAX_CASES):
         names = tuple(case)
-        if names not in seen:
-            seen.add(names)
+        if names not in name_sets:
+            name_sets.add(names)
             yield case
 
 
@@ -190,8 +190,8 @@ def resolve(text: str, folder: Path | None = None) -> Target:
     """
     place, _, name = text.rpartition(":")
     if not place or not name:
-        given = place or text
-        raise FunctionError(f"{text}: names no function; write {given}:{_some_function(given)}")
+        location = place or text
+        raise FunctionError(f"{text}: names no function; write {location}:{_some_function(location)}")
     is_file = place.endswith((".py", ".ipynb")) or "/" in place
     module = _import_file(Path(place)) if is_file else _import_module(place, folder or Path.cwd())
     function = _function(module, place, name)
@@ -204,12 +204,12 @@ def _some_function(text: str) -> str:
     """A function of the file that is named without one, found without running it."""
     path = Path(text)
     try:
-        found = (
+        names = (
             re.findall(r"^def ([A-Za-z]\w*)\(", path.read_text("utf-8"), re.MULTILINE) if path.suffix == ".py" else []
         )
     except (OSError, UnicodeDecodeError):
-        found = []
-    return next((name for name in found if "train" in name), found[0] if found else "FUNCTION")
+        names = []
+    return next((name for name in names if "train" in name), names[0] if names else "FUNCTION")
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -220,8 +220,8 @@ def _import_file(path: Path) -> ModuleType:
             f"{path}: a Python file ends in .py; export a notebook with `jupyter nbconvert --to script`"
         )
     if not path.exists():
-        beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise FunctionError(f"{path}: no such file{did_you_mean(path.name, beside) or '; correct the path'}")
+        siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise FunctionError(f"{path}: no such file{did_you_mean(path.name, siblings) or '; correct the path'}")
     name = path.stem
     if not name.isidentifier() or keyword.iskeyword(name):
         fitting = re.sub(r"\W", "_", name).lstrip("0123456789") or "train"
@@ -234,10 +234,10 @@ def _import_file(path: Path) -> ModuleType:
 
 def _check_not_taken(path: Path) -> None:
     loaded = sys.modules.get(path.stem)
-    other = getattr(loaded, "__file__", None)
-    same = other is not None and Path(other).exists() and Path(other).samefile(path)
-    taken = path.stem in sys.stdlib_module_names | NEVER_SENT | SAFE
-    if taken or (loaded is not None and not same):
+    loaded_file = getattr(loaded, "__file__", None)
+    is_same = loaded_file is not None and Path(loaded_file).exists() and Path(loaded_file).samefile(path)
+    is_reserved = path.stem in sys.stdlib_module_names | NEVER_SENT | SAFE
+    if is_reserved or (loaded is not None and not is_same):
         raise FunctionError(
             f"{path}: another module is called {path.stem!r}, and executors would import that one; rename the file"
         )
@@ -292,8 +292,10 @@ def _import_failed(place: str, folder: Path, error: BaseException) -> FunctionEr
 def _own_lines(error: BaseException, folder: Path) -> str:
     """The user's own lines of a traceback, below a line break; empty when there are none."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_local(frame.filename) and Path(frame.filename).is_relative_to(folder)]
-    lines = "".join(traceback.format_list(own)).rstrip()
+    local_frames = [
+        frame for frame in frames if is_local(frame.filename) and Path(frame.filename).is_relative_to(folder)
+    ]
+    lines = "".join(traceback.format_list(local_frames)).rstrip()
     return f"\n{lines}" if lines else ""
 
 

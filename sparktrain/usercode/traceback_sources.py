@@ -33,8 +33,8 @@ def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
         entry = zipfile.ZipInfo(NAME, EPOCH)
         entry.compress_type = zipfile.ZIP_DEFLATED
         entry.external_attr = 0o644 << 16
-        left = tuple(sorted(_local_names(root) - {top.removesuffix(".py") for top in tops}))[:MOST_LEFT]
-        opened.writestr(entry, encode(Origins(_folder(), places, _sources(function), left)))
+        unsent_names = tuple(sorted(_local_names(root) - {top.removesuffix(".py") for top in tops}))[:MOST_LEFT]
+        opened.writestr(entry, encode(Origins(_folder(), places, _sources(function), unsent_names)))
     return buffer.getvalue()
 
 
@@ -48,7 +48,7 @@ def _folder() -> str:
 
 def _local_names(root: Path | None) -> set[str]:
     """The modules and packages in the user's own folders of imports, by their names there."""
-    found: set[str] = set()
+    names: set[str] = set()
     for folder in {*(Path(name) for name in sys.path), *([root] if root is not None else [])}:
         if not is_local(str(folder)):
             continue
@@ -56,8 +56,8 @@ def _local_names(root: Path | None) -> set[str]:
             for entry in itertools.islice(entries, MOST_LISTED):
                 name = entry.name.removesuffix(".py")
                 if name.isidentifier() and name not in NEVER_LOCAL and (name != entry.name or _is_package(entry.path)):
-                    found.add(name)
-    return found
+                    names.add(name)
+    return names
 
 
 def _is_package(folder: str) -> bool:
@@ -77,20 +77,20 @@ def _sources(function: bytes) -> dict[str, Source]:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main is not None:
         linecache.getlines(main)
-    found, left = {}, MAX_SOURCE_CHARS
+    sources, budget = {}, MAX_SOURCE_CHARS
     for name in list(linecache.cache):
         mine = name == main or _cell(name) is not None
         if mine and name.encode() in function:
             text = "".join(linecache.getlines(name))
-            left -= len(text)
-            if text and left >= 0:
-                found[name] = Source(_cell(name) or name, text)
-    return found
+            budget -= len(text)
+            if text and budget >= 0:
+                sources[name] = Source(_cell(name) or name, text)
+    return sources
 
 
 def _cell(name: str) -> str | None:
     """`Cell In[3]`, as IPython calls it; None for anything else."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell: Any = find_shell() if find_shell is not None else None
-    known = shell.compile.format_code_name(name) if shell is not None else None
-    return " ".join(known) if known else None
+    label_parts = shell.compile.format_code_name(name) if shell is not None else None
+    return " ".join(label_parts) if label_parts else None

@@ -35,10 +35,10 @@ def check_names(function: Callable[..., Any]) -> None:
     missing = {name: use for name, use in missing.items() if not _exists(name, plain.__globals__)}
     if not missing or _DYNAMIC & {use.name for use in uses_of_globals(plain.__code__)}:
         return
-    made = {name for code in _codes(plain) for name in _made_global(code)}
+    global_names = {name for code in _codes(plain) for name in _made_global(code)}
     certain, possible = _reads(plain.__code__)
     for name, use in missing.items():
-        if name in made or name not in certain | possible:
+        if name in global_names or name not in certain | possible:
             continue
         hint = _hint(name, plain.__globals__)
         problem = f"{describe(function)} uses {name!r} at line {use.line}, which is defined nowhere"
@@ -66,10 +66,10 @@ def _codes(function: FunctionType) -> Iterator[CodeType]:
     """The code of the function, and of all others that have its globals: each may define some with `global`."""
     yield function.__code__
     for value in list(function.__globals__.values()):
-        for each in vars(value).values() if isinstance(value, type) else (value,):
-            other = plain_function_of(each)
-            if other is not None and other.__globals__ is function.__globals__:
-                yield other.__code__
+        for member in vars(value).values() if isinstance(value, type) else (value,):
+            plain_function = plain_function_of(member)
+            if plain_function is not None and plain_function.__globals__ is function.__globals__:
+                yield plain_function.__code__
 
 
 def _made_global(code: CodeType) -> Iterator[str]:
@@ -103,10 +103,10 @@ def _reads(code: CodeType) -> tuple[set[str], set[str]]:
 def _guarded(code: CodeType, instructions: list[dis.Instruction]) -> set[int]:
     """Offsets of instructions within a `try`, or in what follows from its error."""
     names = {instruction.offset: index for index, instruction in enumerate(instructions)}
-    found: set[int] = set()
+    offsets: set[int] = set()
     for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined] # not in the stubs
         first = names[entry.target]
         handler = [instruction.opname for instruction in instructions[first : first + 2]]
         if handler[0] == "PUSH_EXC_INFO" and handler[-1] != "WITH_EXCEPT_START":
-            found |= {offset for offset in names if entry.start <= offset < entry.end or offset >= entry.target}
-    return found
+            offsets |= {offset for offset in names if entry.start <= offset < entry.end or offset >= entry.target}
+    return offsets

@@ -38,17 +38,17 @@ class TokenGuard:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333."""
         query = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        asked = [value for name, value in query if name == "token"]
-        if asked and self._is_right(asked[-1]):
-            rest = urlencode([(name, value) for name, value in query if name != "token"])
-            return self._signed_in(environ, asked[-1], rest, start_response)
-        given = [*asked, *self._others(environ)]
-        if right := next(filter(self._is_right, given), ""):
+        query_tokens = [value for name, value in query if name == "token"]
+        if query_tokens and self._is_right(query_tokens[-1]):
+            clean_query = urlencode([(name, value) for name, value in query if name != "token"])
+            return self._signed_in(environ, query_tokens[-1], clean_query, start_response)
+        tokens = [*query_tokens, *self._others(environ)]
+        if right := next(filter(self._is_right, tokens), ""):
             environ[READER] = right == self._reader
             return self._app(environ, start_response)
-        status, text = _WRONG_TOKEN if given else _NO_TOKEN
+        status, text = _WRONG_TOKEN if tokens else _NO_TOKEN
         text = text.format(subject=self._subject)
-        extra = [] if given else [("WWW-Authenticate", "Bearer")]
+        extra = [] if tokens else [("WWW-Authenticate", "Bearer")]
         start_response(status, [("Content-Type", "text/plain; charset=utf-8"), *extra])
         return [text.encode()]
 
@@ -68,8 +68,8 @@ class TokenGuard:
             cookie = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(self._cookie)
         except CookieError:
             cookie = None
-        found = [bearer.strip()] if scheme.lower() == "bearer" else []
-        return [*found, *([] if cookie is None else [cookie.value])]
+        tokens = [bearer.strip()] if scheme.lower() == "bearer" else []
+        return [*tokens, *([] if cookie is None else [cookie.value])]
 
     def _is_right(self, token: str) -> bool:
-        return any(hmac.compare_digest(token.encode(), each.encode()) for each in self._tokens)
+        return any(hmac.compare_digest(token.encode(), valid_token.encode()) for valid_token in self._tokens)

@@ -14,10 +14,10 @@ DEFAULT_AFTER_S = 1800.0
 
 def callbacks_of(asked: Mapping[str, Any]) -> tuple[Any, ...]:
     """The objects that learn about a run, from its options by name. Raises SpecError."""
-    found = list(callbacks(asked.get("callbacks") or ()))
+    chosen_callbacks = list(callbacks(asked.get("callbacks") or ()))
     if (options := tracking(asked.get("tracking") or "none")) is not None:
-        found.append(MLflowTracker(options, options.address(os.environ.get(URI_VARIABLE, ""))))
+        chosen_callbacks.append(MLflowTracker(options, options.address(os.environ.get(URI_VARIABLE, ""))))
     if (target := notice(asked.get("notify") or "none")) is not None:
         after_s = cast(float, seconds(asked.get("notify_after", DEFAULT_AFTER_S), "notify_after"))
-        found.append(NoticeSender(target, after_s))
-    return tuple(found)
+        chosen_callbacks.append(NoticeSender(target, after_s))
+    return tuple(chosen_callbacks)

@@ -29,7 +29,7 @@ class CallbackFeed:
 
     def __init__(self, run: TrackedRun, callbacks: Sequence[Any], flush_s: float) -> None:
         self._run = run
-        self._deliveries = [Delivery(each) for each in callbacks]
+        self._deliveries = [Delivery(callback) for callback in callbacks]
         self._flush_s = flush_s
         self._trials: dict[int, TrackedTrial] = {}
         self._reports: Counter[int] = Counter()
@@ -38,8 +38,8 @@ class CallbackFeed:
 
     def placed(self, member: Member, params: Mapping[str, Any]) -> None:
         """A member starts."""
-        known = self._trials.get(member.trial)
-        if not self._deliveries or (known is not None and known.generation == member.generation):
+        tracked_trial = self._trials.get(member.trial)
+        if not self._deliveries or (tracked_trial is not None and tracked_trial.generation == member.generation):
             return
         started = TrackedTrial(
             id=self._id(member.trial), number=member.trial, params=dict(params), generation=member.generation
@@ -54,11 +54,13 @@ class CallbackFeed:
             return
         self._reports[member.trial] += len(reports)
         passed = tuple(
-            TrackedReport(generation=member.generation, step=each.step, time=each.time, metrics=dict(each.metrics))
-            for each in reports
+            TrackedReport(
+                generation=member.generation, step=report.step, time=report.time, metrics=dict(report.metrics)
+            )
+            for report in reports
         )
-        for each in self._deliveries:
-            each.report(trial, passed)
+        for delivery in self._deliveries:
+            delivery.report(trial, passed)
 
     def trial_ended(self, trial: TrialResult) -> None:
         """A trial has its final status."""
@@ -86,10 +88,10 @@ class CallbackFeed:
         is in one method for more than `stuck_s` seconds."""
         clock = SystemClock()
         deadline = clock.now() + self._flush_s
-        for each in self._deliveries:
-            each.expect_end(self._flush_s)
-        for each in self._deliveries:
-            each.close(max(0.0, deadline - clock.now()), stuck_s)
+        for delivery in self._deliveries:
+            delivery.expect_end(self._flush_s)
+        for delivery in self._deliveries:
+            delivery.close(max(0.0, deadline - clock.now()), stuck_s)
 
     def _finish(self, **result: Any) -> None:
         if not self._over:
@@ -97,8 +99,8 @@ class CallbackFeed:
             self._announce("run_ended", TrackedResult(run=self._run, **result))
 
     def _announce(self, method: str, event: Any) -> None:
-        for each in self._deliveries:
-            each.add(method, event)
+        for delivery in self._deliveries:
+            delivery.add(method, event)
 
     def _id(self, trial: int) -> str:
         return f"{self._run.id}-{trial}"

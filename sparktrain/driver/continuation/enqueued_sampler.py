@@ -61,16 +61,16 @@ class EnqueuedSampler(Sampler):
 
     def suggest(self, count: int) -> Suggestion:
         """See base class. Blocks on the store, where the requests are."""
-        left = count if self.total is None else min(count, self.total - self._count)
-        if left <= 0:
+        remaining = count if self.total is None else min(count, self.total - self._count)
+        if remaining <= 0:
             return Suggestion((), exhausted=True)
-        if added := self._take(left):
-            cases = tuple(each.params for each in added)
+        if added := self._take(remaining):
+            cases = tuple(trial.params for trial in added)
             for case in cases:
                 self._add(case)
-            return Suggestion(cases, self._is_full, {MEMO: [each.id for each in added]})
+            return Suggestion(cases, self._is_full, {MEMO: [trial.id for trial in added]})
         # The journal has what was asked for: as long as nothing was added, the inner sampler is asked for the same.
-        return self._of_inner(count if self._count == self._inner_count else left)
+        return self._of_inner(count if self._count == self._inner_count else remaining)
 
     def observe(self, observation: Observation) -> None:
         """See base class."""
@@ -79,17 +79,17 @@ class EnqueuedSampler(Sampler):
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class."""
         of_inner: list[PastSuggestion | Observation] = []
-        for each in history:
-            if isinstance(each, Observation):
-                of_inner.append(self._as_inner(each))
-            elif MEMO in each.memo:
-                self._known.update(each.memo[MEMO])
-                for case in each.cases:
+        for record in history:
+            if isinstance(record, Observation):
+                of_inner.append(self._as_inner(record))
+            elif MEMO in record.memo:
+                self._known.update(record.memo[MEMO])
+                for case in record.cases:
                     self._add(case)
             else:
-                whole = tuple(each.memo.get(WHOLE, each.cases))
-                of_inner.append(replace(each, first=TrialId(self._inner_count), cases=whole))
-                for case in whole:
+                all_cases = tuple(record.memo.get(WHOLE, record.cases))
+                of_inner.append(replace(record, first=TrialId(self._inner_count), cases=all_cases))
+                for case in all_cases:
                     self._enlist(case)
         self._inner.restore(of_inner)
 
@@ -100,14 +100,14 @@ class EnqueuedSampler(Sampler):
         return self.total is not None and self._count >= self.total
 
     def _of_inner(self, count: int) -> Suggestion:
-        whole: list[dict[str, Any]] = []
+        all_cases: list[dict[str, Any]] = []
         while True:
-            found = self._inner.suggest(count)
-            whole += found.cases
-            cases = tuple(case for case in found.cases if self._enlist(case))
-            if cases or not found.cases or found.exhausted:
-                left_out = {} if len(whole) == len(cases) else {WHOLE: whole}
-                return Suggestion(cases, found.exhausted or self._is_full, {**found.memo, **left_out})
+            suggestion = self._inner.suggest(count)
+            all_cases += suggestion.cases
+            cases = tuple(case for case in suggestion.cases if self._enlist(case))
+            if cases or not suggestion.cases or suggestion.exhausted:
+                left_out = {} if len(all_cases) == len(cases) else {WHOLE: all_cases}
+                return Suggestion(cases, suggestion.exhausted or self._is_full, {**suggestion.memo, **left_out})
 
     def _take(self, most: int) -> list[EnqueuedTrial]:
         """The next requests, at most so many, with their cases as the space has them; wrong ones are logged."""
@@ -116,9 +116,9 @@ class EnqueuedSampler(Sampler):
         except OSError as error:
             logger.debug("added trials cannot be read now: %s", error)
             return []
-        taken: list[EnqueuedTrial] = []
+        trials: list[EnqueuedTrial] = []
         for request in requests:
-            if len(taken) == most:
+            if len(trials) == most:
                 break
             self._known.add(request.id)
             case, problem = self._places.find(request.params)
@@ -128,8 +128,8 @@ class EnqueuedSampler(Sampler):
                 logger.warning("the trial that %s added is left out: %s", request.user or "a user", problem)
                 continue
             self._tried.add(_key(case))
-            taken.append(msgspec.structs.replace(request, params=case))
-        return taken
+            trials.append(msgspec.structs.replace(request, params=case))
+        return trials
 
     def _add(self, case: Mapping[str, Any]) -> None:
         self._count += 1

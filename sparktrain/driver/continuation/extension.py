@@ -51,13 +51,13 @@ class Extension:
             space, lines = self._widened(plan.space, plan.sampler)
         total = self._total(spec, len(found.sweep().trials) // spec.replication.size, listed, bool(lines))
         if total != spec.trials:
-            before = "" if spec.trials is None else f"from {spec.trials} "
-            lines.insert(0, f"is extended {before}to {spec.replication.counted(total or 0)}")
+            former_total = "" if spec.trials is None else f"from {spec.trials} "
+            lines.insert(0, f"is extended {former_total}to {spec.replication.counted(total or 0)}")
         limits = {"target": spec.target, "plateau": spec.plateau, "budget": spec.budget_s}
-        if gone := [name for name, limit in limits.items() if limit is not None]:
-            lines.append(f"no longer ends by {', '.join(gone)}, which it was started with")
-        more = replace(spec, trials=total, target=None, plateau=None, budget_s=None)
-        return ExtendedRun(more, space, tuple(lines))
+        if dropped_limits := [name for name, limit in limits.items() if limit is not None]:
+            lines.append(f"no longer ends by {', '.join(dropped_limits)}, which it was started with")
+        extended_spec = replace(spec, trials=total, target=None, plateau=None, budget_s=None)
+        return ExtendedRun(extended_spec, space, tuple(lines))
 
     def _total(self, spec: SweepSpec, tried: int, listed: bool, wider: bool) -> int | None:
         if spec.trials is None and listed:
@@ -84,11 +84,11 @@ class Extension:
         if before["kind"] == "unlisted":
             return space, [f"its space is now the {space}"]
         if isinstance(before["values"], list):
-            new = [each for each in after["values"] if each not in before["values"]]
-            gone = [each for each in before["values"] if each not in after["values"]]
-            if gone:
-                raise SpecError(f"the space no longer has {shown(gone[0])}, and an extended one only grows: {_STEP}")
-            return space, [f"its list has {formatting.count(len(new), 'case')} more"] if new else []
+            new_cases = [case for case in after["values"] if case not in before["values"]]
+            dropped = [case for case in before["values"] if case not in after["values"]]
+            if dropped:
+                raise SpecError(f"the space no longer has {shown(dropped[0])}, and an extended one only grows: {_STEP}")
+            return space, [f"its list has {formatting.count(len(new_cases), 'case')} more"] if new_cases else []
         lines = _grown(before["values"], after["values"], ())
         if lines and sampler == "cmaes":
             raise SpecError(
@@ -122,8 +122,8 @@ def _grown(before: Document, after: Document, above: tuple[str, ...]) -> list[st
     """A line for each parameter with more values. Raises SpecError where one has lost some, or is of another kind."""
     if [*before] != [*after]:
         lost = [name for name in before if name not in after]
-        what = f"no longer has {lost[0]!r}" if lost else f"has {[*after]} in place of {[*before]}"
-        raise SpecError(f"the space {what}, and an extended one has the same parameters: {_STEP}")
+        change = f"no longer has {lost[0]!r}" if lost else f"has {[*after]} in place of {[*before]}"
+        raise SpecError(f"the space {change}, and an extended one has the same parameters: {_STEP}")
     return [line for name in before for line in _node_grown(before[name], after[name], (*above, name))]
 
 
@@ -133,7 +133,7 @@ def _node_grown(before: Any, after: Any, path: tuple[str, ...]) -> list[str]:
         return []
     if isinstance(before, list):
         before, after = {"list": before}, {"list": after}  # an axis of a grid
-    kinds = [next(iter(each)) for each in (before, after)]
+    kinds = [next(iter(node)) for node in (before, after)]
     if kinds[0] != kinds[1]:
         raise SpecError(f"{name} is of kind {kinds[0]}, and would be of kind {kinds[1]}: {_STEP}")
     kind = kinds[0]
@@ -143,9 +143,9 @@ def _node_grown(before: Any, after: Any, path: tuple[str, ...]) -> list[str]:
         return _node_grown(before["when"], after["when"], path)
     old, new = before[kind], after[kind]
     if kind in ("list", "choice"):
-        lost = [each for each in old if each not in new]
+        lost = [value for value in old if value not in new]
         if not lost:
-            return [f"{name} has also {', '.join(map(shown, (each for each in new if each not in old)))}"]
+            return [f"{name} has also {', '.join(map(shown, (value for value in new if value not in old)))}"]
         raise SpecError(f"{name} no longer has {shown(lost[0])}, and an extended space only grows: {_STEP}")
     if kind in ("value", "when", "normal") or new[0] > old[0] or new[1] < old[1] or new[2:] != old[2:]:
         raise SpecError(f"{name} was {_text(before)}, and {_text(after)} does not contain that: {_STEP}")

@@ -28,19 +28,19 @@ def forecast(prepared: PreparedRun, slots: int | None) -> list[str]:
     prepared = prepared.attached()
     spec, gang, trials = prepared.spec, prepared.spec.gang, prepared.trials
     count = "as many as its timeout allows" if trials is None else formatting.count(trials, "trial")
-    found = [f"{spec.name}: would be {'resumed' if prepared.found else 'made'} in {prepared.where}"]
-    found.append(f"{spec.name}: space: {prepared.space}: {count}")
-    found += opening(prepared)
-    wanted = gang.size * (prepared.concurrent or trials or 1)
-    each = f"{formatting.count(gang.size, 'member')} for each trial"
-    there = "" if slots is None else f"; {slots} here, so {formatting.count(slots // gang.size, 'trial')} at a time"
-    found.append(f"{spec.name}: {each}; {formatting.count(wanted, 'slot')} at most{there}")
+    lines = [f"{spec.name}: would be {'resumed' if prepared.found else 'made'} in {prepared.where}"]
+    lines.append(f"{spec.name}: space: {prepared.space}: {count}")
+    lines += opening(prepared)
+    slots_needed = gang.size * (prepared.concurrent or trials or 1)
+    members_text = f"{formatting.count(gang.size, 'member')} for each trial"
+    slot_text = "" if slots is None else f"; {slots} here, so {formatting.count(slots // gang.size, 'trial')} at a time"
+    lines.append(f"{spec.name}: {members_text}; {formatting.count(slots_needed, 'slot')} at most{slot_text}")
     if slots is not None and slots < gang.size:
-        found.append(f"{spec.name}: a trial needs {gang.size} slots, and there are {slots}: it would be refused")
-    known = [each for each in (None if slots is None else slots // gang.size, prepared.concurrent) if each]
-    concurrent = min(known, default=None)
-    found += (f"{spec.name}: {line}" for line in _expected(prepared, trials, concurrent))
-    return [*found, f"{spec.name}: nothing was started"]
+        lines.append(f"{spec.name}: a trial needs {gang.size} slots, and there are {slots}: it would be refused")
+    limits = [limit for limit in (None if slots is None else slots // gang.size, prepared.concurrent) if limit]
+    concurrent = min(limits, default=None)
+    lines += (f"{spec.name}: {line}" for line in _expected(prepared, trials, concurrent))
+    return [*lines, f"{spec.name}: nothing was started"]
 
 
 def _expected(prepared: PreparedRun, trials: int | None, concurrent: int | None) -> Iterator[str]:
@@ -61,8 +61,8 @@ def _expected(prepared: PreparedRun, trials: int | None, concurrent: int | None)
     metric = prepared.spec.metric or ""
     seconds = VirtualRun(curves, concurrent, metric, prepared.spec.mode, ()).run().seconds
     at_a_time = f"{formatting.count(concurrent, 'trial')} at a time"
-    less = ", less with the stopper" if prepared.spec.stopper else ""
-    yield f"expected time: {formatting.duration(seconds)} with {at_a_time}, {basis}{less}"
+    stopper_note = ", less with the stopper" if prepared.spec.stopper else ""
+    yield f"expected time: {formatting.duration(seconds)} with {at_a_time}, {basis}{stopper_note}"
 
 
 def _durations(prepared: PreparedRun) -> tuple[Sequence[float], str]:
@@ -71,8 +71,8 @@ def _durations(prepared: PreparedRun) -> tuple[Sequence[float], str]:
         places, alone = runs_in(prepared.store.where(), LOOK_TIMEOUT_S)
     except SparktrainError:
         return (), ""
-    same = [(each, started) for each in ([] if alone else places) if (started := _started(each, prepared)) is not None]
-    for place, _ in sorted(same, key=lambda pair: pair[1], reverse=True)[:MOST_LOOKED_AT]:
+    runs = [(run, started) for run in ([] if alone else places) if (started := _started(run, prepared)) is not None]
+    for place, _ in sorted(runs, key=lambda pair: pair[1], reverse=True)[:MOST_LOOKED_AT]:
         result = load(place.where)
         ended = [trial.seconds for trial in result.trials if trial.status in _ENDED and trial.seconds > 0]
         if ended and not isinstance(result, RunResult):
@@ -86,5 +86,5 @@ def _started(place: RunLocation, prepared: PreparedRun) -> float | None:
         overview = read_overview(place.store, place.layout)
     except (SparktrainError, FileNotFoundError):
         return None
-    same = overview.get("function") == prepared.plan.function and overview.get("kind") == "sweep"
-    return float(overview.get("started") or 0.0) if same else None
+    is_comparable = overview.get("function") == prepared.plan.function and overview.get("kind") == "sweep"
+    return float(overview.get("started") or 0.0) if is_comparable else None

@@ -104,10 +104,10 @@ class StoredProgram(Program):
 
     def check(self, kind: str, space: Space, place: str) -> None:
         """See base class. Knows the names that it takes only where the plan has its source."""
-        known = self._parameters()
-        for name in space.names if known is not None else ():
-            if known is not None and name not in known:
-                raise SpecError(f"{self._plan.function} has no parameter {name!r}{did_you_mean(name, known)}")
+        parameters = self._parameters()
+        for name in space.names if parameters is not None else ():
+            if parameters is not None and name not in parameters:
+                raise SpecError(f"{self._plan.function} has no parameter {name!r}{did_you_mean(name, parameters)}")
 
     def makes_strategy(self) -> bool:
         """See base class. By its source."""
@@ -128,22 +128,22 @@ class StoredProgram(Program):
         """The names that it takes; None where its source is not known, or it takes any name."""
         name = self._plan.function.rpartition(":")[2].rpartition(".")[2]
         try:
-            found = [each for each in ast.walk(ast.parse(self._plan.text)) if isinstance(each, ast.FunctionDef)]
+            definitions = [node for node in ast.walk(ast.parse(self._plan.text)) if isinstance(node, ast.FunctionDef)]
         except SyntaxError:
             return None
-        function = next((each for each in found if each.name == name), None)
+        function = next((definition for definition in definitions if definition.name == name), None)
         if function is None or function.args.kwarg is not None:
             return None
-        return {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+        return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
 
 
 def _texts(space: Space, place: str) -> set[str]:
     """The texts among the values of the first cases of a space. Raises SpecError for the driver's environment."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for case in itertools.islice(space.examples(), MOST_CASES):
         for name, value in case.items():
             if isinstance(value, str) and len(value) <= MOST_CHARS:
-                found.add(value)
+                texts.add(value)
             elif isinstance(value, str | list | dict) and holds_environment(json.dumps(value).encode()):
                 raise SpecError(f"{place}: {name!r} has {A_COPY}")
-    return found
+    return texts

@@ -43,14 +43,14 @@ class Winner(NamedTuple):
         Raises DataError.
         """
         documents = {} if self.plan.data is msgspec.UNSET else self.plan.data
-        inherited = {name: each for name, each in documents.items() if name not in given}
+        inherited = {name: document for name, document in documents.items() if name not in given}
         return stored_data(inherited, self.place.store, self.place.layout)
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of its run: those given, and by default metric and directory of the sweep."""
         of_sweep = {name: self.plan.spec[name] for name in ("metric", "mode") if self.plan.spec["metric"] is not None}
-        same = "metric" not in given or given["metric"] == self.plan.spec["metric"]
-        return {"dir": self.place.store.where(), **(of_sweep if same else {}), **given}
+        is_same_metric = "metric" not in given or given["metric"] == self.plan.spec["metric"]
+        return {"dir": self.place.store.where(), **(of_sweep if is_same_metric else {}), **given}
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Refit:
         if self.trial is None:
             trial = result.best
         else:
-            found = [each for each in result.trials if each.id == self.trial]
-            if not found:
+            matches = [candidate for candidate in result.trials if candidate.id == self.trial]
+            if not matches:
                 raise SpecError(f"trial ({self.trial}) must be one of the {len(result.trials)} of {self.directory}")
-            trial = found[0]
+            trial = matches[0]
         history = stored.sweep().trials[TrialId(trial.id)].checkpoints
         chosen = {"newest": history.newest, "best": history.best or history.newest, "none": None}[self.checkpoint]
         code = plans.read_code(place.store, place.layout, stored.plan.code)
@@ -92,20 +92,20 @@ class Refit:
             _check_given(winner.plan, options)
         stored = winner.data(options.asked["data"])
         program = StoredProgram(winner.plan, winner.code) if train is None else train
-        made = compose(program, single({**winner.trial.params, **params}), options)
-        made = _with_data(replace(made, notes=(*made.notes, self._line(winner, params))), stored)
+        run = compose(program, single({**winner.trial.params, **params}), options)
+        run = _with_data(replace(run, notes=(*run.notes, self._line(winner, params))), stored)
         if winner.checkpoint is None:
-            return made
+            return run
         origin = Origin(directory=winner.place.where, trial=winner.trial.id, checkpoint=winner.checkpoint)
-        return replace(made, plan=msgspec.structs.replace(made.plan, origin=origin))
+        return replace(run, plan=msgspec.structs.replace(run.plan, origin=origin))
 
     def _line(self, winner: Winner, params: Mapping[str, Any]) -> str:
         changed = ", ".join(f"{name}={shown(value, 40)}" for name, value in params.items())
-        what = f"trains trial {winner.trial.id} of {winner.place.where} on{f' with {changed}' if changed else ''}"
+        summary = f"trains trial {winner.trial.id} of {winner.place.where} on{f' with {changed}' if changed else ''}"
         if winner.checkpoint is not None:
-            return f"{what}, from its checkpoint of step {winner.checkpoint.step}"
+            return f"{summary}, from its checkpoint of step {winner.checkpoint.step}"
         why = "as was asked" if self.checkpoint == "none" else "it has no checkpoint"
-        return f"{what}, from step 0: {why}"
+        return f"{summary}, from step 0: {why}"
 
 
 def _with_data(made: PreparedRun, stored: DataPlan) -> PreparedRun:
@@ -124,13 +124,13 @@ def _with_data(made: PreparedRun, stored: DataPlan) -> PreparedRun:
 def _check_given(plan: Plan, options: RunOptions) -> None:
     """Raises for what the trials of the sweep had, and the stored function needs as well."""
     documents = {} if plan.data is msgspec.UNSET else plan.data
-    streams = [name for name, each in documents.items() if each["kind"] == STREAM]
+    streams = [name for name, document in documents.items() if document["kind"] == STREAM]
     if missing := sorted(set(streams) - set(options.asked["data"])):
         raise SpecError(
             f"the trials of the sweep read the streams {missing}, which are stored nowhere: pass data= again"
         )
-    given = options.environment()
-    if lacking := [name for name in plan.env if name not in given]:
+    variables = options.environment()
+    if lacking := [name for name in plan.env if name not in variables]:
         raise ResumeError(
             "the sweep was started with variables for its trials, and their values are not stored: pass "
             f"{', '.join(lacking)} by env= (--env {lacking[0]}, to take it from here)"
@@ -141,9 +141,9 @@ def compose_refit(
     directory: str, params: Mapping[str, Any], options: Mapping[str, Any], train: Callable[..., Any] | None = None
 ) -> tuple[PreparedRun, dict[str, Any]]:
     """The run that a call asks for, and all its options. Blocks on the store. Raises UserError, NoBestTrialError."""
-    own = ("trial", "from_checkpoint")
+    trial_keys = ("trial", "from_checkpoint")
     first = settled(RefitKeywords, options, "refit")
     refit = Refit(directory, first["trial"], first["from_checkpoint"])
     winner = refit.winner()
-    chosen = RunOptions(**winner.settings({name: each for name, each in options.items() if name not in own}))
+    chosen = RunOptions(**winner.settings({name: value for name, value in options.items() if name not in trial_keys}))
     return refit.prepared(winner, params, chosen, train), dict(chosen.asked)

@@ -47,7 +47,7 @@ class WarmStart:
     @property
     def labels(self) -> tuple[str, ...]:
         """What identifies the sources."""
-        return tuple(_label(each) for each in self.sources)
+        return tuple(_label(source) for source in self.sources)
 
     def read(self, where: str) -> WarmPlan | None:
         """What goes into the plan of a new run at `where`; None without a warm start. Blocks on the stores.
@@ -61,15 +61,15 @@ class WarmStart:
                 f"warm_start names {where}, the directory of this run itself, and there is no run in it: name a former "
                 "run, or leave warm_start out: the same call resumes a run"
             )
-        places, lines, known = Places(self.space), [], list[KnownResult]()
+        places, lines, results = Places(self.space), [], list[KnownResult]()
         for source, label in zip(self.sources, self.labels, strict=True):
             if isinstance(source, FirstPoints):
                 continue
-            found = _of_run(source, self.metric) if isinstance(source, FormerRun) else _of_table(source, self)
-            taken, line = _taken(found, places, label, self.metric or "")
-            known += taken
+            former_trials = _of_run(source, self.metric) if isinstance(source, FormerRun) else _of_table(source, self)
+            usable_results, line = _taken(former_trials, places, label, self.metric or "")
+            results += usable_results
             lines.append(line)
-        succeeded = sum(each.status == ObservedStatus.SUCCEEDED for each in known)
+        succeeded = sum(result.status == ObservedStatus.SUCCEEDED for result in results)
         if lines and succeeded < self.least:
             have = formatting.count(succeeded, "result")
             raise SpecError(
@@ -78,7 +78,7 @@ class WarmStart:
             )
         if self.points:
             lines.append(f"{formatting.count(len(self.points), 'point')} of warm_start {_are(self.points)} tried first")
-        return WarmPlan(self.labels, tuple(lines), self.points, self.metric, tuple(known))
+        return WarmPlan(self.labels, tuple(lines), self.points, self.metric, tuple(results))
 
 
 def checked(
@@ -87,10 +87,10 @@ def checked(
     """What a call passes, once it fits its sampler of that name. Touches no store. Raises SpecError."""
     if not sources:
         return WarmStart()
-    if any(not isinstance(each, FirstPoints) for each in sources):
+    if any(not isinstance(source, FirstPoints) for source in sources):
         _check_learns(spec, sampler, name)
     places, points = Places(space), list[Params]()
-    for row in [row for each in sources if isinstance(each, FirstPoints) for row in each.rows]:
+    for row in [row for source in sources if isinstance(source, FirstPoints) for row in source.rows]:
         case, problem = places.find(row)
         if case is None:
             raise SpecError(
@@ -131,9 +131,9 @@ def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
 
 def kept(before: WarmPlan | None, asked: WarmStart, where: str) -> WarmPlan | None:
     """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for."""
-    had = before.sources if before else ()
-    if asked.sources and asked.labels != had:
-        started = f"started with {', '.join(had)}" if had else "started without warm_start"
+    stored_sources = before.sources if before else ()
+    if asked.sources and asked.labels != stored_sources:
+        started = f"started with {', '.join(stored_sources)}" if stored_sources else "started without warm_start"
         raise ResumeError(
             f"the run at {where} {started}, and now warm_start is {', '.join(asked.labels)}: a run keeps what it "
             "started with; choose another name for a new run, or leave warm_start out to resume this one"
@@ -146,11 +146,13 @@ def with_warm_start(sampler: Sampler, plan: WarmPlan | None) -> Sampler:
     if plan is None:
         return sampler
     metric = plan.metric or ""
-    known = [
-        Observation(TrialId(-1 - index), each.params, ObservedStatus(each.status), {metric: each.value}, each.step)
-        for index, each in enumerate(plan.known)
+    observations = [
+        Observation(
+            TrialId(-1 - index), result.params, ObservedStatus(result.status), {metric: result.value}, result.step
+        )
+        for index, result in enumerate(plan.known)
     ]
-    return WarmSampler(sampler, plan.points, known)
+    return WarmSampler(sampler, plan.points, observations)
 
 
 # ---- reading
@@ -170,15 +172,15 @@ def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
     stored = look(place.store, place.layout)
     if stored is None:
         raise SpecError(f"warm_start: {source.directory} is no longer a run directory: its run.json was deleted")
-    same = stored.plan.spec["metric"] == metric
-    found = []
+    is_same_metric = stored.plan.spec["metric"] == metric
+    trials = []
     for case in stored.sweep().ended_cases():
-        if case.status not in _ENDED or (case.status is TrialStatus.PRUNED and not same):
-            found.append(_Found(case.params))
+        if case.status not in _ENDED or (case.status is TrialStatus.PRUNED and not is_same_metric):
+            trials.append(_Found(case.params))
             continue
-        seen = observation(case, metric)
-        found.append(_Found(case.params, seen.status, seen.metrics.get(metric or "", math.nan), seen.step))
-    return found
+        outcome = observation(case, metric)
+        trials.append(_Found(case.params, outcome.status, outcome.metrics.get(metric or "", math.nan), outcome.step))
+    return trials
 
 
 def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
@@ -192,7 +194,7 @@ def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
             "rename the column of the metric"
         )
     prefixed = any(name.startswith(_PARAMS) for name in table.columns)
-    found = []
+    trials = []
     for number, cells in enumerate(table.rows):
         row = {name: cell for name, cell in zip(table.columns, cells, strict=True) if cell is not None}
         named = {name.removeprefix(_PARAMS): cell for name, cell in row.items() if name.startswith(_PARAMS) == prefixed}
@@ -200,24 +202,24 @@ def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
         params = {name: plain(cell, f"warm_start: row {number}, {name!r}") for name, cell in chosen.items()}
         value, status = row.get(values), str(row.get("status", "succeeded"))
         measured = float(value) if isinstance(value, int | float) and status in ("succeeded", "pruned") else math.nan
-        found.append(_Found(params, status, measured))
-    return found
+        trials.append(_Found(params, status, measured))
+    return trials
 
 
 def _taken(found: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
     """The results within the space, and the line about all of them."""
-    taken, left = list[KnownResult](), Counter[str]()
-    for each in found:
-        case, _ = places.find(each.params)
-        if not math.isfinite(each.value):
-            left[f"without {metric}"] += 1
+    usable, skip_counts = list[KnownResult](), Counter[str]()
+    for former_trial in found:
+        case, _ = places.find(former_trial.params)
+        if not math.isfinite(former_trial.value):
+            skip_counts[f"without {metric}"] += 1
         elif case is None:
-            left["outside of the space"] += 1
+            skip_counts["outside of the space"] += 1
         else:
-            taken.append(KnownResult(case, each.status, each.value, each.step))
-    rest = "".join(f"; {count} {why}" for why, count in sorted(left.items()))
+            usable.append(KnownResult(case, former_trial.status, former_trial.value, former_trial.step))
+    remark = "".join(f"; {count} {why}" for why, count in sorted(skip_counts.items()))
     trials = formatting.count(len(found), "trial")
-    return taken, f"{len(taken)} of {trials} of {label} {_are(taken)} in the space, and known to the sampler{rest}"
+    return usable, f"{len(usable)} of {trials} of {label} {_are(usable)} in the space, and known to the sampler{remark}"
 
 
 def _are(of: Sequence[object]) -> str:

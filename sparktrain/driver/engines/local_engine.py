@@ -145,11 +145,11 @@ class LocalEngine:
         if not gpu_mib:
             return self
         warm, self._warm = self._warm, None
-        made = LocalEngine(self._machine, self._cores, self._here, warm)
-        made._totals = memory_of(self._here)
-        made._gpu_of_slot = gpu_of_each_slot(made._totals, self.slots, gpu_mib)
-        made.gpu_mib = gpu_mib
-        return made
+        engine = LocalEngine(self._machine, self._cores, self._here, warm)
+        engine._totals = memory_of(self._here)
+        engine._gpu_of_slot = gpu_of_each_slot(engine._totals, self.slots, gpu_mib)
+        engine.gpu_mib = gpu_mib
+        return engine
 
     def check_data(self, plan: DataPlan) -> None:
         """Nothing to check: DataFrames have a session of their own, which holds no slots of this machine."""
@@ -158,16 +158,16 @@ class LocalEngine:
         """See base class."""
         if spec.gpus <= min(map(len, self._gpus)):
             return
-        there = sum(map(len, self._gpus))
-        if spec.gpus > there:
+        total = sum(map(len, self._gpus))
+        if spec.gpus > total:
             raise ResourceError(
-                f"gpus ({spec.gpus}) exceeds the {formatting.count(there, 'GPU')} of this machine: lower it, or use a "
+                f"gpus ({spec.gpus}) exceeds the {formatting.count(total, 'GPU')} of this machine: lower it, or use a "
                 "cluster that has them"
             )
         raise ResourceError(
             f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the "
-            f"{formatting.count(there, 'GPU')} of this machine: lower it, or use "
-            f"local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
+            f"{formatting.count(total, 'GPU')} of this machine: lower it, or use "
+            f"local(slots={total // spec.gpus}) (--slots {total // spec.gpus})"
         )
 
     def check_cluster(self) -> None:
@@ -178,18 +178,18 @@ class LocalEngine:
     ) -> tuple[int, int]:
         """See base class."""
         preflight.check_agents(wanted)
-        size, there = spec.gang.size if spec is not None else 1, self.slots
-        if there < size:
+        size, slots = spec.gang.size if spec is not None else 1, self.slots
+        if slots < size:
             raise ResourceError(
-                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only "
+                f"the gang has {size} members and local() has {formatting.count(slots, 'slot')}: a gang starts only "
                 f"when it has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
             )
         if wanted is None:
-            limits = [each for each in (there // size, trials, concurrent) if each is not None]
+            limits = [limit for limit in (slots // size, trials, concurrent) if limit is not None]
             return size * min(limits), 0
-        if wanted > there:
+        if wanted > slots:
             raise ResourceError(
-                f"agents ({wanted}) exceeds the {formatting.count(there, 'slot')} of local(): lower it, or use "
+                f"agents ({wanted}) exceeds the {formatting.count(slots, 'slot')} of local(): lower it, or use "
                 f"local(slots={wanted}) (--slots {wanted})"
             )
         if wanted < size:

@@ -37,6 +37,6 @@ def memory_of(gpus: tuple[str, ...]) -> dict[str, int]:
 
 def share_out(gpus: tuple[str, ...], slots: int) -> tuple[tuple[str, ...], ...]:
     """The GPUs of each slot: equal numbers, and one more for the first slots where they do not divide evenly."""
-    each, more = divmod(len(gpus), slots)
-    starts = [slot * each + min(slot, more) for slot in range(slots + 1)]
+    share, remainder = divmod(len(gpus), slots)
+    starts = [slot * share + min(slot, remainder) for slot in range(slots + 1)]
     return tuple(gpus[start:end] for start, end in pairwise(starts))

@@ -90,9 +90,9 @@ class SparkEngine:
             return preflight.agents_for(self._facts, wanted, trials), 0
         gang = spec.gang
         apart = 0 if wanted is not None else preflight.members_without_gpus(self._facts, gang)
-        others = preflight.agents_for(self._facts, wanted, trials, gang.size - apart, concurrent)
-        alone = apart * (others // (gang.size - apart))
-        return others + alone, alone
+        main_agents = preflight.agents_for(self._facts, wanted, trials, gang.size - apart, concurrent)
+        alone = apart * (main_agents // (gang.size - apart))
+        return main_agents + alone, alone
 
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:
         """See base class."""

@@ -66,9 +66,11 @@ class FeedJob(SlotJob):
 
     def _follow(self) -> None:
         """Feed the micro-batches of a streaming DataFrame, each once, until its query ends."""
-        kept = self._checkpoint is not None
-        writer = self._source.writeStream.foreachBatch(partial(feed_micro_batch, ticket=self._ticket, kept=kept))
-        writer = writer.option("checkpointLocation", self._checkpoint) if kept else writer
+        has_checkpoint = self._checkpoint is not None
+        writer = self._source.writeStream.foreachBatch(
+            partial(feed_micro_batch, ticket=self._ticket, kept=has_checkpoint)
+        )
+        writer = writer.option("checkpointLocation", self._checkpoint) if has_checkpoint else writer
         self._query = writer.start()
         while not self._query.awaitTermination(QUERY_LOOK_S):
             if self._cancelled:
@@ -90,9 +92,9 @@ class PushJob(SlotJob):
             self._add_tag()
             send_all(self._source, self._ticket)
         except Exception as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the job
-            found = _CAUSE.search(str(error))
+            match = _CAUSE.search(str(error))
             kinds = {"DataError": DataError, "StreamError": StreamError, "UnreachableMemberError": StreamError}
-            self.error = error if found is None else kinds[found[1].partition(":")[0]](found[1].partition(": ")[2])
+            self.error = error if match is None else kinds[match[1].partition(":")[0]](match[1].partition(": ")[2])
 
 
 def send_all(source: Any, ticket: FeedTicket) -> None:
@@ -117,8 +119,8 @@ def feed_micro_batch(frame: DataFrame, micro_batch: int, ticket: FeedTicket, kep
 
 def cause_of(error: BaseException) -> str:
     """What a feeder raised, where Spark's error holds it; else the first line of that."""
-    found = _CAUSE.search(str(error))
-    return found[1].strip() if found is not None else first_line(error)
+    match = _CAUSE.search(str(error))
+    return match[1].strip() if match is not None else first_line(error)
 
 
 def slots_of(source: StreamSource) -> int | None:

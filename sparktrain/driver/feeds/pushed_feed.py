@@ -114,15 +114,15 @@ class PushedFeed:
         """
         with self._turn:
             self._jobs += 1
-            number, before, limit_s = self._jobs, None, timeout_s
-            while (opening := self._wait(before, limit_s)) is not None:
+            number, last_opening, limit_s = self._jobs, None, timeout_s
+            while (opening := self._wait(last_opening, limit_s)) is not None:
                 ticket = replace(opening.ticket, micro_batch=number, until_taken=True)
                 error = self._perform(send(ticket, f"{opening.tag}-{secrets.token_hex(4)}", opening.tasks), opening)
                 if error is None:
                     return not self._finished
                 if not self._is_gone(opening, error):
                     raise error
-                before, limit_s = opening, RESTART_S
+                last_opening, limit_s = opening, RESTART_S
             return False
 
     def end(self) -> None:
@@ -139,10 +139,10 @@ class PushedFeed:
     def _wait(self, before: FeedOpening | None, timeout_s: float) -> FeedOpening | None:
         """An opening after `before`; None when no more rows are wanted."""
         with self._changed:
-            found = self._changed.wait_for(lambda: self._finished or self._opening not in (None, before), timeout_s)
+            has_news = self._changed.wait_for(lambda: self._finished or self._opening not in (None, before), timeout_s)
             if self._closed is not None:
                 raise self._closed
-            if not found:
+            if not has_news:
                 raise StreamError(self._late(before is not None, timeout_s))
             return None if self._finished else self._opening
 
@@ -175,16 +175,16 @@ class PushedFeed:
         """Whether a job failed because its members are gone: they may be before the run has heard of it."""
         if self._opening is not opening:
             return True
-        gone = isinstance(error, StreamError)  # of a feeder, and not of Spark or of the user's rows
+        is_stream_error = isinstance(error, StreamError)  # of a feeder, and not of Spark or of the user's rows
         with self._changed:
-            return gone and self._changed.wait_for(lambda: self._opening is not opening, RESTART_S)
+            return is_stream_error and self._changed.wait_for(lambda: self._opening is not opening, RESTART_S)
 
     def _publish(self, opening: FeedOpening) -> None:
         """Make an opening known to calls and tasks. Blocks on the store."""
         if self._directory is not None:
             store, path = self._directory
-            found = FeedAddresses(opening.generation, opening.ticket.epoch, opening.ticket.addresses)
-            publish_addresses(store, path, found)
+            addresses = FeedAddresses(opening.generation, opening.ticket.epoch, opening.ticket.addresses)
+            publish_addresses(store, path, addresses)
         with self._changed:
             if not self._finished:
                 self._opening = opening

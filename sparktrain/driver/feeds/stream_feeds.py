@@ -120,9 +120,9 @@ class StreamFeeds:
         self._epochs: dict[tuple[int, str], _Epoch] = {}
         """The newest, by trial and stream."""
         self._closed = False
-        made = certificates.issue(f"{run} streams")
-        self._feeder = made.agent
-        server = made.server
+        credentials = certificates.issue(f"{run} streams")
+        self._feeder = credentials.agent
+        server = credentials.server
         self.keys = MemberStreams(
             dict(columns), server.authority, server.certificate, server.key, secrets.token_urlsafe(32)
         )
@@ -153,9 +153,9 @@ class StreamFeeds:
         """Cancel all jobs. Blocks for some seconds at most."""
         with self._lock:
             self._closed = True
-            for each in self._epochs.values():
-                each.stop_timer()
-            jobs = [each.job for each in self._epochs.values() if each.job is not None and not each.over]
+            for feed_epoch in self._epochs.values():
+                feed_epoch.stop_timer()
+            jobs = [epoch.job for epoch in self._epochs.values() if epoch.job is not None and not epoch.over]
         for job in jobs:
             job.cancel()
 
@@ -165,14 +165,14 @@ class StreamFeeds:
         """The epoch that the message is about; None for one that another has followed. Cancels what it replaces."""
         key = message.member.trial, message.feed
         generation, number = message.member.generation, message.epoch
-        known = self._epochs.get(key)
-        if known is not None and (known.generation, known.number) > (generation, number):
+        epoch = self._epochs.get(key)
+        if epoch is not None and (epoch.generation, epoch.number) > (generation, number):
             return None
-        if known is None or (known.generation, known.number) < (generation, number):
-            if known is not None:
-                known.stop_timer()
-                if known.job is not None and not known.over:
-                    spawn(known.job.cancel, "sparktrain-feed-cancel")
+        if epoch is None or (epoch.generation, epoch.number) < (generation, number):
+            if epoch is not None:
+                epoch.stop_timer()
+                if epoch.job is not None and not epoch.over:
+                    spawn(epoch.job.cancel, "sparktrain-feed-cancel")
             self._epochs[key] = _Epoch(number, generation)
         return self._epochs[key]
 
@@ -220,10 +220,10 @@ class StreamFeeds:
         with self._lock:
             epoch.over = True
             epoch.stop_timer()
-            asked = list(epoch.asked.values())
+            requests = list(epoch.asked.values())
         if problem:
             logger.warning("%s: the job that feeds data[%r] has failed: %s", self._run, feed, problem)
-        for member, _, answer in asked:
+        for member, _, answer in requests:
             answer(FeedEnded(member, feed, epoch.number, problem))
 
     def _look_for_rows(self, feed: str, epoch: _Epoch) -> None:

@@ -32,10 +32,10 @@ def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView |
     better = max if inputs.view.mode == "max" else min
     best: list[float | None] = []
     for row in ended:
-        before = best[-1] if best else None
+        previous = best[-1] if best else None
         value = row.value if row.place is not None else None
-        both = [each for each in (before, value) if each is not None]
-        best.append(better(both) if both else None)
+        candidates = [candidate for candidate in (previous, value) if candidate is not None]
+        best.append(better(candidates) if candidates else None)
     values = tuple(row.value for row in ended if row.value is not None)
     axis = value_axis(values, inputs.view.mode)
     assert axis is not None  # the value of a row is finite

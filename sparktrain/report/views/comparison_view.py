@@ -74,16 +74,16 @@ class RunComparison(Struct, frozen=True, kw_only=True):
 
 def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
     """The comparison of at least two and at most 26 runs. Pure."""
-    best = [each.headline.best.params if each.headline.best is not None else {} for each in documents]
+    best = [document.headline.best.params if document.headline.best is not None else {} for document in documents]
     history = _history(documents)
     return RunComparison(
-        made=max(each.made for each in documents),
+        made=max(document.made for document in documents),
         sparktrain=documents[0].sparktrain,
         runs=tuple(
-            ComparedRun(letter, each.headline, None if each.views.cost is None else each.views.cost.slot_s)
-            for letter, each in zip(ascii_uppercase, documents, strict=False)
+            ComparedRun(letter, document.headline, None if document.views.cost is None else document.views.cost.slot_s)
+            for letter, document in zip(ascii_uppercase, documents, strict=False)
         ),
-        differences=tuple(each for each in _side_by_side(list(map(_facts, documents))) if len(set(each.values)) > 1),
+        differences=tuple(fact for fact in _side_by_side(list(map(_facts, documents))) if len(set(fact.values)) > 1),
         best_params=_side_by_side(best) if any(best) else (),
         history=history,
         history_y=_axis(history, documents[0].headline.mode),
@@ -94,41 +94,41 @@ def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
 
 def _facts(document: ReportDocument) -> dict[str, Any]:
     """What may differ: not the name and the place of a run."""
-    found = {"function": document.headline.function}
+    run_facts = {"function": document.headline.function}
     for subject, facts in document.views.environment.facts.items():
         if subject != "run":
-            found |= {f"{subject}: {each.name}": each.value for each in facts if each.name != "name"}
+            run_facts |= {f"{subject}: {fact.name}": fact.value for fact in facts if fact.name != "name"}
     for dataset in document.views.environment.data:
-        found |= {f"data: {dataset.name}": dataset.summary, f"data: {dataset.name}, columns": dataset.columns_text}
-    return found
+        run_facts |= {f"data: {dataset.name}": dataset.summary, f"data: {dataset.name}, columns": dataset.columns_text}
+    return run_facts
 
 
 def _side_by_side(found: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...]:
-    names = dict.fromkeys(name for each in found for name in each)
-    return tuple(ComparedValue(name, tuple(each.get(name) for each in found)) for name in names)
+    names = dict.fromkeys(name for column in found for name in column)
+    return tuple(ComparedValue(name, tuple(column.get(name) for column in found)) for name in names)
 
 
 def _history(documents: Sequence[ReportDocument]) -> tuple[ComparedLine, ...]:
     metric = documents[0].headline.metric
     lines = []
-    for number, each in enumerate(documents):
-        view = each.views.history
+    for number, document in enumerate(documents):
+        view = document.views.history
         if view is not None and view.metric == metric:
             lines.append(ComparedLine(number, tuple(range(1, len(view.best) + 1)), view.best))
     return tuple(lines)
 
 
 def _curves(documents: Sequence[ReportDocument]) -> tuple[ComparedCurves, ...]:
-    found: dict[str, list[ComparedLine]] = {}
-    for number, each in enumerate(documents):
-        best = None if each.headline.best is None else each.headline.best.trial
-        for curves in each.views.curves:
+    metric_lines: dict[str, list[ComparedLine]] = {}
+    for number, document in enumerate(documents):
+        best = None if document.headline.best is None else document.headline.best.trial
+        for curves in document.views.curves:
             line = next((line for line in curves.lines if line.trial == best), None)
             if line is not None:
-                found.setdefault(curves.metric, []).append(ComparedLine(number, curves.steps, line.values))
-    modes = {curves.metric: curves.mode for each in documents for curves in each.views.curves}
+                metric_lines.setdefault(curves.metric, []).append(ComparedLine(number, curves.steps, line.values))
+    modes = {curves.metric: curves.mode for document in documents for curves in document.views.curves}
     return tuple(
-        ComparedCurves(metric, tuple(lines), _axis(lines, modes.get(metric))) for metric, lines in found.items()
+        ComparedCurves(metric, tuple(lines), _axis(lines, modes.get(metric))) for metric, lines in metric_lines.items()
     )
 
 
@@ -139,11 +139,11 @@ def _axis(lines: Sequence[ComparedLine], mode: str | None) -> ValueAxis | None:
 def _code(documents: Sequence[ReportDocument]) -> tuple[CodeDifference, ...]:
     """Each run against the first one."""
     first = documents[0].views.environment.source
-    found = []
-    for letter, each in zip(ascii_uppercase[1:], documents[1:], strict=False):
+    differences = []
+    for letter, document in zip(ascii_uppercase[1:], documents[1:], strict=False):
         lines = difflib.unified_diff(
-            first.splitlines(), each.views.environment.source.splitlines(), "A", letter, lineterm=""
+            first.splitlines(), document.views.environment.source.splitlines(), "A", letter, lineterm=""
         )
         if shown := list(lines)[:_MOST_CODE_LINES]:
-            found.append(CodeDifference(f"A and {letter}", tuple(shown)))
-    return tuple(found)
+            differences.append(CodeDifference(f"A and {letter}", tuple(shown)))
+    return tuple(differences)

@@ -55,14 +55,14 @@ def _contour(x: Axis, y: Axis, ranked: Sequence[TrialRow]) -> Contour | None:
     points = [(*place, good) for place, good in zip(places, goodness, strict=True) if None not in place]
     if len(points) < LEAST_TRIALS:
         return None
-    whole = np.array(points, np.float64)
+    point_array = np.array(points, np.float64)
     centres = (np.arange(CELLS) + 0.5) / CELLS
-    near_x = np.exp(-(((centres[:, None] - whole[:, 0]) / _WIDTH) ** 2) / 2)
-    near_y = np.exp(-(((centres[:, None] - whole[:, 1]) / _WIDTH) ** 2) / 2)
+    near_x = np.exp(-(((centres[:, None] - point_array[:, 0]) / _WIDTH) ** 2) / 2)
+    near_y = np.exp(-(((centres[:, None] - point_array[:, 1]) / _WIDTH) ** 2) / 2)
     weights = near_y @ near_x.T
     nearest = np.array([(near_y[row] * near_x).max(axis=1) for row in range(CELLS)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = (near_y * whole[:, 2]) @ near_x.T / weights
+        means = (near_y * point_array[:, 2]) @ near_x.T / weights
     cells = tuple(
         tuple(round(mean, 3) if near >= _LEAST_WEIGHT and np.isfinite(mean) else None for mean, near in pair)
         for pair in (zip(means[row].tolist(), nearest[row].tolist(), strict=True) for row in range(CELLS))

@@ -48,15 +48,15 @@ def cost_view(stays: Sequence[Stay], timeline: TimelineView | None) -> CostView 
     total = sum(spent.values())
     slots = len(timeline.lanes)
     available = max(total, slots * timeline.driver_s)
-    whole = available or 1.0
-    found = [CostShare(kind, round(took, 2), round(took / whole, 4)) for kind, took in spent.items() if took]
-    found.sort(key=lambda each: -each.slot_s)
-    idle = CostShare("idle", round(available - total, 2), round((available - total) / whole, 4))
+    denominator = available or 1.0
+    shares = [CostShare(kind, round(took, 2), round(took / denominator, 4)) for kind, took in spent.items() if took]
+    shares.sort(key=lambda each: -each.slot_s)
+    idle = CostShare("idle", round(available - total, 2), round((available - total) / denominator, 4))
     return CostView(
         slots=slots,
         slot_s=round(total, 2),
         available_s=round(available, 2),
         lost_share=round(sum(spent[kind] for kind in _WASTED) / (total or 1.0), 4),
         pruned_share=round(spent["pruned"] / (total or 1.0), 4),
-        shares=(*found, idle),
+        shares=(*shares, idle),
     )

@@ -56,26 +56,26 @@ class Curves(Struct, frozen=True):
 def curves_of(inputs: RunInputs) -> tuple[Curves, ...]:
     """The curves of each metric, first those of the run's own; of eight metrics at most."""
     names = sorted(inputs.columns.metrics, key=lambda name: name != inputs.view.metric)
-    modes = {each.metric: each.mode for each in inputs.outcome.objectives}
+    modes = {objective.metric: objective.mode for objective in inputs.outcome.objectives}
     shown = names[:MOST_METRICS]
-    found = (
+    candidates = (
         curves_of_metric(inputs.columns, name, modes.get(name) or implied_by(name), inputs.places) for name in shown
     )
-    return tuple(curves for curves in found if curves is not None)
+    return tuple(curves for curves in candidates if curves is not None)
 
 
 def curves_of_metric(columns: ReportColumns, metric: str, mode: str | None, places: Mapping[int, int]) -> Curves | None:
     """The curves of a metric; None where no trial has reported a finite value. `places`: see `RunInputs`."""
-    known = np.isfinite(columns.metrics[metric])
-    if not known.any():
+    mask = np.isfinite(columns.metrics[metric])
+    if not mask.any():
         return None
-    trial, step, value = columns.trial[known], columns.step[known], columns.metrics[metric][known]
+    trial, step, value = columns.trial[mask], columns.step[mask], columns.metrics[metric][mask]
     ids, index = np.unique(trial, return_inverse=True)
     steps, bucket = _grid(step)
     table = np.full((ids.size, steps.size), np.nan)
     table[index, bucket] = value  # rows are in the order of steps: the last one of a bucket stays
     chosen = range(ids.size) if ids.size <= MOST_LINES else _best(ids.tolist(), table, mode, places)
-    lines = tuple(Line(int(ids[each]), _rounded(table[each])) for each in chosen)
+    lines = tuple(Line(int(ids[row]), _rounded(table[row])) for row in chosen)
     band = _band(table) if ids.size > MOST_LINES else None
     axis = _axis_of(lines, band, mode)
     return Curves(metric, mode, tuple(steps.tolist()), lines, band, int(ids.size), axis)

@@ -27,8 +27,8 @@ def front_view(inputs: RunInputs) -> FrontView | None:
         return None
     objectives = outcome.objectives
     return FrontView(
-        tuple(each.metric for each in objectives),
-        tuple(each.mode for each in objectives),
+        tuple(objective.metric for objective in objectives),
+        tuple(objective.mode for objective in objectives),
         tuple(trial.id for trial in front_of(outcome)) if outcome.other_metrics else (),
         tuple(map(str, outcome.constraints)),
         tuple(

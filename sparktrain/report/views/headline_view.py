@@ -101,21 +101,21 @@ def headline_of(inputs: RunInputs) -> Headline:
 
 def _best(inputs: RunInputs) -> BestTrial | None:
     view = inputs.view
-    found = view.best
-    if found is None and view.kind == "run":
-        found = next((trial for trial in view.results if trial.status is TrialStatus.SUCCEEDED), None)
-    if found is None:
+    best = view.best
+    if best is None and view.kind == "run":
+        best = next((trial for trial in view.results if trial.status is TrialStatus.SUCCEEDED), None)
+    if best is None:
         return None
-    trial = next(each for each in view.trials if each.result.id == found.id)
+    trial = next(candidate for candidate in view.trials if candidate.result.id == best.id)
     again = _again(inputs)
     return BestTrial(
-        trial=found.id,
-        value=json_value(found.metrics.get(view.metric or "")),
-        params=flat(found.params),
-        metrics=json_value(found.metrics),
-        command=f"{again}{found.id}" if again else "",
+        trial=best.id,
+        value=json_value(best.metrics.get(view.metric or "")),
+        params=flat(best.params),
+        metrics=json_value(best.metrics),
+        command=f"{again}{best.id}" if again else "",
         checkpoint=trial.manifest,
-        log=found.log,
+        log=best.log,
     )
 
 
@@ -127,6 +127,6 @@ def _again(inputs: RunInputs) -> str:
 
 
 def _why(inputs: RunInputs) -> str:
-    if inputs.view.state != "ended" and not any(each.status.final for each in inputs.view.results):
+    if inputs.view.state != "ended" and not any(result.status.final for result in inputs.view.results):
         return "no trial has ended yet"
     return no_best(inputs.outcome)

@@ -69,10 +69,10 @@ class ImportanceView(Struct, frozen=True, omit_defaults=True):
 
 def missing_trials(subject: str, least: int, trials: int) -> str:
     """Why a view of `subject` is not drawn, and how many trials it still needs."""
-    more = least - trials
+    shortfall = least - trials
     return (
         f"{subject} at least {least} trials that can be compared, with a result or stopped by a rule: there "
-        f"{'is' if trials == 1 else 'are'} {trials}, so {more} more {'is' if more == 1 else 'are'} missing"
+        f"{'is' if trials == 1 else 'are'} {trials}, so {shortfall} more {'is' if shortfall == 1 else 'are'} missing"
     )
 
 
@@ -145,8 +145,8 @@ def _column(axis: Axis, values: Sequence[Any]) -> _Column:
         return _Column(axis.name, "int", 0, len(steps) - 1, False, tuple(steps[float(value)] for value in values))
     assert axis.low is not None
     assert axis.high is not None
-    whole = tuple(int(value) for value in values) if axis.integer else tuple(map(float, values))
-    return _Column(axis.name, "int" if axis.integer else "float", axis.low, axis.high, axis.log, whole)
+    numbers = tuple(int(value) for value in values) if axis.integer else tuple(map(float, values))
+    return _Column(axis.name, "int" if axis.integer else "float", axis.low, axis.high, axis.log, numbers)
 
 
 @lru_cache(maxsize=8)
@@ -155,8 +155,8 @@ def _shares(columns: tuple[_Column, ...]) -> tuple[Importance, ...]:
     trials = _trials(columns)
     sample = _Sample(trials)
     resampled = [sample.shares(drawn) for drawn in _resamples(trials)]
-    found = [_importance(column.name, [drawn[column.name] for drawn in resampled]) for column in columns]
-    return tuple(sorted(found, key=lambda importance: -importance.share))
+    importances = [_importance(column.name, [drawn[column.name] for drawn in resampled]) for column in columns]
+    return tuple(sorted(importances, key=lambda importance: -importance.share))
 
 
 class _Sample:
@@ -231,11 +231,11 @@ def _quiet() -> Iterator[None]:
     import_optuna()
     import optuna
 
-    before = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        optuna.logging.set_verbosity(before)
+        optuna.logging.set_verbosity(verbosity)

@@ -25,9 +25,9 @@ def parallel_view(axes: tuple[Axis, ...], results: Sequence[TrialRow], mode: str
     """Of `results`, the best first: the best half of `most`, and an even sample of the others."""
     shown = list(results)
     if len(shown) > most:
-        best, others = shown[: most // 2], shown[most // 2 :]
-        stride = len(others) / (most - most // 2)
-        shown = best + [others[int(place * stride)] for place in range(most - most // 2)]
+        best, remainder = shown[: most // 2], shown[most // 2 :]
+        stride = len(remainder) / (most - most // 2)
+        shown = best + [remainder[int(place * stride)] for place in range(most - most // 2)]
     return ParallelView(
         axes,
         tuple(row.id for row in reversed(shown)),

@@ -122,15 +122,15 @@ def _is_log(leaf: Leaf | None, ticks: Sequence[float], ratio: float) -> bool:
 
 def _unevenness(ordered: Sequence[float]) -> float:
     """The largest step between neighbours divided by the smallest."""
-    steps = [after - before for before, after in pairwise(ordered)]
+    steps = [upper - lower for lower, upper in pairwise(ordered)]
     return max(steps) / min(steps)
 
 
 def _listed(leaf: Leaf | None) -> tuple[Any, ...]:
     """The values of a list, or of a distribution that counts them; none where there are too many for ticks."""
     if isinstance(leaf, Distribution):
-        few = leaf.kind in _LISTED_KINDS and (leaf.size or 0) <= _MOST_CATEGORIES
-        return leaf.values or () if few else ()
+        is_listed = leaf.kind in _LISTED_KINDS and (leaf.size or 0) <= _MOST_CATEGORIES
+        return leaf.values or () if is_listed else ()
     return leaf or ()
 
 

@@ -43,9 +43,9 @@ class ReportColumns:
         report = np.cumsum(first) - 1
         metrics = {}
         for code in np.unique(codes[codes >= 0]).tolist():
-            own = codes == code
+            mask = codes == code
             metrics[names[code]] = np.full(int(first.sum()), np.nan)
-            metrics[names[code]][report[own]] = value[own]
+            metrics[names[code]][report[mask]] = value[mask]
         return cls(trial[first], step[first], metrics)
 
     def of_trial(self, trial: int) -> slice:

@@ -107,5 +107,5 @@ def encoded(document: Struct | Sequence[Any]) -> bytes:
 
 def _by_importance(axes: Sequence[Axis], importance: ImportanceView) -> tuple[Axis, ...]:
     """The most important parameter is the last axis, beside that of the metric."""
-    order = {each.name: place for place, each in enumerate(importance.shares)}
+    order = {share.name: place for place, share in enumerate(importance.shares)}
     return tuple(sorted(axes, key=lambda axis: -order.get(axis.name, len(order))))

@@ -71,13 +71,13 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
             lane = lanes.take(host, stay.start, stay.end)
             begin, end = round(stay.start - start, 2), round(stay.end - start, 2)
             bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
-    order, found = lanes.in_order()
+    order, ordered_lanes = lanes.in_order()
     placed = tuple(Bar(order[bar.lane], *_rest(bar)) for bar in bars[:MOST_BARS])
     return TimelineView(
         start,
         round(seconds, 2),
         round(min(seconds, inputs.view.seconds(inputs.now)), 2),
-        found,
+        ordered_lanes,
         placed,
         left_out=len(bars) - len(placed),
         drivers=tuple(round(at - start, 2) for at in drivers),
@@ -100,7 +100,7 @@ class _Lanes:
     def take(self, host: str, start: float, end: float) -> int:
         """The number of the lane, in the order in which lanes were first taken."""
         mine = self._of_host.setdefault(host, [])
-        lane = next((each for each in mine if self._ends[each] <= start), None)
+        lane = next((candidate for candidate in mine if self._ends[candidate] <= start), None)
         if lane is None:
             lane = len(self._hosts)
             self._hosts.append((host, len(mine)))

@@ -59,9 +59,9 @@ class _StepValues:
 
     def __init__(self, columns: ReportColumns, metric: str, sign: float) -> None:
         losses = sign * columns.metrics[metric] if metric in columns.metrics else np.zeros(0)
-        known = np.isfinite(losses)
-        self._losses = losses[known]
-        self._trial, self._step_of = columns.trial[: known.size][known], columns.step[: known.size][known]
+        mask = np.isfinite(losses)
+        self._losses = losses[mask]
+        self._trial, self._step_of = columns.trial[: mask.size][mask], columns.step[: mask.size][mask]
         self._sign = sign
         self._step: int | None = None
         self._by_step: tuple[Integers, Floats] = (self._trial[:0], self._losses[:0])
@@ -82,8 +82,8 @@ class _StepValues:
             trial = self._trial[early]
             last = np.append(trial[1:] != trial[:-1], True)[: trial.size]
             self._step, self._by_step = step, (trial[last], self._losses[early][last])
-        known, losses = self._by_step
-        if not known.size:
+        trial_ids, losses = self._by_step
+        if not trial_ids.size:
             return np.full(trials.size, -np.inf)
-        at = np.minimum(np.searchsorted(known, trials), known.size - 1)
-        return np.where(known[at] == trials, losses[at], -np.inf)
+        at = np.minimum(np.searchsorted(trial_ids, trials), trial_ids.size - 1)
+        return np.where(trial_ids[at] == trials, losses[at], -np.inf)

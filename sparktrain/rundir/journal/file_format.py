@@ -99,21 +99,21 @@ def decode(content: bytes, where: str, kind: str, term: int, number: int) -> Con
 
     Raises RunDirectoryError when a later version of sparktrain has written it.
     """
-    first, newline, rest = content.partition(b"\n")
+    first, newline, body = content.partition(b"\n")
     if not newline:
         return Content(None, fault=Fault(0, f"has {len(content)} bytes and no complete header", cut=True))
     payload = _checked(0, first)
     if payload is None:
         return Content(None, fault=Fault(0, "has a header that does not match its checksum"))
     try:
-        found = msgspec.json.decode(payload, type=_Version)
-        check_version(found.version, found.sparktrain, where)
+        stamp = msgspec.json.decode(payload, type=_Version)
+        check_version(stamp.version, stamp.sparktrain, where)
         header = msgspec.json.decode(payload, type=Header)
     except _NOT_JSON as error:
         return Content(None, fault=Fault(0, f"has an invalid header: {error}"))
     if (header.kind, header.term, header.number) != (kind, term, number):
         return Content(None, fault=Fault(0, f"has the header of {header.kind} {header.number} of term {header.term}"))
-    return _decode_records(header, rest)
+    return _decode_records(header, body)
 
 
 def salvage(content: bytes) -> tuple[AnyRecord, ...]:
@@ -178,5 +178,5 @@ def _with_text(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _with_text(each) for key, each in value.items()}
-    return [_with_text(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _with_text(child) for key, child in value.items()}
+    return [_with_text(child) for child in value] if isinstance(value, list | tuple) else value

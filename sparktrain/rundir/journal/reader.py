@@ -65,11 +65,11 @@ class Tail:
         listing = survey(self._store, self._layout)
         if listing == self._listed:
             return JournalContents((), listing.term, afresh=False, removal=listing.removal)
-        listing, found = read_stable(self._store, self._layout, self.position, listing)
-        if found.corruption is not None:
-            raise _corrupt_error(self._store, self._layout, found)
-        self._listed, self.position = listing, found.chain
-        return JournalContents(found.records, listing.term, found.notes, found.afresh, listing.removal)
+        listing, replayed = read_stable(self._store, self._layout, self.position, listing)
+        if replayed.corruption is not None:
+            raise _corrupt_error(self._store, self._layout, replayed)
+        self._listed, self.position = listing, replayed.chain
+        return JournalContents(replayed.records, listing.term, replayed.notes, replayed.afresh, listing.removal)
 
 
 class Listing(Struct, frozen=True):
@@ -136,7 +136,7 @@ def survey(store: Store, layout: JournalLayout) -> Listing:
     """List the files of the journal. Blocks; raises OSError."""
     terms, batches, snapshots, removals, foreign = [], set(), set(), [], []
     for path in store.list(layout.path):
-        numbers = [int(each) for each in path.rpartition("/")[2].split("-")[1:] if each.isdecimal()]
+        numbers = [int(part) for part in path.rpartition("/")[2].split("-")[1:] if part.isdecimal()]
         if len(numbers) == 1 and path == layout.term(numbers[0]):
             terms.append(numbers[0])
         elif len(numbers) == 1 and path == layout.removal(numbers[0]):
@@ -166,16 +166,16 @@ def read_stable(
     batch, only when the next listing has none either.
     """
     try:
-        found = Replay(store, layout, listing).run(position)
+        replayed = Replay(store, layout, listing).run(position)
     except FileNotFoundError:
         if attempts == 0:
             raise
         return read_stable(store, layout, position, survey(store, layout), attempts - 1)
-    if attempts == 0 or (found.corruption is None and not found.from_first):
-        return listing, found
+    if attempts == 0 or (replayed.corruption is None and not replayed.from_first):
+        return listing, replayed
     again = survey(store, layout)
-    if again == listing or (found.corruption is None and again.snapshots == listing.snapshots):
-        return listing, found
+    if again == listing or (replayed.corruption is None and again.snapshots == listing.snapshots):
+        return listing, replayed
     return read_stable(store, layout, position, again, attempts - 1)
 
 
@@ -209,21 +209,21 @@ class Replay:
 
     def _add(self, start: Replayed, last: Followed) -> Replayed:
         """Add the batches after `last` to the records that were read up to it."""
-        records, corruption, steps, done = list(start.records), None, list(_steps(start.chain, last)), 0
-        while done < len(steps) and corruption is None:
-            term, number, limit = steps[done]
+        records, corruption, steps, index = list(start.records), None, list(_steps(start.chain, last)), 0
+        while index < len(steps) and corruption is None:
+            term, number, limit = steps[index]
             content = self.batch(term, number)
             if content.fault is not None and (limit is None or len(content.records) < limit):
                 corruption = self._corruption(term, number, content)
             else:
-                done += 1
+                index += 1
             records += content.records[:limit]
         return replace(
             start,
             records=tuple(records),
             notes=tuple(self._notes),
             corruption=corruption,
-            unread=tuple((term, number) for term, number, _ in steps[done:]),
+            unread=tuple((term, number) for term, number, _ in steps[index:]),
         )
 
     def _are_listed(self, steps: Iterable[tuple[int, int, int | None]]) -> bool:
@@ -246,7 +246,7 @@ class Replay:
         if not terms:
             return ()
         term, *older = terms
-        newest = max((number for found, number in self._listing.snapshots if found == term), default=0)
+        newest = max((number for snapshot_term, number in self._listing.snapshots if snapshot_term == term), default=0)
         records = None
         if self._numbers[term] and self._numbers[term][-1] > newest:
             newest = self._numbers[term][-1]
@@ -267,8 +267,8 @@ class Replay:
         for number in reversed(self._numbers[term]):
             if header := self.batch(term, number).header:
                 return header.follows
-        for found, number in sorted(self._listing.snapshots, reverse=True):
-            if found == term and (header := self.snapshot(term, number).header):
+        for snapshot_term, number in sorted(self._listing.snapshots, reverse=True):
+            if snapshot_term == term and (header := self.snapshot(term, number).header):
                 return header.follows
         return None
 
@@ -285,8 +285,8 @@ class Replay:
         return None
 
     def _note_cut(self, term: int, number: int, content: Content) -> None:
-        header, kept = content.header, len(content.records)
-        dropped = f"the last {header.records - kept} of its {header.records} records" if header else "all its records"
+        header, count = content.header, len(content.records)
+        dropped = f"the last {header.records - count} of its {header.records} records" if header else "all its records"
         where = self._store.where(self._layout.batch(term, number))
         self._notes.append(
             f"journal file {where} was cut, as when its driver dies while it writes: {dropped} are dropped; "
@@ -315,18 +315,18 @@ class Replay:
 def counts(chain: tuple[Followed, ...], last: Followed) -> bool:
     """Whether the chain contains the batches up to `last`."""
     return any(
-        last == each or (last.term == each.term and last.number < each.number and last.records is None)
-        for each in chain
+        last == link or (last.term == link.term and last.number < link.number and last.records is None)
+        for link in chain
     )
 
 
 def _steps(chain: tuple[Followed, ...], after: Followed) -> Iterator[tuple[int, int, int | None]]:
     """Term, number, and number of counting records (None: all) of each batch in the chain after `after`."""
-    for each in chain:
-        if each.term >= after.term:
-            first = after.number + 1 if each.term == after.term else 1
-            for number in range(first, each.number + 1):
-                yield each.term, number, each.records if number == each.number else None
+    for link in chain:
+        if link.term >= after.term:
+            first = after.number + 1 if link.term == after.term else 1
+            for number in range(first, link.number + 1):
+                yield link.term, number, link.records if number == link.number else None
 
 
 def _corrupt_error(store: Store, layout: JournalLayout, found: Replayed) -> JournalCorruptError:

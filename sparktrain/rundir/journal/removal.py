@@ -94,17 +94,17 @@ def check_unmarked(store: Store, layout: JournalLayout, clock: Clock, silent_s: 
     number = survey(store, layout).removal
     if number == 0:
         return False
-    who = remover(store, layout, number)
+    peer = remover(store, layout, number)
     try:
         since_s = clock.wall() - store.stat(layout.removal(number)).modified
     except FileNotFoundError:  # it has ended
         return False
     lives, step = since_s < silent_s, f"or pass --older-than {max(1, int(since_s))}s when you know that it is gone"
-    if who is not None and who.host == socket.gethostname():
-        lives, step = who.pid != os.getpid() and process_state(who.pid) not in ("", "Z"), "or end it, and call again"
+    if peer is not None and peer.host == socket.gethostname():
+        lives, step = peer.pid != os.getpid() and process_state(peer.pid) not in ("", "Z"), "or end it, and call again"
     if lives:
         raise RunDirectoryError(
-            f"{_run(store, layout)} is being deleted by {who or 'another process'}, which has started {ago(since_s)}: "
+            f"{_run(store, layout)} is being deleted by {peer or 'another process'}, which has started {ago(since_s)}: "
             f"wait for its end, {step}"
         )
     return True

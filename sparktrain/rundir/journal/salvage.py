@@ -71,50 +71,50 @@ def repair(store: Store, layout: RunLayout, who: DriverIdentity) -> SalvageRepor
     if report.whole:
         return report
     term = take(store, layout.journal, who, survey(store, layout.journal).highest)
-    report, kept = examine(store, layout)
+    report, records = examine(store, layout)
     journal = Journal(store, layout.journal, term, (), who)
-    journal.append(kept) if kept else journal.settle()
+    journal.append(records) if records else journal.settle()
     return report
 
 
 def examine(store: Store, layout: RunLayout) -> tuple[SalvageReport, tuple[AnyRecord, ...]]:
     """The report, and the records that can be kept: all of them in an intact journal. Raises as `fsck`."""
-    listing, found = read_stable(store, layout.journal, (), survey(store, layout.journal))
-    notes = [*found.notes, *_oddities(store, layout.journal, listing, found)]
-    if found.corruption is None:
-        return SalvageReport((), tuple(notes), len(found.records), ()), found.records
-    start, later = _rescued(store, layout.journal, listing, found)
-    known = _known(start)
+    listing, replayed = read_stable(store, layout.journal, (), survey(store, layout.journal))
+    notes = [*replayed.notes, *_oddities(store, layout.journal, listing, replayed)]
+    if replayed.corruption is None:
+        return SalvageReport((), tuple(notes), len(replayed.records), ()), replayed.records
+    start, later = _rescued(store, layout.journal, listing, replayed)
+    trial_count = _known(start)
     traces = _traces(store, layout)
-    kept = _fenced([*start, *_facts(start, later, known)], traces, known)
-    lost = sorted({each.trial for each in later if isinstance(each, _Fact) and each.trial >= known})
+    records = _fenced([*start, *_facts(start, later, trial_count)], traces, trial_count)
+    lost = sorted({record.trial for record in later if isinstance(record, _Fact) and record.trial >= trial_count})
     notes += [
         f"folder {store.where(layout.trial(trial))} belongs to a trial that cannot be kept: move it away before you "
         "resume the run, or it conflicts with the next trial of this number"
         for trial in sorted(traces)
-        if trial >= known
+        if trial >= trial_count
     ]
-    problems = _problems(store, layout.journal, listing, found)
-    return SalvageReport(problems, tuple(notes), len(kept), (*_unfinished(kept), *lost)), tuple(kept)
+    problems = _problems(store, layout.journal, listing, replayed)
+    return SalvageReport(problems, tuple(notes), len(records), (*_unfinished(records), *lost)), tuple(records)
 
 
 def _problems(store: Store, layout: JournalLayout, listing: Listing, found: Replayed) -> tuple[str, ...]:
     replay = Replay(store, layout, listing)
-    others = ((each, replay.batch(*each).fault) for each in found.unread[1:])
+    faults = ((batch, replay.batch(*batch).fault) for batch in found.unread[1:])
     return (
         str(found.corruption),
-        *(f"{store.where(layout.batch(*each))}: {fault}" for each, fault in others if fault is not None),
+        *(f"{store.where(layout.batch(*batch))}: {fault}" for batch, fault in faults if fault is not None),
     )
 
 
 def _oddities(store: Store, layout: JournalLayout, listing: Listing, found: Replayed) -> list[str]:
     """Notes on files that do not count, and on missing ones that are not needed."""
-    late = sorted(each for each in listing.batches if not counts(found.chain, Followed(*each)))
+    late = sorted(batch for batch in listing.batches if not counts(found.chain, Followed(*batch)))
     lacking = sorted(set(range(1, listing.highest + 1)) - set(listing.terms))
     return [
         *(f"{store.where(path)} is not a file of a journal, and is left alone" for path in listing.foreign),
         *(f"{store.where(layout.term(term))} is missing: the driver of that term is unknown" for term in lacking),
-        *(f"{store.where(layout.batch(*each))} does not count: its driver had been deposed" for each in late),
+        *(f"{store.where(layout.batch(*batch))} does not count: its driver had been deposed" for batch in late),
     ]
 
 
@@ -125,14 +125,14 @@ def _rescued(
     store: Store, layout: JournalLayout, listing: Listing, found: Replayed
 ) -> tuple[tuple[AnyRecord, ...], list[AnyRecord]]:
     """The longest readable start, possibly from a corrupt snapshot, and every intact record after it."""
-    start, rest = found.records, [layout.batch(*each) for each in found.unread]
+    start, paths = found.records, [layout.batch(*batch) for batch in found.unread]
     replay = Replay(store, layout, listing)
     for snapshot in sorted(listing.snapshots):
         records = replay.snapshot(*snapshot).records
         if counts(found.chain, Followed(*snapshot)) and _known(records) > _known(start):
-            batches = [layout.batch(*each) for each in found.unread if each > snapshot]
-            start, rest = records, [layout.snapshot(*snapshot), *batches]
-    return start, [record for path in rest for record in _intact_records(store, path)]
+            batches = [layout.batch(*batch) for batch in found.unread if batch > snapshot]
+            start, paths = records, [layout.snapshot(*snapshot), *batches]
+    return start, [record for path in paths for record in _intact_records(store, path)]
 
 
 def _intact_records(store: Store, path: str) -> tuple[AnyRecord, ...]:
@@ -149,11 +149,11 @@ def _known(records: Iterable[AnyRecord]) -> int:
 
 def _facts(start: Iterable[AnyRecord], later: Iterable[AnyRecord], known: int) -> list[AnyRecord]:
     """The records of `later` that hold independently, without those that are in `start` already."""
-    seen = {msgspec.json.encode(record) for record in start}
+    lines = {msgspec.json.encode(record) for record in start}
     facts: list[AnyRecord] = []
     for record in later:
-        if isinstance(record, _Fact) and record.trial < known and (line := msgspec.json.encode(record)) not in seen:
-            seen.add(line)
+        if isinstance(record, _Fact) and record.trial < known and (line := msgspec.json.encode(record)) not in lines:
+            lines.add(line)
             facts.append(record)
     return facts
 
@@ -162,8 +162,8 @@ def _traces(store: Store, layout: RunLayout) -> dict[TrialId, Generation]:
     """The highest generation of each trial with a file in the store."""
     traces: dict[TrialId, Generation] = {}
     for path in store.list(f"{layout.path}/trials"):
-        if found := _TRACE.fullmatch(path):
-            trial, generation = TrialId(int(found["trial"])), Generation(int(found["generation"]))
+        if match := _TRACE.fullmatch(path):
+            trial, generation = TrialId(int(match["trial"])), Generation(int(match["generation"]))
             traces[trial] = max(generation, traces.get(trial, generation))
     return traces
 

@@ -198,13 +198,13 @@ class Journal:
 
     def _recognise(self, path: str, content: bytes) -> None:
         """Verify that an existing file is from an earlier attempt: no other driver writes in this term."""
-        found = self._store.read(path)
-        if found == content:
+        data = self._store.read(path)
+        if data == content:
             return
         where = self._store.where(path)
-        if content.startswith(found):
+        if content.startswith(data):
             raise RunDirectoryError(
-                f"journal file {where} has {len(found)} of the {len(content)} bytes that were written to it: the store "
+                f"journal file {where} has {len(data)} of the {len(content)} bytes that were written to it: the store "
                 "does not create files as a whole; resume the run in a store that does"
             )
         raise BugError(
@@ -214,11 +214,11 @@ class Journal:
     def _deposed_error(self) -> DeposedError:
         run = self._store.where(self._layout.path.rpartition("/")[0])
         try:
-            who = newest_driver(self._store, self._layout)
+            driver = newest_driver(self._store, self._layout)
         except OSError:
-            who = None
+            driver = None
         return DeposedError(
-            f"another driver ({who or 'unknown'}) has taken over {run}: this one (term {self.term}, {self._who}) "
+            f"another driver ({driver or 'unknown'}) has taken over {run}: this one (term {self.term}, {self._who}) "
             "ends; its records that were not confirmed as durable do not count"
         )
 
@@ -257,16 +257,16 @@ class Compaction:
     def _delete_superfluous(self) -> None:
         """Keep the newest snapshot, the newest readable one before it, and everything after that one."""
         listing = survey(self._store, self._layout)
-        before = (*self._header.follows, Followed(self._header.term, self._header.number - 1))
-        older = sorted((each for each in listing.snapshots if counts(before, Followed(*each))), reverse=True)
-        kept = next((each for each in older if self._is_whole(self._layout.snapshot(*each), *each)), None)
-        if kept is None:
+        chain = (*self._header.follows, Followed(self._header.term, self._header.number - 1))
+        older = sorted((snapshot for snapshot in listing.snapshots if counts(chain, Followed(*snapshot))), reverse=True)
+        base = next((key for key in older if self._is_whole(self._layout.snapshot(*key), *key)), None)
+        if base is None:
             return
         # Snapshots first: if this ends in the middle, no snapshot is left without the batches after it.
-        snapshots = sorted(each for each in listing.snapshots if each < kept)
-        self._store.delete_all([self._layout.snapshot(*each) for each in snapshots])
-        batches = sorted(each for each in listing.batches if each <= kept)
-        self._store.delete_all([self._layout.batch(*each) for each in batches])
+        snapshots = sorted(snapshot for snapshot in listing.snapshots if snapshot < base)
+        self._store.delete_all([self._layout.snapshot(*snapshot) for snapshot in snapshots])
+        batches = sorted(batch for batch in listing.batches if batch <= base)
+        self._store.delete_all([self._layout.batch(*batch) for batch in batches])
 
 
 def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
@@ -315,8 +315,8 @@ def _newest(store: Store, layout: JournalLayout, term: int) -> DriverIdentity | 
         return None
     content, where = store.read(layout.term(term)), store.where(layout.term(term))
     try:
-        found = msgspec.json.decode(content, type=_AnyTerm)
-        check_version(found.version, str(found.who.get("sparktrain")), where)
+        claim = msgspec.json.decode(content, type=_AnyTerm)
+        check_version(claim.version, str(claim.who.get("sparktrain")), where)
         return msgspec.json.decode(content, type=_Term).who
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

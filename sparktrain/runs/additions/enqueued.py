@@ -61,14 +61,14 @@ def enqueue(place: RunLocation, params: Mapping[str, Any], clock: Clock | None =
 
 def pending(store: Store, layout: RunLayout, known: Collection[str]) -> list[EnqueuedTrial]:
     """The requests that are not `known`, the oldest first. Blocks. Raises OSError."""
-    found = []
+    requests = []
     for path in store.list(layout.enqueued_folder):
         name = path.rpartition("/")[2].removesuffix(".json")
         if name in known or path != layout.enqueued(name):
             continue
         with suppress(msgspec.MsgspecError, FileNotFoundError):  # another program's file is none of ours
-            found.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=EnqueuedTrial), id=name))
-    return found
+            requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=EnqueuedTrial), id=name))
+    return requests
 
 
 def _check_takes_more(view: RunView) -> None:
@@ -89,23 +89,23 @@ def _check_takes_more(view: RunView) -> None:
 
 def _checked(place: RunLocation, params: Mapping[str, Any]) -> dict[str, Any]:
     """The case of the space with these parameters. Where the space is not stored, the driver checks them."""
-    given = {name: plain(value, f"parameter {name!r}") for name, value in params.items()}
-    found = look(place.store, place.layout)
-    if found is None:
+    plain_params = {name: plain(value, f"parameter {name!r}") for name, value in params.items()}
+    stored_run = look(place.store, place.layout)
+    if stored_run is None:
         raise RunDirectoryError(f"{place.where} is no longer a run directory: its run.json was deleted")
-    commands = next_commands(found.plan)
-    if found.plan.sampler == STUDY:
+    commands = next_commands(stored_run.plan)
+    if stored_run.plan.sampler == STUDY:
         raise SpecError(
             "the trials of this run get their parameters from a study: call study.enqueue_trial(...) in its program"
         )
     if commands.unstored == "space":
-        return given
-    space = from_document(found.plan.space)
-    case, problem = Places(space).find(given)
+        return plain_params
+    space = from_document(stored_run.plan.space)
+    case, problem = Places(space).find(plain_params)
     if case is None:
         raise SpecError(f"the parameters are outside of the space: {problem}; correct them")
-    if found.plan.sampler is msgspec.UNSET:
-        for trial in found.sweep().trials.values():
+    if stored_run.plan.sampler is msgspec.UNSET:
+        for trial in stored_run.sweep().trials.values():
             if trial.params == case:
                 raise SpecError(
                     f"trial {trial.id} has these parameters already, and a grid or a list runs each of its cases once: "

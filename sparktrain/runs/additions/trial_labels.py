@@ -42,19 +42,19 @@ class TrialLabels(Struct, frozen=True):
         """The same after one more change."""
         if label.kind == "note":
             return TrialLabels((*self.notes, label.text), self.tags)
-        others = tuple(tag for tag in self.tags if tag != label.text)
-        return TrialLabels(self.notes, others if label.kind == "untag" else (*others, label.text))
+        other_tags = tuple(tag for tag in self.tags if tag != label.text)
+        return TrialLabels(self.notes, other_tags if label.kind == "untag" else (*other_tags, label.text))
 
 
 def checked_label(kind: LabelKind, text: object) -> str:
     """The text of a note or a tag. Raises SpecError for none, and for one that is too long."""
-    most = LONGEST_NOTE if kind == "note" else LONGEST_TAG
+    limit = LONGEST_NOTE if kind == "note" else LONGEST_TAG
     subject = "a note" if kind == "note" else "a tag"
     if not isinstance(text, str) or not (plain := text.strip()) or (not plain.isprintable() and kind != "note"):
         line = "a text" if kind == "note" else "a text on one line"
         raise SpecError(f"{subject} is {text!r:.100}, and must be {line}: pass that")
-    if len(plain) > most:
-        raise SpecError(f"{subject} has {len(plain):,} characters, and {most:,} is the most: shorten it")
+    if len(plain) > limit:
+        raise SpecError(f"{subject} has {len(plain):,} characters, and {limit:,} is the most: shorten it")
     return plain.encode(errors="backslashreplace").decode()
 
 
@@ -91,8 +91,8 @@ class LabelReader:
 
 
 def _folded(labels: Sequence[Label | None]) -> dict[int, TrialLabels]:
-    found: dict[int, TrialLabels] = {}
+    trial_labels: dict[int, TrialLabels] = {}
     for label in labels:
         if label is not None:
-            found[label.trial] = found.get(label.trial, TrialLabels()).with_label(label)
-    return found
+            trial_labels[label.trial] = trial_labels.get(label.trial, TrialLabels()).with_label(label)
+    return trial_labels

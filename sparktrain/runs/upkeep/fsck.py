@@ -95,10 +95,10 @@ class Examined:
         head = (
             f"{formatting.plain(self.name)}: {verdict}. {', '.join(counts)} ({formatting.size(self.size)}, {checked})"
         )
-        findings = [f"{each.severity}: {each.subject}: {formatting.plain(each.problem)}" for each in self.findings]
-        bad = sum(each.severity is not Severity.NOTE for each in self.findings)
-        more = len(findings) - bad - _SHOWN_NOTES
-        findings = findings[: bad + _SHOWN_NOTES] + ([f"and {formatting.count(more, 'more note')}"] if more > 0 else [])
+        findings = [f"{issue.severity}: {issue.subject}: {formatting.plain(issue.problem)}" for issue in self.findings]
+        bad = sum(finding.severity is not Severity.NOTE for finding in self.findings)
+        tail = len(findings) - bad - _SHOWN_NOTES
+        findings = findings[: bad + _SHOWN_NOTES] + ([f"and {formatting.count(tail, 'more note')}"] if tail > 0 else [])
         return [head, *findings, *(f"resume: {formatting.plain(line)}" for line in self.outlook)]
 
     def document(self) -> dict[str, Any]:
@@ -114,13 +114,13 @@ class Examined:
             "size": self.size,
             "findings": [
                 {
-                    "severity": str(each.severity),
-                    "subject": each.subject,
-                    "problem": each.problem,
-                    "trial": each.trial,
-                    "step": each.checkpoint.step if each.checkpoint is not None else None,
+                    "severity": str(finding.severity),
+                    "subject": finding.subject,
+                    "problem": finding.problem,
+                    "trial": finding.trial,
+                    "step": finding.checkpoint.step if finding.checkpoint is not None else None,
                 }
-                for each in self.findings
+                for finding in self.findings
             ],
             "resume": list(self.outlook),
         }
@@ -168,7 +168,7 @@ class RunExaminer:
             checkpoints=checked.count,
             size=checked.size,
             records=report.kept,
-            started=next((each.at for each in records if isinstance(each, DriverStarted)), None),
+            started=next((record.at for record in records if isinstance(record, DriverStarted)), None),
             plan=plan,
             view=view,
         )
@@ -202,7 +202,7 @@ class RunExaminer:
         begun = [record.plan for record in records if isinstance(record, DriverStarted)]
         newest = begun[-1] if begun else str(overview.get("plan", ""))
         followed = None
-        for digest in dict.fromkeys(each for each in (newest, *begun) if each):
+        for digest in dict.fromkeys(plan_digest for plan_digest in (newest, *begun) if plan_digest):
             severity = Severity.BLOCKING if digest == newest else Severity.CORRUPT
             try:
                 plan = plans.read(store, layout, digest)
@@ -220,7 +220,7 @@ class RunExaminer:
         store, layout = self._place.store, self._place.layout
         driver = writer.newest_driver(store, layout.journal)
         total = overview.get("trials")
-        known = RunData(
+        run_data = RunData(
             kind=plan.kind,
             function=plan.function,
             spec=plan.sweep_spec(),
@@ -233,13 +233,13 @@ class RunExaminer:
             driver=driver,
             alive=driver is not None and answers(driver),
         )
-        return view_of(known)
+        return view_of(run_data)
 
     def _of_datasets(self, view: RunView) -> Iterator[RunFinding]:
         """The files of datasets that a trial could not read; they block a resume that has trials left."""
-        left = len(view.trials) != view.total or any(not each.result.status.observed for each in view.trials)
+        is_incomplete = len(view.trials) != view.total or any(not trial.result.status.observed for trial in view.trials)
         for path, problem in corrupt_files(self._place.store, self._place.layout, fast=self._fast):
-            yield RunFinding(Severity.BLOCKING if left else Severity.CORRUPT, "data", problem, path=path)
+            yield RunFinding(Severity.BLOCKING if is_incomplete else Severity.CORRUPT, "data", problem, path=path)
 
     def _of_reports(self, view: RunView) -> Iterator[RunFinding]:
         """The parts of reports that cannot be read, and those that a driver which died has left beside a joined one."""
@@ -251,9 +251,9 @@ class RunExaminer:
                 continue
             except RunDirectoryError as error:
                 yield RunFinding(Severity.CORRUPT, "reports", str(error), path=path)
-        left = superseded_paths(store, layout.reports)
-        if left and view.state is not RunState.RUNNING:
-            parts = formatting.count(len(left), "part")
+        superseded = superseded_paths(store, layout.reports)
+        if superseded and view.state is not RunState.RUNNING:
+            parts = formatting.count(len(superseded), "part")
             where = store.where(layout.reports.path)
             problem = f"{where} has {parts} of reports that a joined one repeats, so programs that read the folder see"
             yield RunFinding(Severity.NOTE, "reports", f"{problem} rows twice: `sparktrain gc` deletes them")
@@ -282,14 +282,14 @@ class RunExaminer:
     def _verify(
         self, checkpoint: Checkpoint, manifest: checkpoints.CheckpointManifest, checked: _Checked, total: int
     ) -> None:
-        before = checked.size
+        old_size = checked.size
         try:
             for size in checkpoints.verified(self._place.store, checkpoint, manifest, self._fast):
                 checked.size += size
                 self._on_bytes(checked.size, total)
         except CheckpointError as error:
             checked.corrupt[checkpoint.manifest] = str(error)
-        checked.size = before + sum(shard.size for shard in manifest.shards)
+        checked.size = old_size + sum(shard.size for shard in manifest.shards)
         self._on_bytes(checked.size, total)
 
     def _forget_replaced(self, checked: _Checked) -> None:
@@ -297,8 +297,8 @@ class RunExaminer:
         _, records = salvage.examine(self._place.store, self._place.layout)
         sweep = Sweep(RunId(self._place.layout.path), RunLimits(), 0.0)
         fold(sweep, records)
-        kept = {each.manifest for trial in sweep.trials.values() for each in trial.checkpoints.kept}
-        for manifest in [each for each in checked.corrupt if each not in kept]:
+        manifests = {checkpoint.manifest for trial in sweep.trials.values() for checkpoint in trial.checkpoints.kept}
+        for manifest in [path for path in checked.corrupt if path not in manifests]:
             del checked.corrupt[manifest]
 
     # ---- results
@@ -331,13 +331,13 @@ def _of_journal(report: SalvageReport) -> Iterator[RunFinding]:
 
 
 def _of_trial(trial: TrialView, corrupt: dict[str, str]) -> Iterator[RunFinding]:
-    bad = [each for each in trial.kept if each.manifest in corrupt]
+    bad = [checkpoint for checkpoint in trial.kept if checkpoint.manifest in corrupt]
     # A trial that restarts from nothing would hide the loss: it ends as failed.
     severity = Severity.BLOCKING if len(bad) == len(trial.kept) else Severity.CORRUPT
     if trial.result.status.observed:
         severity = Severity.CORRUPT
-    for each in bad:
-        yield RunFinding(severity, "checkpoint", corrupt[each.manifest], trial.result.id, each)
+    for checkpoint in bad:
+        yield RunFinding(severity, "checkpoint", corrupt[checkpoint.manifest], trial.result.id, checkpoint)
 
 
 def _outlook(view: RunView, corrupt: dict[str, str], report: SalvageReport) -> Iterator[str]:
@@ -349,7 +349,7 @@ def _outlook(view: RunView, corrupt: dict[str, str], report: SalvageReport) -> I
     for trial in view.trials:
         if trial.result.status.observed:
             continue
-        good = [each for each in trial.kept if each.manifest not in corrupt]
+        good = [checkpoint for checkpoint in trial.kept if checkpoint.manifest not in corrupt]
         newest = trial.checkpoint
         if newest is None:
             fresh.append(trial.result.id)

@@ -92,8 +92,8 @@ class Tidied:
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        sizes = [each.size for each in self.dropped]
-        return sum([*sizes, *(each.size for each in self.orphans), *(each.size for each in self.unpublished)])
+        sizes = [drop.size for drop in self.dropped]
+        return sum([*sizes, *(file.size for file in self.orphans), *(file.size for file in self.unpublished)])
 
     def lines(self) -> list[str]:
         """For people: a summary, then each file."""
@@ -104,13 +104,13 @@ class Tidied:
             (len(self.unpublished), "unpublished file"),
         ]
         shown = [formatting.count(count, noun) for count, noun in counts if count]
-        what = f"{verb} {', '.join(shown)}: {formatting.size(self.size)}" if shown else "there is nothing to delete"
+        summary = f"{verb} {', '.join(shown)}: {formatting.size(self.size)}" if shown else "there is nothing to delete"
         before, after = self.records
         shorter = f"; the journal has {after} records in place of {before}" if after < before else ""
-        each = list(self._each())
-        more = [f"  and {len(each) - _SHOWN_LINES} more"] if len(each) > _SHOWN_LINES else []
-        corrupt = [f"{formatting.plain(each)}; `sparktrain fsck` explains it" for each in self.corrupt]
-        return [f"{formatting.plain(self.name)}: {what}{shorter}", *each[:_SHOWN_LINES], *more, *corrupt]
+        file_lines = list(self._each())
+        overflow = [f"  and {len(file_lines) - _SHOWN_LINES} more"] if len(file_lines) > _SHOWN_LINES else []
+        corrupt = [f"{formatting.plain(problem)}; `sparktrain fsck` explains it" for problem in self.corrupt]
+        return [f"{formatting.plain(self.name)}: {summary}{shorter}", *file_lines[:_SHOWN_LINES], *overflow, *corrupt]
 
     def _each(self) -> Iterator[str]:
         for dropped in self.dropped:
@@ -118,8 +118,8 @@ class Tidied:
             yield f"  trial {dropped.trial}, checkpoint of step {dropped.checkpoint.step}: {size}"
         for orphan in self.orphans:
             yield f"  {formatting.plain(orphan.path)}: {formatting.size(orphan.size)}"
-        for left in self.unpublished:
-            yield f"  {formatting.plain(left.name)}: {formatting.size(left.size)}"
+        for leftover in self.unpublished:
+            yield f"  {formatting.plain(leftover.name)}: {formatting.size(leftover.size)}"
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -128,11 +128,11 @@ class Tidied:
             "name": self.name,
             "dry_run": self.dry,
             "checkpoints": [
-                {"trial": each.trial, "step": each.checkpoint.step, "path": each.path, "size": each.size}
-                for each in self.dropped
+                {"trial": drop.trial, "step": drop.checkpoint.step, "path": drop.path, "size": drop.size}
+                for drop in self.dropped
             ],
-            "orphans": [{"path": each.path, "size": each.size} for each in self.orphans],
-            "unpublished": [{"path": each.name, "size": each.size} for each in self.unpublished],
+            "orphans": [{"path": orphan.path, "size": orphan.size} for orphan in self.orphans],
+            "unpublished": [{"path": leftover.name, "size": leftover.size} for leftover in self.unpublished],
             "size": self.size,
             "records": {"before": self.records[0], "after": self.records[1]},
             "corrupt": list(self.corrupt),
@@ -160,7 +160,7 @@ class Tidier:
         check_run(self._place)
         view = self._observer.look()
         check_idle(view, self._place, self._clock, self._older_than_s)
-        dropped = tuple(each for trial in view.trials for each in self._dropped(trial, view))
+        dropped = tuple(drop for trial in view.trials for drop in self._dropped(trial, view))
         records = self._observer.records
         return Tidied(
             name=view.name,
@@ -180,16 +180,16 @@ class Tidier:
         self.find()  # a wrong call takes nothing over
         journal, _ = Journal.claim(self._place.store, self._place.layout.journal, who)
         self._observer = Observer(self._place, self._clock)
-        found = self.find()
-        dropped = _records(found.dropped)
+        tidied = self.find()
+        dropped = _records(tidied.dropped)
         if dropped:
             journal.append(dropped)
         else:
             journal.settle()
-        kept = [each for trial in self._observer.look().trials for each in trial.kept]
-        self._delete(found, kept, journal)
+        kept_checkpoints = [checkpoint for trial in self._observer.look().trials for checkpoint in trial.kept]
+        self._delete(tidied, kept_checkpoints, journal)
         journal.compact(compacted(self._observer.records))
-        return replace(found, dry=False, corrupt=tuple(self._corrupt(kept)))
+        return replace(tidied, dry=False, corrupt=tuple(self._corrupt(kept_checkpoints)))
 
     def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
         """Delete what was found, except files that a kept checkpoint names, whatever else is wrong."""
@@ -197,14 +197,14 @@ class Tidier:
         for checkpoint in kept:
             with suppress(CheckpointError):  # one that cannot be read names nothing
                 needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
-        files = [file for each in found.dropped for file in each.files] + [each.file for each in found.orphans]
-        own = (file for file in files if file not in needed and layout.owns(file))
-        for number, file in enumerate(file for file in own if store.way_out(file, layout.path) is None):
+        files = [file for target in found.dropped for file in target.files] + [target.file for target in found.orphans]
+        own_files = (file for file in files if file not in needed and layout.owns(file))
+        for number, file in enumerate(file for file in own_files if store.way_out(file, layout.path) is None):
             if number % _CHECK_EVERY == 0:
                 journal.check()
             store.delete(file)
-        for left in found.unpublished:
-            store.discard_unpublished(left)
+        for leftover in found.unpublished:
+            store.discard_unpublished(leftover)
 
     def _corrupt(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
         """What is wrong with checkpoints that stay, by the sizes of their files."""
@@ -243,36 +243,36 @@ class Tidier:
                 raise SpecError(f"run {view.name} has no metric, so that no trial is its best: pass --checkpoints each")
             if best is None or best.id != trial.result.id:
                 return []
-        known = CheckpointHistory(list(trial.kept))
-        return [each for each in (known.newest, known.best) if each is not None]
+        history = CheckpointHistory(list(trial.kept))
+        return [checkpoint for checkpoint in (history.newest, history.best) if checkpoint is not None]
 
     def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:
         store, layout = self._place.store, self._place.layout
-        before = self._clock.wall() - self._older_than_s
-        named = {file for each in dropped for file in each.files}
-        taken = [each for trial in view.trials if trial.result.exploits for each in trial.kept]
+        cutoff = self._clock.wall() - self._older_than_s
+        named = {file for drop in dropped for file in drop.files}
+        borrowed = [checkpoint for trial in view.trials if trial.result.exploits for checkpoint in trial.kept]
         for trial in view.trials:
-            own = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
-            lent = [each for each in taken if each.manifest.startswith(own)]
-            left = checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent])
-            yield from self._old([file for file in left if file not in named], before)
-        yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)], before)
+            prefix = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
+            lent = [checkpoint for checkpoint in borrowed if checkpoint.manifest.startswith(prefix)]
+            leftovers = checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent])
+            yield from self._old([file for file in leftovers if file not in named], cutoff)
+        yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)], cutoff)
 
     def _old(self, files: Iterable[str], before: float) -> Iterator[Orphan]:
         """Those of the files that the run has written itself, and before that time."""
         store, layout = self._place.store, self._place.layout
         for file in files:
             with suppress(FileNotFoundError):
-                seen = store.stat(file)
-                if seen.modified < before and layout.owns(file) and store.way_out(file, layout.path) is None:
-                    yield Orphan(file, store.where(file), seen.size)
+                info = store.stat(file)
+                if info.modified < before and layout.owns(file) and store.way_out(file, layout.path) is None:
+                    yield Orphan(file, store.where(file), info.size)
 
 
 def _records(dropped: Sequence[Dropped]) -> list[CheckpointsDropped]:
     """The records for the journal, one for each trial."""
     manifests: dict[TrialId, list[str]] = {}
-    for each in dropped:
-        manifests.setdefault(each.trial, []).append(each.checkpoint.manifest)
+    for drop in dropped:
+        manifests.setdefault(drop.trial, []).append(drop.checkpoint.manifest)
     return [
         CheckpointsDropped(trial=trial, manifests=tuple(paths), reason="deleted to make room")
         for trial, paths in manifests.items()

@@ -36,13 +36,13 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
             f"run directory {place.where} is in use by {examined.view.driver}: wait for its end, or stop it"
         )
     _check_evidence(place)
-    done = [*_journal(place, examined, clock), *_records(place, examined, clock)]
+    changes = [*_journal(place, examined, clock), *_records(place, examined, clock)]
     if any(_found(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
         writer, _ = Journal.claim(place.store, place.layout.journal, this_process(clock, PURPOSE))
-        done += _checkpoints(writer, examined)
-        done += _overview(place, writer, examined)
-        done += _files(place, writer, examined, clock)
-    return done
+        changes += _checkpoints(writer, examined)
+        changes += _overview(place, writer, examined)
+        changes += _files(place, writer, examined, clock)
+    return changes
 
 
 def _check_evidence(place: RunLocation) -> None:
@@ -59,7 +59,7 @@ def _check_evidence(place: RunLocation) -> None:
 
 
 def _found(examined: Examined, subject: str) -> list[RunFinding]:
-    return [each for each in examined.findings if each.subject == subject and each.severity is not Severity.NOTE]
+    return [issue for issue in examined.findings if issue.subject == subject and issue.severity is not Severity.NOTE]
 
 
 def _journal(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
     if not lost:
         return
     writer.append(restored(lost))
-    back = [each.id for each in lost.results if each.id not in lost.trials]
+    back = [result.id for result in lost.results if result.id not in lost.trials]
     if back:
         yield f"the journal has {formatting.count(len(back), 'result')} back from {store.where(layout.results)}"
     if lost.trials and store.exists(layout.results):
@@ -93,11 +93,11 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
 def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
     """Take the run over even where no checkpoint is corrupt: a driver that starts now must not read half of it."""
     dropped = []
-    for each in _found(examined, "checkpoint"):
-        if each.trial is not None and each.checkpoint is not None:
-            manifests = (each.checkpoint.manifest,)
-            dropped.append(CheckpointsDropped(trial=each.trial, manifests=manifests, reason=each.problem))
-            yield f"the checkpoint of step {each.checkpoint.step} of trial {each.trial} no longer counts"
+    for finding in _found(examined, "checkpoint"):
+        if finding.trial is not None and finding.checkpoint is not None:
+            manifests = (finding.checkpoint.manifest,)
+            dropped.append(CheckpointsDropped(trial=finding.trial, manifests=manifests, reason=finding.problem))
+            yield f"the checkpoint of step {finding.checkpoint.step} of trial {finding.trial} no longer counts"
     if dropped:
         writer.append(dropped)
     else:
@@ -126,8 +126,8 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
 
 def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
     store, layout = place.store, place.layout
-    for each in _found(examined, "code"):
-        store.delete(each.path)
+    for finding in _found(examined, "code"):
+        store.delete(finding.path)
         yield "code was deleted: resume by the call that started the run, which stores it once more"
     if _found(examined, "results.json"):
         view = Observer(place, clock).look()

@@ -45,13 +45,13 @@ class Removal:
         verb = "deleted" if self.removed else "would delete"
         files = formatting.count(self.usage.files, "file")
         where = formatting.plain(self.directory)
-        kept = f"; kept, for it is not of this run: {self._kept()}" if self.left else ""
-        return f"{verb} {where}: {self.described}, {files}, {formatting.size(self.usage.size)}{kept}"
+        note = f"; kept, for it is not of this run: {self._kept()}" if self.left else ""
+        return f"{verb} {where}: {self.described}, {files}, {formatting.size(self.usage.size)}{note}"
 
     def _kept(self) -> str:
         shown = [f"{formatting.plain(name)}{' (a run)' * (name in self.runs)}" for name in self.left[:_SHOWN]]
-        more = len(self.left) - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more else "")
+        hidden_count = len(self.left) - len(shown)
+        return ", ".join(shown) + (f" and {hidden_count} more" if hidden_count else "")
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -92,9 +92,9 @@ class Remover:
         An interrupted removal is repeated by another call. Raises as `find`, and RunDirectoryError when a driver has
         started, or another process has continued the removal.
         """
-        found, before = self._find()
+        removal, owner = self._find()
         store, layout = self._place.store, self._place.layout
-        marked = MarkedRemoval.begin(store, layout.journal, who, before)
+        marked = MarkedRemoval.begin(store, layout.journal, who, owner)
         last = (marked.mark, layout.spec)
         journal = f"{layout.journal.path}/"
         self._delete(lambda path: layout.owns(path) and path not in last and not path.startswith(journal))
@@ -105,19 +105,19 @@ class Remover:
         store.delete(layout.spec)
         store.delete(marked.mark)
         self._delete(lambda path: path.endswith("/") and layout.owns(path))
-        left = self._left(store.survey(layout.path, lambda path: path.endswith("/") and layout.owns(path)).left)
-        return replace(found, left=left, runs=self._runs(left), removed=True)
+        strays = self._left(store.survey(layout.path, lambda path: path.endswith("/") and layout.owns(path)).left)
+        return replace(removal, left=strays, runs=self._runs(strays), removed=True)
 
     def _find(self) -> tuple[Removal, Ownership]:
         store, layout = self._place.store, self._place.layout
-        before = ownership(store, layout.journal)  # before the run is found to be idle
+        owner = ownership(store, layout.journal)  # before the run is found to be idle
         interrupted = check_unmarked(store, layout.journal, self._clock, self._silent_s)
         self._check_evidence(interrupted)
         begun = interrupted or not self._place.has_run
         described = "the rest of a run that was being deleted" if begun else self._described()
         survey = store.survey(layout.path, layout.owns)
-        left = self._left(survey.left)
-        return Removal(self._place.where, survey.usage, described, left, self._runs(left), removed=False), before
+        strays = self._left(survey.left)
+        return Removal(self._place.where, survey.usage, described, strays, self._runs(strays), removed=False), owner
 
     def _check_evidence(self, interrupted: bool) -> None:
         """Raises RunDirectoryError where nothing shows that the directory is that of a run."""
@@ -143,8 +143,8 @@ class Remover:
 
     def _is_hollow(self) -> bool:
         """Whether a removal has left nothing but empty folders of a run, because it was interrupted at its very end."""
-        found = self._place.store.survey(self._place.layout.path, self._place.layout.owns)
-        return found.usage.files == 0 and not found.left
+        survey = self._place.store.survey(self._place.layout.path, self._place.layout.owns)
+        return survey.usage.files == 0 and not survey.left
 
     def _described(self) -> str:
         try:

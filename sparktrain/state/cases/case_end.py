@@ -26,32 +26,32 @@ def status_of_case(trials: Sequence[TrialStatus]) -> TrialStatus:
     A case in which a rule has stopped a trial is pruned. A case without a result of each trial is lost or stopped, and
     one in which some succeeded and others failed has succeeded.
     """
-    found = set(trials)
-    if not all(each.final for each in found):
-        return TrialStatus.QUEUED if found == {TrialStatus.QUEUED} else TrialStatus.RUNNING
+    statuses = set(trials)
+    if not all(status.final for status in statuses):
+        return TrialStatus.QUEUED if statuses == {TrialStatus.QUEUED} else TrialStatus.RUNNING
     order = (TrialStatus.LOST, TrialStatus.STOPPED, TrialStatus.PRUNED, TrialStatus.SUCCEEDED)
-    return next((each for each in order if each in found), TrialStatus.FAILED)
+    return next((status for status in order if status in statuses), TrialStatus.FAILED)
 
 
 def end_of(number: int, trials: Sequence[Trial], metric: str) -> CaseEnd:
     """The end of a case of these trials; each has a result."""
-    status = status_of_case([each.status for each in trials])
-    succeeded = [each.metrics for each in trials if each.status is TrialStatus.SUCCEEDED]
+    status = status_of_case([trial.status for trial in trials])
+    succeeded = [trial.metrics for trial in trials if trial.status is TrialStatus.SUCCEEDED]
     step = len(succeeded) if status is TrialStatus.PRUNED else None
     if not succeeded:
-        judged = [each.pruning for each in trials if each.pruning is not None and each.pruning.value is not None]
-        known = {metric: judged[0].value} if judged and judged[0].value is not None else {}
-        return CaseEnd(number, trials[0].params, status, known, judged[0].step if judged else None)
+        judged = [trial.pruning for trial in trials if trial.pruning is not None and trial.pruning.value is not None]
+        metrics = {metric: judged[0].value} if judged and judged[0].value is not None else {}
+        return CaseEnd(number, trials[0].params, status, metrics, judged[0].step if judged else None)
     return CaseEnd(number, trials[0].params, status, means(succeeded), step)
 
 
 def means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each metric over those that have it, in the order in which they first come."""
     values: dict[str, list[float]] = {}
-    for each in metrics:
-        for name, value in each.items():
+    for trial_metrics in metrics:
+        for name, value in trial_metrics.items():
             values.setdefault(name, []).append(value)
-    return {name: mean(found) for name, found in values.items()}
+    return {name: mean(samples) for name, samples in values.items()}
 
 
 def mean(values: Sequence[float]) -> float:
@@ -66,4 +66,4 @@ def standard_error(values: Sequence[float]) -> float | None:
     middle = mean(values)
     if math.isnan(middle):
         return math.nan
-    return math.sqrt(math.fsum((each - middle) ** 2 for each in values) / (len(values) - 1) / len(values))
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))

@@ -29,7 +29,7 @@ class CaseTable:
     def trials(self, case: int) -> list[Trial]:
         """The trials of a case that are known, by number."""
         numbers = range(case * self.size, (case + 1) * self.size)
-        return [self._trials[TrialId(each)] for each in numbers if each in self._trials]
+        return [self._trials[TrialId(trial_number)] for trial_number in numbers if trial_number in self._trials]
 
     def is_first(self, trial: TrialId) -> bool:
         """The trial is the first one of its case."""
@@ -44,7 +44,7 @@ class CaseTable:
             return None
         self._ended.append(trial.id)
         case = self.number(trial.id)
-        if not all(each.status.observed for each in self.trials(case)):
+        if not all(case_trial.status.observed for case_trial in self.trials(case)):
             return None
         self._completed_by[case] = trial.id
         return self.end(trial)

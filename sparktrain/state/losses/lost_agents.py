@@ -49,10 +49,10 @@ class LostAgents:
             gang.explain(failure, member.rank)
             return gang
         place = trial.place_of(member.generation) if alone is None else alone
-        before = None if place is None else trial.restarts[place]
-        if place is not None and before is not None and led_to(before.kind, before.rank, member.rank):
-            known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
-            restart = replace(before, rank=int(member.rank), host=host, **known)
+        old_restart = None if place is None else trial.restarts[place]
+        if place is not None and old_restart is not None and led_to(old_restart.kind, old_restart.rank, member.rank):
+            details = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
+            restart = replace(old_restart, rank=int(member.rank), host=host, **details)
             trial.explain(place, restart)
             fact = LossRecorded(trial=trial.id, generation=member.generation, restart=restart, place=alone)
             self._sweep.note([fact])

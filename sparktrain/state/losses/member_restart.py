@@ -83,8 +83,8 @@ class MemberRestarts:
             return False
         if rank == CHIEF or rank in gang.absent or CHIEF in gang.ended:
             return False
-        whole = gang.status is not GangStatus.RUNNING or gang.stops
-        if whole or gang.cause is not None or gang.follower is not None:
+        forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stops
+        if forms_or_stops or gang.cause is not None or gang.follower is not None:
             return False
         return self._sweep.decide(self._sweep.trials[gang.trial], gang, failure) is Decision.RETRY
 
@@ -108,10 +108,10 @@ class MemberRestarts:
         place = gang.places[rank]
         sign = -1 if place.role is Role.PS else 1
         free = idle(self._agents, self._sweep, at)
-        there = [each for each in free if _seat_of(each) == (place.host, place.address)]
-        if not there and self._moves:
-            there = free
-        return max(there, key=lambda each: (each.id == gang.agents[rank], sign * each.gpus), default=None)
+        candidates = [agent for agent in free if _seat_of(agent) == (place.host, place.address)]
+        if not candidates and self._moves:
+            candidates = free
+        return max(candidates, key=lambda each: (each.id == gang.agents[rank], sign * each.gpus), default=None)
 
     def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
         member = gang.hand_to(rank, agent.id, at + self._sweep.limits.join_timeout_s)
@@ -141,8 +141,8 @@ class MemberRestarts:
         absence.reserved = True
         gang.move(rank, replace(place, port=message.port))
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
-        others = [(agent, other) for agent, other in gang.live() if moved and other.rank != rank]
-        return [formed, *(do.Send(agent, m.MemberMoved(other, rank, gang.places[rank])) for agent, other in others)]
+        peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
+        return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
 
     # ---- members that do not return
 
@@ -157,10 +157,10 @@ class MemberRestarts:
         """Member `rank` has ended: note where the gang cannot continue with members away."""
         if gang.cause is not None or gang.accomplished:
             return
-        away = next(((other, each.failure) for other, each in gang.absent.items()), None)
-        found = away if gang.follower is not None else gang.needs_chief() if rank == CHIEF else None
-        if found is not None:
-            gang.fail(found[1], gang.absent[found[0]].since if found[0] in gang.absent else at, found[0])
+        away = next(((absent_rank, absence.failure) for absent_rank, absence in gang.absent.items()), None)
+        blocker = away if gang.follower is not None else gang.needs_chief() if rank == CHIEF else None
+        if blocker is not None:
+            gang.fail(blocker[1], gang.absent[blocker[0]].since if blocker[0] in gang.absent else at, blocker[0])
 
     def overdue(self, gang: Gang, at: float) -> Rank | None:
         """Note that the gang fails where a member is away for too long; returns one that hangs and has not ended."""

@@ -53,8 +53,8 @@ class MemoryTier:
         place = max(trial.gang_restarts, default=None)
         if place is None or trial.restarts[place].resumed_from_step == step:
             return
-        known = trial.restarts[place]
-        more = None if known.steps_lost is None else known.steps_lost + (known.resumed_from_step or 0) - (step or 0)
-        restart = replace(known, resumed_from_step=step, steps_lost=more)
+        newest = trial.restarts[place]
+        lost = None if newest.steps_lost is None else newest.steps_lost + (newest.resumed_from_step or 0) - (step or 0)
+        restart = replace(newest, resumed_from_step=step, steps_lost=lost)
         trial.explain(place, restart)
         self._sweep.note([LossRecorded(trial=trial.id, generation=trial.generation, restart=restart)])

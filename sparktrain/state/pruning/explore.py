@@ -24,16 +24,16 @@ def explored(
     stays within its range; where that changes nothing, it moves by the smallest step. A choice or a list moves to a
     neighbour.
     """
-    made = copy.deepcopy(dict(params))
+    new_params = copy.deepcopy(dict(params))
     for path, leaf in leaves:
-        holder, key = _place(made, path)
+        holder, key = _place(new_params, path)
         if holder is None:
             continue
         if source.random() < resample:
             holder[key] = drawn(leaf, source)
         else:
             holder[key] = _perturbed(holder[key], leaf, source.choice(list(factors)), source)
-    return made
+    return new_params
 
 
 def _place(params: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, str]:
@@ -42,9 +42,9 @@ def _place(params: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, st
         return params, path
     for key, value in params.items():
         if path.startswith(f"{key}.") and isinstance(value, dict):
-            found = _place(value, path[len(key) + 1 :])
-            if found[0] is not None:
-                return found
+            location = _place(value, path[len(key) + 1 :])
+            if location[0] is not None:
+                return location
     return None, path
 
 
@@ -71,7 +71,7 @@ def _moved(before: int, after: int, factor: float) -> int:
 
 
 def _neighbour(value: Any, values: Sequence[Any], source: random.Random) -> Any:
-    places = [place for place, each in enumerate(values) if each == value and type(each) is type(value)]
+    places = [place for place, candidate in enumerate(values) if candidate == value and type(candidate) is type(value)]
     place = (places or [0])[0] + source.choice((-1, 1))
     return values[place if 0 <= place < len(values) else max(0, min(len(values) - 1, place))]
 

@@ -15,7 +15,7 @@ class Pauses:
         paused, promoted = self._sweep.paused, self._sweep.pruned.promoted
         if not promoted:
             return
-        for trial in sorted((paused[each] for each in promoted if each in paused), key=_steps):
+        for trial in sorted((paused[trial_id] for trial_id in promoted if trial_id in paused), key=_steps):
             promoted.remove(trial.id)
             self._sweep.resume(trial)
 

@@ -26,8 +26,8 @@ class PopulationRule(PruningRule):
     def due(self, trial: TrialId, progress: int) -> Sequence[int]:
         """See base class. Of several intervals that a trial has crossed at once, the last one counts."""
         point = progress // self._options.every * self._options.every
-        whole = self._options.most is not None and point >= self._options.most
-        return [point] if point > self._reached.get(trial, 0) and not whole else []
+        is_whole = self._options.most is not None and point >= self._options.most
+        return [point] if point > self._reached.get(trial, 0) and not is_whole else []
 
     def next_due(self, trial: TrialId) -> int:
         """See base class."""
@@ -52,7 +52,7 @@ def donors(trial: TrialId, costs: Mapping[TrialId, float], quantile: float) -> l
     count = min(math.ceil(len(ranked) * quantile), len(ranked) // 2)
     if not count or trial not in ranked[-count:]:
         return []
-    return [each for each in ranked[:count] if costs[each] < costs[trial]]
+    return [donor for donor in ranked[:count] if costs[donor] < costs[trial]]
 
 
 def chance(seed: int, trial: TrialId, number: int) -> random.Random:

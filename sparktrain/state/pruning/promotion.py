@@ -66,15 +66,15 @@ class PromotingRule(HalvingRule):
 
     def promotable(self) -> list[tuple[TrialId, int]]:
         """Trials that wait and are among the best of their rungs now, with these; those of the highest rung first."""
-        found = []
+        promotions = []
         for rung in sorted(self._waiting, reverse=True):
             ranked = self._ranked[rung]
             places = len(ranked) // self._eta
             for place in self._waiting[rung]:
                 if bisect_left(ranked, place) >= places:
                     break
-                found.append((place[1], rung))
-        return found
+                promotions.append((place[1], rung))
+        return promotions
 
     def best_waiting(self) -> tuple[TrialId, int] | None:
         """The best trial that waits at the highest rung where any does, and this rung."""

@@ -58,17 +58,17 @@ class PrunedTrials:
         if trial.pruning is not None or not self._cases.is_first(trial.id):
             return ()
         pause = trial.pauses_at
-        before = [report for report in reports if pause is None or report.step < pause.step]
-        records = self._judged(self._stopper.on_reports(trial.id, before))
-        if len(before) < len(reports) and trial.pauses_at is pause and trial.pruning is None:
+        early_reports = [report for report in reports if pause is None or report.step < pause.step]
+        records = self._judged(self._stopper.on_reports(trial.id, early_reports))
+        if len(early_reports) < len(reports) and trial.pauses_at is pause and trial.pruning is None:
             trial.come_to_pause()  # no record: the one of the decision is in the journal
             self._running.append(trial.id)
         return records
 
     def promotions(self, *, of_any: bool) -> Sequence[AnyRecord]:
         """Trials that wait and may continue now; with `of_any`, the best one whatever its place."""
-        found = self._stopper.promotions()
-        return self._judged(found or (self._stopper.promote_best() if of_any else []))
+        records = self._stopper.promotions()
+        return self._judged(records or (self._stopper.promote_best() if of_any else []))
 
     def next_step(self, trial: Trial) -> int:
         """No rule judges a report of the trial below this step."""
@@ -108,9 +108,9 @@ class PrunedTrials:
 
     def close(self, closed: CaseClosed) -> list[Trial]:
         """The trials of the case that have no end are pruned; returns them."""
-        left = self.fold_closed(closed)
-        self._running += [trial.id for trial in left if trial.status is TrialStatus.RUNNING]
-        return left
+        pruned_trials = self.fold_closed(closed)
+        self._running += [trial.id for trial in pruned_trials if trial.status is TrialStatus.RUNNING]
+        return pruned_trials
 
     def notices(self, trial: Trial) -> tuple[str, ...]:
         """What the user should know where a trial succeeds and no rule saw a value of it."""
@@ -147,13 +147,13 @@ class PrunedTrials:
             self._trials[record.trial].forget_pause()
             self.promoted.add(record.trial)
         elif isinstance(record, RungReached) and not record.goes_on:
-            trial, found = self._trials[record.trial], Pruning(record.step, record.value, record.reason)
+            trial, pruning = self._trials[record.trial], Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung
             trial.forget_pause()
             if record.pauses:
-                trial.pausing = found
+                trial.pausing = pruning
             else:
-                trial.pruning = found
+                trial.pruning = pruning
                 self._stopper.release(trial.id)
 
     # ---- under drivers before, see `recovery`
@@ -170,11 +170,11 @@ class PrunedTrials:
 
     def fold_closed(self, closed: CaseClosed) -> list[Trial]:
         """A driver before made this record; returns the trials that it marks."""
-        left = [each for each in self._cases.trials(closed.case) if not each.status.final and each.pruning is None]
-        for trial in left:
+        pruned = [peer for peer in self._cases.trials(closed.case) if not peer.status.final and peer.pruning is None]
+        for trial in pruned:
             trial.pruning = Pruning(-1, None, closed.reason)
             self._stopper.release(trial.id)
-        return left
+        return pruned
 
     def fold_end(self, trial: Trial) -> None:
         """Under a driver before, the trial came to its final status."""

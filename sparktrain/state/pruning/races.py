@@ -35,7 +35,7 @@ class Races:
         if sweep.stop is not None:
             return []  # those without a result belong to the driver that resumes the run
         waiting = (trial.id for trial in sweep.queue)
-        undecided = {sweep.cases.number(each) for each in (*waiting, *sweep.gangs)}
+        undecided = {sweep.cases.number(trial_id) for trial_id in (*waiting, *sweep.gangs)}
         closed: list[Trial] = []
         for case in sorted(undecided):
             if reason := self._reason(case):
@@ -50,33 +50,33 @@ class Races:
         case = self._sweep.cases.number(trial.id)
         trials = self._sweep.cases.trials(case)
         costs = self._costs(trials)
-        if costs and all(each.status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED) for each in trials):
+        if costs and all(case_trial.status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED) for case_trial in trials):
             mine = math.fsum(costs.values()) / len(costs), case
             self._best = mine if self._best is None else min(self._best, mine)
 
     def _costs(self, trials: list[Trial]) -> dict[int, float]:
         """The costs of those that succeeded, by their place in the case."""
         assert self._aim is not None
-        found = {
-            each.id % self._sweep.cases.size: self._aim.cost(each.metrics.get(self._aim.metric, math.nan))
-            for each in trials
-            if each.status is TrialStatus.SUCCEEDED
+        costs = {
+            trial.id % self._sweep.cases.size: self._aim.cost(trial.metrics.get(self._aim.metric, math.nan))
+            for trial in trials
+            if trial.status is TrialStatus.SUCCEEDED
         }
-        return {place: cost for place, cost in found.items() if math.isfinite(cost)}
+        return {place: cost for place, cost in costs.items() if math.isfinite(cost)}
 
     def _reason(self, case: int) -> str:
         """Why the case is closed; empty where it continues."""
         trials = self._sweep.cases.trials(case)
-        if all(each.status.final or each.pruning is not None for each in trials):
+        if all(trial.status.final or trial.pruning is not None for trial in trials):
             return ""  # nothing is left to close
-        pruned = next((each for each in trials if each.status is TrialStatus.PRUNED), None)
+        pruned = next((trial for trial in trials if trial.status is TrialStatus.PRUNED), None)
         if pruned is not None:
             return f"closed: trial {pruned.id} of the same parameters was {_why(pruned)}"
         if self._aim is None or not self._sweep.limits.racing or self._best is None or self._best[1] == case:
             return ""
         mine = self._costs(trials)
-        left = sum(not each.status.final for each in trials)
-        why = cannot_win(mine, self._costs(self._sweep.cases.trials(self._best[1])), left, self._lowest, self._aim)
+        pending = sum(not trial.status.final for trial in trials)
+        why = cannot_win(mine, self._costs(self._sweep.cases.trials(self._best[1])), pending, self._lowest, self._aim)
         if not why:
             return ""
         mean = self._aim.cost(math.fsum(mine.values()) / len(mine))

@@ -37,8 +37,8 @@ def cannot_win(mine: Mapping[int, float], best: Mapping[int, float], left: int, 
     if left < 1 or len(pairs) < LEAST or math.fsum(pairs) <= 0:
         return ""
     if len(pairs) >= TESTED:
-        found = chance(pairs)
-        return f"is {aim.worse} the best in {len(pairs)} pairs (p = {found:.2g})" if found < MOST_CHANCE else ""
+        p_value = chance(pairs)
+        return f"is {aim.worse} the best in {len(pairs)} pairs (p = {p_value:.2g})" if p_value < MOST_CHANCE else ""
     reachable = (math.fsum(mine.values()) + left * lowest) / (len(mine) + left)
     if min(pairs) <= 0 or reachable <= math.fsum(best.values()) / len(best):
         return ""
@@ -50,11 +50,11 @@ def cannot_win(mine: Mapping[int, float], best: Mapping[int, float], left: int, 
 def chance(differences: Sequence[float]) -> float:
     """The probability that random signs give a sum of positive ranks at least as large: one-sided, with middle ranks
     for equal sizes, and without differences of 0. 1 where none is left."""
-    sizes = sorted((abs(each), each > 0) for each in differences if each)
+    sizes = sorted((abs(difference), difference > 0) for difference in differences if difference)
     ranks: list[tuple[int, bool]] = []
     for _, tied in groupby(sizes, key=lambda each: each[0]):
-        same = list(tied)
-        ranks += [(2 * len(ranks) + len(same) + 1, positive) for _, positive in same]  # twice the middle rank
+        ties = list(tied)
+        ranks += [(2 * len(ranks) + len(ties) + 1, positive) for _, positive in ties]  # twice the middle rank
     observed = sum(rank for rank, positive in ranks if positive)
     if not ranks:
         return 1.0

@@ -25,7 +25,7 @@ class Stopper:
     """
 
     def __init__(self, rules: Sequence[AnyStopRule], aim: Aim | None) -> None:
-        self._rules = [_rule(each, aim) for each in rules] if aim is not None else []
+        self._rules = [_rule(rule, aim) for rule in rules] if aim is not None else []
         self._aim = aim
         self._waiting: dict[TrialId, list[tuple[int, float | None]]] = {}
         """Steps and values of running trials, as long as a rule does not know how long a trial is."""
@@ -60,11 +60,11 @@ class Stopper:
             rule.learn_most(rule.progress(values[-1][0]))
             records.append(HorizonLearned(rule=rule.label, most=rule.most or 0))
         waiting, self._waiting = self._waiting, {}
-        for other, held in sorted(waiting.items()):
+        for other_trial, held in sorted(waiting.items()):
             for step, value in held:
-                found = self._on_value(unknown, other, step, value)  # the other rules have judged it when it came
-                records += found
-                if found and not found[-1].goes_on:
+                rungs = self._on_value(unknown, other_trial, step, value)  # the other rules have judged it when it came
+                records += rungs
+                if rungs and not rungs[-1].goes_on:
                     break
         return records
 
@@ -92,10 +92,10 @@ class Stopper:
 
     def promotions(self) -> list[StopperRecord]:
         """The trials that wait and may continue now; each is named once."""
-        found = [(rule, *each) for rule in self._promoting for each in rule.promotable()]
-        for rule, trial, rung in found:
+        decisions = [(rule, *place) for rule in self._promoting for place in rule.promotable()]
+        for rule, trial, rung in decisions:
             rule.promote(trial, rung)
-        return [TrialPromoted(trial=trial, rule=rule.label, rung=rung) for rule, trial, rung in found]
+        return [TrialPromoted(trial=trial, rule=rule.label, rung=rung) for rule, trial, rung in decisions]
 
     def promote_best(self) -> list[StopperRecord]:
         """The best trial that waits continues, whatever its place."""
@@ -112,7 +112,7 @@ class Stopper:
     def is_whole(self, step: int) -> bool:
         """Whether a trial that reported `step` has all of its steps, as far as a rule knows."""
         lengths = [(rule.most, rule.progress(step)) for rule in self._rules if isinstance(rule, HalvingRule)]
-        return any(most is not None and progress >= most for most, progress in lengths)
+        return any(length is not None and progress >= length for length, progress in lengths)
 
     @property
     def _promoting(self) -> list[PromotingRule]:
@@ -129,12 +129,12 @@ class Stopper:
         """All of `rules` record the value; the records of the rule that stops the trial come last."""
         going, stopping = list[RungReached](), list[RungReached]()
         for rule in rules:
-            found = self._rungs(rule, trial, step, value)
-            stops = bool(found) and not found[-1].goes_on
-            if stops and (not stopping or (stopping[-1].pauses and not found[-1].pauses)):
-                going, stopping = [*going, *stopping], found
+            rungs = self._rungs(rule, trial, step, value)
+            stops = bool(rungs) and not rungs[-1].goes_on
+            if stops and (not stopping or (stopping[-1].pauses and not rungs[-1].pauses)):
+                going, stopping = [*going, *stopping], rungs
             else:
-                going += found
+                going += rungs
         return [*going, *stopping]
 
     def _rungs(self, rule: PruningRule, trial: TrialId, step: int, value: float | None) -> list[RungReached]:

@@ -84,7 +84,7 @@ class HalvingRule(PruningRule):
             return 0
         brackets = self._options.brackets(self._most)
         shares = [
-            -(-brackets * self._options.eta ** (brackets - 1 - each) // (brackets - each)) for each in range(brackets)
+            -(-brackets * self._options.eta ** (brackets - 1 - tier) // (brackets - tier)) for tier in range(brackets)
         ]
         place = zlib.crc32(b"%d" % trial) % sum(shares)
         for bracket, share in enumerate(shares):

@@ -129,8 +129,8 @@ class HdfsCall:
     def once(self, work: Callable[[HadoopClient], T]) -> T:
         """See `HdfsCalls.once`; the timeout is the smaller one of the request and of the whole call."""
         policy = self._calls.policy
-        left = policy.total_s - self._retries.spent_s()
-        return self._calls.once(work, min(policy.call_s, max(left, _LEAST_S)))
+        remaining_s = policy.total_s - self._retries.spent_s()
+        return self._calls.once(work, min(policy.call_s, max(remaining_s, _LEAST_S)))
 
     def ask(self, work: Callable[[HadoopClient], T]) -> T:
         """Retry `once` until it succeeds, for idempotent work. Raises StoreError."""

@@ -42,13 +42,13 @@ def split(url: str) -> tuple[str, str]:
 
     Raises SpecError for anything else.
     """
-    found = _URL.match(url)
-    if found is None:
+    match = _URL.match(url)
+    if match is None:
         raise SpecError(f"dir ({url}) is not the URL of a directory: write hdfs:///path, or hdfs://host:port/path")
-    parts = [part for part in (found[3] or "").split("/") if part]
+    parts = [part for part in (match[3] or "").split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise SpecError(f"dir ({url}) must have no '.' and '..' in its path: write the path that you mean")
-    return found[2], "".join(f"/{part}" for part in parts)
+    return match[2], "".join(f"/{part}" for part in parts)
 
 
 def resolve(address: StoreAddress) -> StoreAddress:
@@ -63,11 +63,11 @@ def resolve(address: StoreAddress) -> StoreAddress:
     authority, path = split(address.url)
     if not authority:
         authority = _default_authority(address.url, settings, source)
-    known = [name.strip() for name in settings.get("dfs.nameservices", "").split(",") if name.strip()]
-    if authority not in known and not _PORT.match(authority):
+    nameservices = [name.strip() for name in settings.get("dfs.nameservices", "").split(",") if name.strip()]
+    if authority not in nameservices and not _PORT.match(authority):
         raise SpecError(
             f"dir ({address.url}) names {authority}, which is no nameservice of {source or 'any $HADOOP_CONF_DIR'}"
-            f"{_of(known)}; write one of those, or hdfs://host:port/path"
+            f"{_of(nameservices)}; write one of those, or hdfs://host:port/path"
         )
     return StoreAddress(f"hdfs://{authority}{path or '/'}", settings | _as_user(settings), address.timeout_s)
 
@@ -160,8 +160,8 @@ def _properties(file: Path) -> dict[str, str]:
         return {}
     except (OSError, ElementTree.ParseError) as error:
         raise SpecError(f"{file} cannot be read: {error}; see what $HADOOP_CONF_DIR names") from error
-    found = ((each.findtext("name", ""), each.findtext("value", "")) for each in root.iter("property"))
-    return {name.strip(): value.strip() for name, value in found if name.strip()}
+    pairs = ((element.findtext("name", ""), element.findtext("value", "")) for element in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in pairs if name.strip()}
 
 
 def _expanded(value: str, settings: Mapping[str, str]) -> str:

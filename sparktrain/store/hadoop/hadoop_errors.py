@@ -70,9 +70,9 @@ def explain(java_class: str, message: str, server: str = "") -> OSError:
     if name in _CONTRACT_ERRORS:
         return _CONTRACT_ERRORS[name](line)
     if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
-        what = f"no valid Kerberos ticket for {server}" if server else "no valid Kerberos ticket"
+        problem = f"no valid Kerberos ticket for {server}" if server else "no valid Kerberos ticket"
         detail = _GSSAPI.search(line)
-        return HadoopCallError(f"{what} ({detail[1] if detail else line})", KERBEROS_STEP, HdfsErrorKind.REFUSED)
+        return HadoopCallError(f"{problem} ({detail[1] if detail else line})", KERBEROS_STEP, HdfsErrorKind.REFUSED)
     if name in _REFUSED:
         return HadoopCallError(line, _REFUSED[name], HdfsErrorKind.REFUSED)
     if name in _TRANSIENT:

@@ -134,10 +134,10 @@ class HadoopStore(Store):
     def stat(self, path: str) -> FileInfo:
         """See base class."""
         call, target = self._start("look at", path)
-        found = find(call, target)
-        if found is None or not found.is_file:
+        entry = find(call, target)
+        if entry is None or not entry.is_file:
             raise no_such_file(self.where(path))
-        return FileInfo(found.size, found.modified_ms / 1000, f"{found.modified_ms} ms")
+        return FileInfo(entry.size, entry.modified_ms / 1000, f"{entry.modified_ms} ms")
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class."""
@@ -148,8 +148,8 @@ class HadoopStore(Store):
     def exists(self, path: str) -> bool:
         """See base class."""
         call, target = self._start("look at", path)
-        found = find(call, target)
-        return found is not None and found.is_file
+        entry = find(call, target)
+        return entry is not None and entry.is_file
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
@@ -158,11 +158,11 @@ class HadoopStore(Store):
     def entries(self, prefix: str = "") -> Sequence[str]:
         """See base class."""
         call = self._calls.start("list", self.where(prefix))
-        found = _listed(call, self._target(check_path(prefix) if prefix else ""))
-        return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
+        nodes = _listed(call, self._target(check_path(prefix) if prefix else ""))
+        return sorted(node.name + "/" * (not node.is_file) for node in nodes if not node.name.startswith(UNPUBLISHED))
 
     def _sizes(self, prefix: str) -> Mapping[str, int]:
-        files = (each for each in self._walk(prefix) if each[1].is_file)
+        files = (pair for pair in self._walk(prefix) if pair[1].is_file)
         return {path: entry.size for path, entry in files if not entry.name.startswith(UNPUBLISHED)}
 
     def _walk(self, prefix: str, owns: OwnsPath = lambda path: True) -> Iterator[tuple[str, HdfsEntry]]:
@@ -207,8 +207,8 @@ class HadoopStore(Store):
     def delete(self, path: str) -> None:
         """See base class."""
         call, target = self._start("delete", path)
-        found = find(call, target)
-        if found is not None and found.is_file:
+        entry = find(call, target)
+        if entry is not None and entry.is_file:
             call.ask(lambda client: client.delete(target))
 
     def delete_all(self, paths: Sequence[str]) -> None:
@@ -226,13 +226,13 @@ class HadoopStore(Store):
         """
         part = self._own_part(path, owns)
         mixed, holding = {path, *_folders_of(part.left)}, _folders_of(part.files)
-        whole = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
-        for folder in whole:
+        unmixed = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
+        for folder in unmixed:
             if folder in holding:
                 self._delete_own(folder, lambda client, target: client.delete_folder(target))
         single = [file for file in part.files if file.rpartition("/")[0] in mixed]
         spread(lambda file, _: self._delete_own(file, _delete_file), single, _DELETING_THREADS)
-        for folder in (*reversed([each for each in part.folders if each not in holding and each not in mixed]), path):
+        for folder in (*reversed([node for node in part.folders if node not in holding and node not in mixed]), path):
             call, target = self._calls.start("delete", f"{self.where()}/{folder}"), self._target(folder)
             if not _listed(call, target):
                 call.clean_up(partial(_delete_empty, target))
@@ -256,12 +256,12 @@ class HadoopStore(Store):
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """See base class."""
         before_ms = 1000 * (SystemClock().wall() - older_than_s)
-        left = [
+        leftovers = [
             Leftover(path, entry.size)
             for path, entry in self._walk(prefix, owns or (lambda path: True))
             if UNPUBLISHED_NAME.fullmatch(entry.name) and entry.is_file and entry.modified_ms < before_ms
         ]
-        return sorted(left, key=lambda each: each.name)
+        return sorted(leftovers, key=lambda each: each.name)
 
     def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""

@@ -72,8 +72,8 @@ class HdfsStore(HadoopStore):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
             return explain("FileAlreadyExistsException", str(error))
-        found, text = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
-        java_class, message = (found[1], found[2].removesuffix('")')) if found else ("", text)
+        match, text = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
+        java_class, message = (match[1], match[2].removesuffix('")')) if match else ("", text)
         return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
 
     def _probing(self) -> HadoopStore:
@@ -149,10 +149,10 @@ class _NativeClient(HadoopClient):
         return _entry(self._client.raw.get_file_info(path))
 
     def folder(self, path: str) -> list[HdfsEntry]:
-        found = list(self._client.raw.list_status(path, False))
-        if any(each.path == path and not each.isdir for each in found):
+        statuses = list(self._client.raw.list_status(path, False))
+        if any(file_status.path == path and not file_status.isdir for file_status in statuses):
             raise NotADirectoryError(f"{path} is not a directory.")
-        return [_entry(each) for each in found]
+        return [_entry(file_status) for file_status in statuses]
 
     def create(self, path: str) -> Writer:
         from hdfs_native import WriteOptions

@@ -77,9 +77,9 @@ class TokenFile:
 
 def _write(path: Path, content: bytes) -> None:
     """Replace the file atomically: a client may read it at any time."""
-    new = path.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    new_path = path.with_suffix(".new")
+    new_path.unlink(missing_ok=True)
+    descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "wb") as file:
         file.write(content)
-    new.replace(path)
+    new_path.replace(path)

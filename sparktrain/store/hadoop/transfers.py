@@ -47,11 +47,11 @@ class Unpublished:
 
     def write(self, call: HdfsCall, data: bytes | memoryview) -> None:
         """Add `data` to the end."""
-        writer, rest = self._writer, memoryview(data)
+        writer, view = self._writer, memoryview(data)
         if writer is None:
             raise ValueError(f"{self._target} is no longer being written")
-        for start in range(0, len(rest), PIECE_BYTES):
-            self._do(call, writing(writer, rest[start : start + PIECE_BYTES]))
+        for start in range(0, len(view), PIECE_BYTES):
+            self._do(call, writing(writer, view[start : start + PIECE_BYTES]))
         self._size += len(data)
 
     def close(self, call: HdfsCall) -> None:
@@ -72,19 +72,19 @@ class Unpublished:
         """
         target = self._target
         while True:
-            taken, failure = False, None
+            is_taken, failure = False, None
             try:
                 call.once(renaming(self._path, target))
                 return True
             except FileExistsError:
-                taken = True
+                is_taken = True
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except HadoopCallError as error:
                 failure = error
             if not self._take_back(call):
                 return True
-            if taken or find(call, target) is not None:
+            if is_taken or find(call, target) is not None:
                 self.discard(call)
                 return False
             call.retry_after(
@@ -202,10 +202,10 @@ class HadoopNewFile(NewFile):
 
     def _ask(self, call: HdfsCall, request: Callable[[Unpublished], None]) -> None:
         """Make a request; while all that was written is known, retry it after that in a new temporary file."""
-        file, new = self._open(), False
+        file, is_new = self._open(), False
         while True:
             try:
-                if new:
+                if is_new:
                     file.open(call)
                     file.write(call, bytes(self._start or b""))
                 request(file)
@@ -216,7 +216,7 @@ class HadoopNewFile(NewFile):
                     raise call.failed(failure) from failure
                 call.retry_after(failure)
                 self._file = file = file.fresh()
-                new = True
+                is_new = True
 
     def discard(self) -> None:
         """See base class."""

@@ -61,12 +61,12 @@ class GatewayStream(HadoopStream):
         self._unsure = False
 
     def _cut(self, call: HdfsCall, path: str) -> None:
-        wanted = self._size
-        while (size := recovered_size(call, path)) > wanted:
+        expected_size = self._size
+        while (size := recovered_size(call, path)) > expected_size:
             with suppress(FileExistsError):  # another append is running already
-                call.ask(lambda client: cast("GatewayClient", client).truncate(path, wanted))
-        if size < wanted:
-            raise StoreError(f"{self._where} has {size} bytes, and had {wanted}: another process writes it too")
+                call.ask(lambda client: cast("GatewayClient", client).truncate(path, expected_size))
+        if size < expected_size:
+            raise StoreError(f"{self._where} has {size} bytes, and had {expected_size}: another process writes it too")
 
     def _seal(self, call: HdfsCall) -> None:
         """Verify the file under a name that no request knows, make it read-only, and rename it back."""

@@ -90,9 +90,9 @@ class AzureBucket(Bucket):
 
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
-        found = await (await self.blob(key)).get_blob_properties()
-        modified, writer = found.last_modified.timestamp(), found.metadata.get(WRITER)
-        return ObjectInfo(found.size, modified, writer, found.etag or "")
+        properties = await (await self.blob(key)).get_blob_properties()
+        modified, writer = properties.last_modified.timestamp(), properties.metadata.get(WRITER)
+        return ObjectInfo(properties.size, modified, writer, properties.etag or "")
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""

@@ -72,10 +72,10 @@ class GcsBucket(Bucket):
 
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
-        found = await self.ask("GET", "b/{}/o/{}", self._name, key, json_out=True)
-        modified = datetime.fromisoformat(found["updated"]).timestamp()
-        writer = found.get("metadata", {}).get(WRITER)
-        return ObjectInfo(int(found["size"]), modified, writer, str(found.get("generation", "")))
+        resource = await self.ask("GET", "b/{}/o/{}", self._name, key, json_out=True)
+        modified = datetime.fromisoformat(resource["updated"]).timestamp()
+        writer = resource.get("metadata", {}).get(WRITER)
+        return ObjectInfo(int(resource["size"]), modified, writer, str(resource.get("generation", "")))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -96,7 +96,7 @@ class GcsBucket(Bucket):
             answer = await self.ask("GET", "b/{}/o", self._name, prefix=prefix, pageToken=token, json_out=True)
         except FileNotFoundError as error:
             raise StoreRefusedError(self.url) from error
-        sizes = {found["name"]: int(found["size"]) for found in answer.get("items", [])}
+        sizes = {resource["name"]: int(resource["size"]) for resource in answer.get("items", [])}
         return Page(sizes, answer.get("nextPageToken"))
 
     async def delete(self, key: str) -> None:
@@ -156,9 +156,9 @@ class GcsUpload(Upload):
         """See base class."""
         end = self._taken + len(part)
         headers = await self._send(part, f"{self._taken}-{end - 1}/*")
-        taken = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
-        if taken != end:
-            raise ConnectionError(f"the service took {taken} of {end} bytes")
+        received = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
+        if received != end:
+            raise ConnectionError(f"the service took {received} of {end} bytes")
         self._taken = end
 
     async def publish(self, last: bytes) -> None:

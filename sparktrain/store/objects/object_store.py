@@ -121,8 +121,8 @@ class ObjectStore(Store):
     def stat(self, path: str) -> FileInfo:
         """See base class."""
         call = self._call(path)
-        found = call.ask(lambda bucket: bucket.head(call.key))
-        return FileInfo(found.size, found.modified, found.version)
+        info = call.ask(lambda bucket: bucket.head(call.key))
+        return FileInfo(info.size, info.modified, info.version)
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class. Each piece has its own deadline."""
@@ -146,11 +146,11 @@ class ObjectStore(Store):
         folder = f"{self._key(prefix)}/" if prefix else top
         call = self._call_of_root()
         page = _page(call, folder, None)
-        found = dict(page.sizes)
+        sizes = dict(page.sizes)
         while page.next is not None:
             page = _page(call, folder, page.next)
-            found |= page.sizes
-        return {path: size for key, size in found.items() if path_problem(path := key[len(top) :]) is None}
+            sizes |= page.sizes
+        return {path: size for key, size in sizes.items() if path_problem(path := key[len(top) :]) is None}
 
     def create(self, path: str) -> NewFile:
         """See base class. Up to 156 GiB."""
@@ -215,11 +215,11 @@ class LargeObject(NewFile):
         self._check_open()
         self._digest.update(data)
         self._size += len(data)
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             room = self._part_bytes - len(self._buffer)
-            self._buffer += rest[:room]
-            rest = rest[room:]
+            self._buffer += remaining[:room]
+            remaining = remaining[room:]
             if len(self._buffer) == self._part_bytes:
                 self._send()
 

@@ -35,11 +35,11 @@ def open_azure(address: StoreAddress) -> Store:
     SpecError for another form, or without adlfs.
     """
     _require("adlfs", "adlfs", address)
-    scheme, _, rest = address.url.partition("://")
-    named = _AZURE_HOST.match(rest)
+    scheme, _, location = address.url.partition("://")
+    named = _AZURE_HOST.match(location)
     if named is None:
         return _open_objects(address, AzureBucket)
-    plain = StoreAddress(f"{scheme}://{named[1]}{rest[named.end() :]}", address.settings, address.timeout_s)
+    plain = StoreAddress(f"{scheme}://{named[1]}{location[named.end() :]}", address.settings, address.timeout_s)
     return _open_objects(plain, lambda name, settings: AzureBucket(name, {"account": named[2]} | settings))
 
 
@@ -51,14 +51,14 @@ def open_memory(address: StoreAddress) -> Store:
 
 def _open_objects(address: StoreAddress, bucket: Callable[[str, dict[str, str]], Bucket]) -> Store:
     """Open an object store. The URL is taken literally: it has no escapes."""
-    _, _, rest = address.url.partition(":")
-    name, _, prefix = rest.removeprefix("//").rstrip("/").partition("/")
+    _, _, location = address.url.partition(":")
+    name, _, prefix = location.removeprefix("//").rstrip("/").partition("/")
     if "@" in name:
         raise SpecError(
             f"dir ({_shown(address.url)}) has something before an @, such as a secret, which a URL must not hold; "
             "leave it out: credentials come from the environment of each process"
         )
-    if not rest.startswith("//") or not name or (prefix and path_problem(prefix)):
+    if not location.startswith("//") or not name or (prefix and path_problem(prefix)):
         raise SpecError(
             f"dir ({address.url}) must have the form {address.url.partition(':')[0]}://bucket/folder, "
             "with single slashes and without '.' and '..'"

@@ -64,9 +64,9 @@ class ObjectStoreCall:
                 self.ask(ask)
                 return True
             except (FileExistsError, FileNotFoundError) as error:
-                found = self._find()
-                if found is not None:
-                    return found.writer == writer
+                info = self._find()
+                if info is not None:
+                    return info.writer == writer
                 if isinstance(error, FileNotFoundError):
                     raise self._error(_UPLOAD_GONE) from error
                 self._wait(_DELETED, error)
@@ -80,8 +80,8 @@ class ObjectStoreCall:
     def _once(self, ask: Ask[T]) -> T:
         from fsspec import asyn
 
-        left = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit
-        answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(left, self._request_s))
+        remaining_s = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit
+        answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(remaining_s, self._request_s))
         return answer
 
     def _wait(self, failure: RequestFailure, error: Exception) -> None:

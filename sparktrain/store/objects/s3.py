@@ -81,10 +81,10 @@ class S3Bucket(Bucket):
     async def settings(self) -> dict[str, str]:
         """See base class."""
         client = (await self._connect()).s3.meta
-        found = {"region": client.region_name, "endpoint": client.endpoint_url}
+        client_settings = {"region": client.region_name, "endpoint": client.endpoint_url}
         if _AWS_ENDPOINT.fullmatch(client.endpoint_url):
-            del found["endpoint"]  # a client asks AWS for the region of a bucket
-        return {name: value for name, value in found.items() if value}
+            del client_settings["endpoint"]  # a client asks AWS for the region of a bucket
+        return {name: value for name, value in client_settings.items() if value}
 
     async def put(self, key: str, data: bytes, writer: str) -> None:
         """See base class."""
@@ -97,9 +97,9 @@ class S3Bucket(Bucket):
 
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
-        found = await self.ask("head_object", Key=key)
-        modified, writer = found["LastModified"].timestamp(), found["Metadata"].get(WRITER)
-        return ObjectInfo(found["ContentLength"], modified, writer, found.get("ETag", ""))
+        response = await self.ask("head_object", Key=key)
+        modified, writer = response["LastModified"].timestamp(), response["Metadata"].get(WRITER)
+        return ObjectInfo(response["ContentLength"], modified, writer, response.get("ETag", ""))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -115,9 +115,9 @@ class S3Bucket(Bucket):
 
     async def page(self, prefix: str, token: str | None) -> Page:
         """See base class."""
-        more = {"ContinuationToken": token} if token else {}
-        answer = await self.ask("list_objects_v2", Prefix=prefix, **more)
-        sizes = {found["Key"]: found["Size"] for found in answer.get("Contents", [])}
+        continuation = {"ContinuationToken": token} if token else {}
+        answer = await self.ask("list_objects_v2", Prefix=prefix, **continuation)
+        sizes = {content["Key"]: content["Size"] for content in answer.get("Contents", [])}
         return Page(sizes, answer.get("NextContinuationToken"))
 
     async def delete(self, key: str) -> None:

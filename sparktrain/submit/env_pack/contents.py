@@ -48,24 +48,24 @@ class Contents(Struct, frozen=True):
     def archive(self) -> str:
         """The name of the archive, which changes with its content."""
         digest = hashlib.sha256(FORMAT.encode())
-        for each in self.entries:
-            digest.update(f"\n{each.name}\0{each.identity}\0{each.executable:d}".encode())
+        for entry in self.entries:
+            digest.update(f"\n{entry.name}\0{entry.identity}\0{entry.executable:d}".encode())
         return f"sparktrain-python{sys.version_info.major}.{sys.version_info.minor}-{digest.hexdigest()[:16]}.tar.gz"
 
     @property
     def size(self) -> int:
         """The size of all files in bytes, without bytecode."""
-        return sum(each.source.stat().st_size if each.source is not None else len(each.data) for each in self.entries)
+        return sum(file.source.stat().st_size if file.source is not None else len(file.data) for file in self.entries)
 
 
 def contents(parts: Iterable[Iterable[PackEntry]], packages: Sequence[Distribution]) -> Contents:
     """The contents with all entries in `parts`; of several with one name, the first."""
-    found: dict[str, PackEntry] = {}
+    entries: dict[str, PackEntry] = {}
     for part in parts:
         for entry in part:
-            found.setdefault(entry.name, entry)
-    versions = tuple(f"{each.metadata['Name']} {each.version}" for each in packages)
-    return Contents(tuple(found[name] for name in sorted(found)), versions)
+            entries.setdefault(entry.name, entry)
+    versions = tuple(f"{package.metadata['Name']} {package.version}" for package in packages)
+    return Contents(tuple(entries[name] for name in sorted(entries)), versions)
 
 
 def file_entry(name: str, source: Path, *, executable: bool = False) -> PackEntry:
@@ -135,15 +135,15 @@ def bytecode(source: Path) -> tuple[str, bytes] | None:
     """
     compiled = Path(importlib.util.cache_from_source(str(source), optimization=""))
     try:
-        made, stat = compiled.read_bytes(), source.stat()
+        pyc, stat = compiled.read_bytes(), source.stat()
     except OSError:
         return None
     current = (int(stat.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (stat.st_size & 0xFFFFFFFF).to_bytes(
         4, "little"
     )
-    if made[:16] != importlib.util.MAGIC_NUMBER + bytes(4) + current:
+    if pyc[:16] != importlib.util.MAGIC_NUMBER + bytes(4) + current:
         return None
-    content = made[:4] + _HASHED + importlib.util.source_hash(source.read_bytes()) + made[16:]
+    content = pyc[:4] + _HASHED + importlib.util.source_hash(source.read_bytes()) + pyc[16:]
     return f"__pycache__/{compiled.name}", content
 
 

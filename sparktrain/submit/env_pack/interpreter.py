@@ -90,7 +90,7 @@ def files(python: Interpreter) -> Iterator[PackEntry]:
     for source in library:
         yield file_entry(f"{stdlib}/{source.relative_to(python.stdlib).as_posix()}", source)
     yield file_entry(f"{LIBRARIES}/{python.name}", python.program, executable=True)
-    binaries = [python.program, *(each for each in library if each.suffix == ".so")]
+    binaries = [python.program, *(file for file in library if file.suffix == ".so")]
     needed = needed_libraries(_ask(["ldd", *map(str, binaries)]))
     for name, path in sorted(needed.items()):
         yield file_entry(f"{LIBRARIES}/{name}", path)
@@ -114,21 +114,21 @@ def _outside_venv() -> Path:
 
 
 def _library(stdlib: Path) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for place, folders, names in os.walk(stdlib):
-        folders[:] = [each for each in folders if each not in _LEFT_OUT and not each.startswith("config-")]
+        folders[:] = [folder for folder in folders if folder not in _LEFT_OUT and not folder.startswith("config-")]
         extensions = os.path.basename(place) == "lib-dynload"
         left_out = _LEFT_OUT_EXTENSIONS if extensions else ()
-        found += [Path(place, name) for name in names if not name.startswith(left_out)]
-    return sorted(path for path in found if path.is_file())
+        paths += [Path(place, name) for name in names if not name.startswith(left_out)]
+    return sorted(path for path in paths if path.is_file())
 
 
 def _ask(command: Sequence[str]) -> str:
     """The output of a small program. Raises SpecError when it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SpecError(f"{command[0]} cannot be run, and a pack needs it: {error}") from error
-    if done.returncode != 0 and not done.stdout:
-        raise SpecError(f"{command[0]} failed, and a pack needs it: {done.stderr.strip()}")
-    return done.stdout
+    if result.returncode != 0 and not result.stdout:
+        raise SpecError(f"{command[0]} failed, and a pack needs it: {result.stderr.strip()}")
+    return result.stdout

@@ -33,11 +33,11 @@ class Packed(Struct, frozen=True):
     def line(self) -> str:
         """The result in one line, for people."""
         size = formatting.size(self.contents.size)
-        what = f"{formatting.count(len(self.contents.packages), 'package')}, {size} unpacked"
-        done = f"packed {what}, to" if self.uploaded else f"nothing to upload, {what}:"
-        names = {each.partition(" ")[0] for each in self.contents.packages}
+        summary = f"{formatting.count(len(self.contents.packages), 'package')}, {size} unpacked"
+        outcome = f"packed {summary}, to" if self.uploaded else f"nothing to upload, {summary}:"
+        names = {package.partition(" ")[0] for package in self.contents.packages}
         ringless = "tensorflow" in names and "horovod" not in names
-        return f"{done} {self.url}{'; without Horovod, see make horovod' if ringless else ''}"
+        return f"{outcome} {self.url}{'; without Horovod, see make horovod' if ringless else ''}"
 
 
 def usual_folder() -> str:
@@ -54,7 +54,7 @@ def plan(wanted: Sequence[str] = ()) -> Contents:
     """The contents of a pack: this Python, and the packages `wanted` with their requirements, or all packages. Blocks
     on the disk for some seconds. Raises SpecError for a Python or package that cannot be packed."""
     python, packages = interpreter.base(), chosen(installed(), wanted)
-    parts = [interpreter.files(python), *(_files_of(each, python.site) for each in packages)]
+    parts = [interpreter.files(python), *(_files_of(package, python.site) for package in packages)]
     return contents(parts, packages)
 
 

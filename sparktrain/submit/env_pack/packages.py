@@ -17,11 +17,11 @@ Installed = Mapping[str, Distribution]
 
 def installed() -> Installed:
     """All distributions that this process can import; of several with one name, the first."""
-    found: dict[str, Distribution] = {}
-    for each in distributions():
-        if each.metadata["Name"]:  # what a broken removal has left has none
-            found.setdefault(normal(each.metadata["Name"]), each)
-    return found
+    packages: dict[str, Distribution] = {}
+    for distribution in distributions():
+        if distribution.metadata["Name"]:  # what a broken removal has left has none
+            packages.setdefault(normal(distribution.metadata["Name"]), distribution)
+    return packages
 
 
 def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
@@ -30,8 +30,8 @@ def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
     By name, and never those of `LEFT_OUT`. Raises SpecError for a package that is no requirement, or not installed.
     """
     # Spark's Python workers convert rows by pandas, where the driver has it.
-    ours = "sparktrain[spark]" if "pandas" in there else "sparktrain"
-    names = _closure(there, [*wanted, ours]) if wanted else set(there)
+    own_requirement = "sparktrain[spark]" if "pandas" in there else "sparktrain"
+    names = _closure(there, [*wanted, own_requirement]) if wanted else set(there)
     return [there[name] for name in sorted(names - LEFT_OUT)]
 
 
@@ -41,7 +41,7 @@ def normal(name: str) -> str:
 
 
 def _closure(there: Installed, wanted: Iterable[str]) -> set[str]:
-    seen: set[tuple[str, str]] = set()
+    closure: set[tuple[str, str]] = set()
     waiting = [(_requirement(text), "--package") for text in wanted]
     while waiting:
         requirement, by = waiting.pop()
@@ -52,11 +52,11 @@ def _closure(there: Installed, wanted: Iterable[str]) -> set[str]:
             raise SpecError(
                 f"package {requirement.name}, wanted by {by}, is not installed here: pip install '{requirement}'"
             )
-        fresh = {(name, extra) for extra in ("", *map(normal, requirement.extras))} - seen
-        seen |= fresh
+        fresh = {(name, extra) for extra in ("", *map(normal, requirement.extras))} - closure
+        closure |= fresh
         for _, extra in fresh:
-            waiting += [(each, name) for each in _required(there[name], extra)]
-    return {name for name, _ in seen}
+            waiting += [(dependency, name) for dependency in _required(there[name], extra)]
+    return {name for name, _ in closure}
 
 
 def _required(package: Distribution, extra: str) -> Iterator[Requirement]:

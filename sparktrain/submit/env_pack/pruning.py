@@ -36,5 +36,5 @@ def old_packs(store: Store, kept: str) -> list[OldPack]:
 
 def remove(store: Store, packs: Sequence[OldPack]) -> None:
     """Delete packs. Applications that run from one get no new executors. Blocks on the store; raises OSError."""
-    for each in packs:
-        store.delete(each.archive)
+    for pack in packs:
+        store.delete(pack.archive)

@@ -41,9 +41,9 @@ def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
         arrays.append((path, array))
         return None
     if isinstance(value, dict):
-        return {_key(key, path): _packed(each, [*path, key], arrays) for key, each in value.items()}
+        return {_key(key, path): _packed(child, [*path, key], arrays) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_packed(each, [*path, index], arrays) for index, each in enumerate(value)]
+        return [_packed(child, [*path, index], arrays) for index, child in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(

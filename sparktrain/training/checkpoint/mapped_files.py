@@ -20,7 +20,7 @@ def mapped_arrays(folder: Path, like: Mapping[str, Array]) -> dict[str, Array]:
     `like` has their dtypes and shapes: some dtypes are stored as integers. The memory stays mapped while a view lives.
     Raises OSError, and ValueError for other files.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with path.open("r+b") as file:
             start = _HEADER_BYTES + int.from_bytes(file.read(_HEADER_BYTES), "little")
@@ -29,7 +29,7 @@ def mapped_arrays(folder: Path, like: Mapping[str, Array]) -> dict[str, Array]:
         for name, entry in header.items():
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
-                found[name] = content[start + begin : start + end].view(like[name].dtype).reshape(like[name].shape)
-    if found.keys() != like.keys():
-        raise ValueError(f"{folder} has {len(found)} tensors, and {len(like)} were saved")
-    return found
+                arrays[name] = content[start + begin : start + end].view(like[name].dtype).reshape(like[name].shape)
+    if arrays.keys() != like.keys():
+        raise ValueError(f"{folder} has {len(arrays)} tensors, and {len(like)} were saved")
+    return arrays

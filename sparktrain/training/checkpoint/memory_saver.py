@@ -79,8 +79,8 @@ class PackedArray(msgspec.Struct, frozen=True):
 
     def array(self) -> Array:
         """The array, read-only."""
-        found: Array = np.frombuffer(self.content, tensor_files.dtype_of(self.dtype)).reshape(self.shape)
-        return found
+        view: Array = np.frombuffer(self.content, tensor_files.dtype_of(self.dtype)).reshape(self.shape)
+        return view
 
 
 @dataclass
@@ -130,19 +130,19 @@ class MemorySaver:
 
     def part(self, model: Any, extra: Mapping[str, Any]) -> bytes:
         """The chief's part of a snapshot, which all members pass to `take`. Only the chief calls it."""
-        packed, found = pack(extra)
-        arrays = [array for _, array in found]
-        seeds = {name: each for name, each in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
-        states = {name: PackedArray.of(model_state.value(each)) for name, each in seeds.items()}
+        packed, leaves = pack(extra)
+        arrays = [array for _, array in leaves]
+        seeds = {name: state for name, state in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
+        states = {name: PackedArray.of(model_state.value(state)) for name, state in seeds.items()}
         if (seed := model_state.global_seed()) is not None:
             states[model_state.GLOBAL_SEED] = PackedArray.of(seed)
-        known, self._arrays = self._arrays, arrays
-        same = known is not None and len(known) == len(arrays) and all(map(_equal, known, arrays))
-        sent = None if same else [PackedArray.of(array) for array in arrays]
-        part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in found], states, sent)
+        old_arrays, self._arrays = self._arrays, arrays
+        is_equal = old_arrays is not None and len(old_arrays) == len(arrays) and all(map(_equal, old_arrays, arrays))
+        sent = None if is_equal else [PackedArray.of(array) for array in arrays]
+        part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in leaves], states, sent)
         content = msgspec.msgpack.encode(part)
-        whole = len(content).to_bytes(_LENGTH_BYTES) + content
-        return whole.ljust(part_bytes(whole), b"\0")
+        frame = len(content).to_bytes(_LENGTH_BYTES) + content
+        return frame.ljust(part_bytes(frame), b"\0")
 
     def learn(self, part: bytes) -> ChiefPart:
         """The chief's part of a snapshot, which a member learns also where it takes none."""
@@ -203,9 +203,9 @@ class MemorySaver:
         """Write new files. Raises CheckpointError when shared memory is too small."""
         remove(slot.folder)
         slot.arrays = {}
-        needed = sum(each.nbytes for each in state.tensors.values())
-        found = os.statvfs(slot.folder.parent)
-        free, copies = found.f_bavail * found.f_frsize, sum(not each.arrays for each in self._slots)
+        needed = sum(tensor.nbytes for tensor in state.tensors.values())
+        stats = os.statvfs(slot.folder.parent)
+        free, copies = stats.f_bavail * stats.f_frsize, sum(not buffer.arrays for buffer in self._slots)
         if needed * copies > free:
             raise CheckpointError(
                 f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "
@@ -245,7 +245,7 @@ def _equal(one: Array, other: Array) -> bool:
 
 def _same_layout(held: Mapping[str, Array], found: Mapping[str, Array]) -> bool:
     return held.keys() == found.keys() and all(
-        (held[name].dtype, held[name].shape) == (each.dtype, each.shape) for name, each in found.items()
+        (held[name].dtype, held[name].shape) == (array.dtype, array.shape) for name, array in found.items()
     )
 
 

@@ -42,17 +42,17 @@ def named(model: Any) -> dict[str, Any]:
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for variable in model.variables:
-        _add(found, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
+        _add(variables, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
     for variable in optimizer.variables if optimizer is not None else ():
-        _add(found, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer
-    for attribute, own in own_optimizers(model).items():
-        for variable in own.variables if own.built else ():
-            _add(found, f"{OWN}{attribute}/{variable.name}", variable)
+        _add(variables, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer
+    for attribute, own_optimizer in own_optimizers(model).items():
+        for variable in own_optimizer.variables if own_optimizer.built else ():
+            _add(variables, f"{OWN}{attribute}/{variable.name}", variable)
     for variable in model.metrics_variables:
-        _add(found, METRICS + variable.path, variable)
-    return found
+        _add(variables, METRICS + variable.path, variable)
+    return variables
 
 
 def value(variable: Any, spare: Array | None = None) -> Array:
@@ -62,10 +62,10 @@ def value(variable: Any, spare: Array | None = None) -> Array:
     """
     held = _own_part(variable.value)
     tensor = held.read_value() if hasattr(held, "read_value") else held
-    seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
-    if spare is None or (spare.dtype, spare.shape) != (seen.dtype, seen.shape):
-        return np.array(seen)
-    np.copyto(spare, seen)
+    view = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
+    if spare is None or (spare.dtype, spare.shape) != (view.dtype, view.shape):
+        return np.array(view)
+    np.copyto(spare, view)
     return spare
 
 
@@ -75,10 +75,10 @@ def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], di
     Raises UserError when the model is not built.
     """
     variables = named(model)
-    found = {name: value(each, spare.get(name)) for name, each in variables.items()}
+    copies = {name: value(variable, spare.get(name)) for name, variable in variables.items()}
     if (seed := global_seed()) is not None:
-        found[GLOBAL_SEED] = seed
-    return {name: spec(each) for name, each in variables.items()}, found
+        copies[GLOBAL_SEED] = seed
+    return {name: spec(variable) for name, variable in variables.items()}, copies
 
 
 def notice_own_steps(model: Any) -> None:
@@ -113,8 +113,10 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
     """
     stored = files.document["variables"]
     built, saved = _own(variables), _own(stored)
-    known = _but_metrics({name: each for name, each in variables.items() if _group(name) in saved | {""}})
-    sources = _matched(known, _but_metrics({n: each for n, each in stored.items() if _group(n) in built | {""}}), step)
+    targets = _but_metrics({name: variable for name, variable in variables.items() if _group(name) in saved | {""}})
+    sources = _matched(
+        targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
+    )
     for name, source in sources.items():
         content = files.read(source)
         if name.startswith(SEEDS) and rank:
@@ -125,8 +127,8 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
 
 def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
     """Set the metrics' variables to the values in `files`; False, without a change, if the files have other metrics."""
-    metrics = {name: each for name, each in variables.items() if name.startswith(METRICS)}
-    stored = {name: each for name, each in files.document["variables"].items() if name.startswith(METRICS)}
+    metrics = {name: variable for name, variable in variables.items() if name.startswith(METRICS)}
+    stored = {name: form for name, form in files.document["variables"].items() if name.startswith(METRICS)}
     try:
         sources = _matched(metrics, stored, 0)
     except UserError:
@@ -161,12 +163,12 @@ def assign_global_seed(state: Array, rank: int) -> None:
 def generators() -> dict[str, Any]:
     """The states of Python's and NumPy's global generators, as JSON values."""
     version, internal, gauss = random.getstate()
-    found: dict[str, Any] = {"python": [version, list(internal), gauss]}
+    states: dict[str, Any] = {"python": [version, list(internal), gauss]}
     numpy_state: Any = np.random.get_state(legacy=False)
     if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
         key, pos = numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]
-        found["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
-    return found
+        states["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
+    return states
 
 
 def assign_generators(states: Mapping[str, Any]) -> None:
@@ -195,7 +197,7 @@ def _add(found: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in variables.items() if not name.startswith(METRICS)}
+    return {name: variable for name, variable in variables.items() if not name.startswith(METRICS)}
 
 
 def _group(name: str) -> str:
@@ -209,10 +211,10 @@ def _own(names: Iterable[str]) -> set[str]:
 
 def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int) -> dict[str, str]:
     """The stored name for each variable's name. `stored` has the specs by name, in order."""
-    specs = {name: spec(each) for name, each in variables.items()}
+    specs = {name: spec(variable) for name, variable in variables.items()}
     if specs == stored:
         return {name: name for name in specs}
-    if [(_kind(name), each) for name, each in specs.items()] == [(_kind(name), each) for name, each in stored.items()]:
+    if [(_kind(name), form) for name, form in specs.items()] == [(_kind(name), form) for name, form in stored.items()]:
         return dict(zip(specs, stored, strict=True))
     raise UserError(
         f"the checkpoint of step {step} is of another model than the function has built: {_difference(specs, stored)}; "
@@ -226,28 +228,28 @@ def _kind(name: str) -> str:
 
 
 def _difference(specs: Mapping[str, str], stored: Mapping[str, str]) -> str:
-    here, there = {name: name for name in specs}, {name: name for name in stored}
+    model_names, stored_names = {name: name for name in specs}, {name: name for name in stored}
     without = _without_counters(specs), _without_counters(stored)
-    if len(without[0].keys() & without[1].keys()) > len(here.keys() & there.keys()):
-        here, there = without
-    lacking = [f"{there[name]} {stored[there[name]]}" for name in there if name not in here]
-    new = [f"{here[name]} {specs[here[name]]}" for name in here if name not in there]
-    both = [(stored[there[name]], here[name]) for name in here if name in there]
-    other = [f"{name} {specs[name]}, in the checkpoint {each}" for each, name in both if specs[name] != each]
-    kinds = {"the model lacks": lacking, "the checkpoint lacks": new, "of another shape or type:": other}
+    if len(without[0].keys() & without[1].keys()) > len(model_names.keys() & stored_names.keys()):
+        model_names, stored_names = without
+    lacking = [f"{stored_names[name]} {stored[stored_names[name]]}" for name in stored_names if name not in model_names]
+    surplus = [f"{model_names[name]} {specs[model_names[name]]}" for name in model_names if name not in stored_names]
+    pairs = [(stored[stored_names[name]], model_names[name]) for name in model_names if name in stored_names]
+    mismatches = [f"{name} {specs[name]}, in the checkpoint {form}" for form, name in pairs if specs[name] != form]
+    kinds = {"the model lacks": lacking, "the checkpoint lacks": surplus, "of another shape or type:": mismatches}
     parts = [f"{kind} {_shown(names)}" for kind, names in kinds.items() if names]
     return "; ".join(parts) or f"the same variables come in another order, {_shown(specs)}"
 
 
 def _without_counters(names: Iterable[str]) -> dict[str, str]:
     """The names by their text without Keras's counters, numbered where that is equal."""
-    found: dict[str, str] = {}
+    bare_names: dict[str, str] = {}
     for name in names:
-        _add(found, _COUNTER.sub("", name), name)
-    return found
+        _add(bare_names, _COUNTER.sub("", name), name)
+    return bare_names
 
 
 def _shown(names: Iterable[str]) -> str:
     names = list(names)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    tail = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + tail

@@ -100,12 +100,12 @@ def capture(
     `spare` are tensors of a state that is no longer needed: the copy reuses their memory where it fits.
     Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
     """
-    found: dict[str, Array] = {}
+    tensors: dict[str, Array] = {}
     specs: dict[str, str] | None = None
     if model is not None:
-        specs, found = model_state.captured(model, spare or {})
+        specs, tensors = model_state.captured(model, spare or {})
     packed, arrays = pack(extra or {})
-    found |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
+    tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
         "version": VERSION,
         "step": step,
@@ -116,7 +116,7 @@ def capture(
         "extra": packed,
         "arrays": [path for path, _ in arrays],
     }
-    return State(step, found, document)
+    return State(step, tensors, document)
 
 
 def peek(folder: Path) -> Restored:
@@ -385,9 +385,9 @@ class CheckpointSaver:
 
     def _answer(self, step: int, failed: str) -> str:
         deadline = self._clock.now() + KEPT_TIMEOUT_S
-        while (kept := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
-            if kept.step == step:
-                return f"{failed}: {kept.problem}" if kept.problem else ""
+        while (reply := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
+            if reply.step == step:
+                return f"{failed}: {reply.problem}" if reply.problem else ""
         return f"{failed}: the agent is gone, or did not answer within {KEPT_TIMEOUT_S:.0f} s"
 
     def _wait(self, timeout_s: float) -> str:

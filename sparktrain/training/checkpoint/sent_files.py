@@ -20,20 +20,20 @@ def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
     calls it, and blocks until all have the files. Raises RingError, and OSError when the disk fails.
     """
     offer = json.loads(_broadcast(ring, _offer(source) if source is not None and not ring.rank else b""))
-    found = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
-    lack = ring.allgather(tf.constant([int(found is None)], tf.int64), name=_NAME)
+    folder = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
+    lack = ring.allgather(tf.constant([int(folder is None)], tf.int64), name=_NAME)
     if not np.asarray(lack).any():
-        assert found is not None
-        return found
-    if found is None:
+        assert folder is not None
+        return folder
+    if folder is None:
         target.mkdir(parents=True)
     for name, size in offer["files"]:
-        _send_file(ring, found / name if found is not None else None, target / name, size)
-    return found or target
+        _send_file(ring, folder / name if folder is not None else None, target / name, size)
+    return folder or target
 
 
 def _offer(source: Path) -> bytes:
-    files = [(each.name, each.stat().st_size) for each in sorted(source.iterdir())]
+    files = [(path.name, path.stat().st_size) for path in sorted(source.iterdir())]
     return json.dumps({"folder": str(source), "checksum": folder_checksum(source), "files": files}).encode()
 
 

@@ -54,8 +54,8 @@ class SnapshotSchedule:
         """
         needed = max(SHORTEST_S, cost_s / BUDGET) if self.interval_s is None else self.interval_s
         due = since_s >= needed
-        left = min(self.most_s, needed if due else needed - since_s)
-        steps = -(-left // pace_s) if pace_s > 0 else 2 * self._gap
+        remaining_s = min(self.most_s, needed if due else needed - since_s)
+        steps = -(-remaining_s // pace_s) if pace_s > 0 else 2 * self._gap
         self._gap = max(1, min(2 * self._gap, int(steps)))
         self.next = step + self._gap
         return due

@@ -94,8 +94,8 @@ class TensorFiles:
             if name in self._foreign:
                 return _joined(name, parts, *self._foreign[name])
             [(_, key, file)] = parts
-            whole: Array = file.get_tensor(key)
-            return whole
+            tensor: Array = file.get_tensor(key)
+            return tensor
         except (SafetensorError, *_CORRUPT) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
@@ -177,5 +177,5 @@ def dtype_of(name: str) -> np.dtype[Any]:
     except TypeError:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype

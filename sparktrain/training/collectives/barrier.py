@@ -27,11 +27,11 @@ def wait_for_all(joining: Joining, clock: Clock, offers: Mapping[str, bytes] = _
             joining.exchange.share(key, value)
         joining.exchange.share(f"{HERE}{formation.rank}", b"")  # after the offers: values of a member keep their order
         while len(came) < formation.size:
-            left = until - clock.now()
-            found = joining.exchange.shared(left) if left > 0 else None
-            if found is None:
+            remaining_s = until - clock.now()
+            pair = joining.exchange.shared(remaining_s) if remaining_s > 0 else None
+            if pair is None:
                 raise FormError(_missing(formation, came, joining.timeout_s))
-            key, value = found
+            key, value = pair
             if key.startswith(HERE):
                 came.add(int(key.removeprefix(HERE)))
             else:

@@ -27,29 +27,29 @@ def in_chunks(tensors: Sequence[tf.Tensor], operate: Operate) -> list[tf.Tensor]
     Tensors without elements are not sent. A tensor with a size that is unknown while a function is traced is sent
     alone and whole.
     """
-    done: dict[int, tf.Tensor] = {}
+    results: dict[int, tf.Tensor] = {}
     small: dict[tf.DType, list[int]] = {}
     for index, tensor in enumerate(tensors):
         count = tensor.shape.num_elements()
         if count == 0:
-            done[index] = tensor
+            results[index] = tensor
         elif count is not None and count * tensor.dtype.size <= CHUNK_BYTES:
             small.setdefault(tensor.dtype, []).append(index)
         else:
-            done[index] = _cut(tensor, count, operate, f"{index}")
+            results[index] = _cut(tensor, count, operate, f"{index}")
     for dtype, indices in small.items():
         for number, group in enumerate(_groups(tensors, indices)):
             joined = _joined([tensors[index] for index in group], operate, f"{dtype.name}-{number}")
-            done.update(zip(group, joined, strict=True))
-    return [done[index] for index in range(len(tensors))]
+            results.update(zip(group, joined, strict=True))
+    return [results[index] for index in range(len(tensors))]
 
 
 def _cut(tensor: tf.Tensor, count: int | None, operate: Operate, label: str) -> tf.Tensor:
     flat = tf.reshape(tensor, [-1])
     if count is None:
         return tf.reshape(operate(flat, label), tf.shape(tensor))
-    most = CHUNK_BYTES // tensor.dtype.size
-    lengths = [min(most, count - start) for start in range(0, count, most)]
+    chunk_length = CHUNK_BYTES // tensor.dtype.size
+    lengths = [min(chunk_length, count - start) for start in range(0, count, chunk_length)]
     parts = [operate(part, f"{label}-{number}") for number, part in enumerate(tf.split(flat, lengths))]
     return tf.reshape(tf.concat(parts, 0), tensor.shape)
 
@@ -71,6 +71,6 @@ def _groups(tensors: Sequence[tf.Tensor], indices: Sequence[int]) -> list[list[i
 def _joined(tensors: Sequence[tf.Tensor], operate: Operate, label: str) -> list[tf.Tensor]:
     if len(tensors) == 1:
         return [tf.reshape(operate(tf.reshape(tensors[0], [-1]), label), tensors[0].shape)]
-    whole = operate(tf.concat([tf.reshape(each, [-1]) for each in tensors], 0), label)
-    parts = tf.split(whole, [each.shape.num_elements() for each in tensors])
-    return [tf.reshape(part, each.shape) for part, each in zip(parts, tensors, strict=True)]
+    joined = operate(tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0), label)
+    parts = tf.split(joined, [tensor.shape.num_elements() for tensor in tensors])
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

@@ -58,17 +58,17 @@ class CallLog:
 
 def _key(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
     """In a graph shapes may be known on one member and not on another: there the key has the number of elements."""
-    shapes = [_shape(kind, each) if tf.executing_eagerly() else "" for each in tensors]
-    parts = [f"{each.dtype.name}{shape}" for each, shape in zip(tensors, shapes, strict=True)]
+    shapes = [_shape(kind, tensor) if tf.executing_eagerly() else "" for tensor in tensors]
+    parts = [f"{tensor.dtype.name}{shape}" for tensor, shape in zip(tensors, shapes, strict=True)]
     return f"{kind} {name} {len(parts)} {zlib.crc32(' '.join(parts).encode())}"
 
 
 def _shown(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
     if name in _LAST:
         return "none, for its function has returned"
-    parts = [f"{each.dtype.name}{_shape(kind, each)}" for each in tensors]
-    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    return f"{kind} {name!r} of {', '.join(parts[:_SHOWN])}{more}"
+    parts = [f"{tensor.dtype.name}{_shape(kind, tensor)}" for tensor in tensors]
+    tail = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    return f"{kind} {name!r} of {', '.join(parts[:_SHOWN])}{tail}"
 
 
 def _shape(kind: str, tensor: tf.Tensor) -> str:
@@ -82,4 +82,4 @@ def _shape(kind: str, tensor: tf.Tensor) -> str:
 def _elements(kind: str, tensors: Sequence[tf.Tensor]) -> Any:
     if kind == "allgather" or not tensors:
         return tf.constant(0, tf.int64)
-    return tf.add_n([tf.size(each, tf.int64) for each in tensors])
+    return tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])

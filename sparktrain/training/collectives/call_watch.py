@@ -84,10 +84,10 @@ class CallWatch:
             mine = self._calls.newest()
             self._receive()
             self._report_if_old(max(mine, default=-1), mine)
-            for rank, theirs in sorted(self._others.items()):
-                for number in sorted(mine.keys() & theirs.keys()):
-                    if mine[number].key != theirs[number].key:
-                        return self._message(number, rank, mine[number], theirs[number])
+            for rank, peer_calls in sorted(self._others.items()):
+                for number in sorted(mine.keys() & peer_calls.keys()):
+                    if mine[number].key != peer_calls[number].key:
+                        return self._message(number, rank, mine[number], peer_calls[number])
         return None
 
     def _receive(self) -> None:

@@ -54,9 +54,9 @@ def check_equal(ring: Ring, model: Any) -> None:
     variables = list(model.trainable_variables)
     if getattr(model, "optimizer", None) is not None and ring.local_steps is None:
         variables += model.optimizer.variables
-    own = [digest(each.numpy()) for each in variables]
-    table = ring.allgather(tf.constant([own], tf.int64), name="weights").numpy()
-    if difference := unequal(table, [each.path for each in variables]):
+    digests = [digest(variable.numpy()) for variable in variables]
+    table = ring.allgather(tf.constant([digests], tf.int64), name="weights").numpy()
+    if difference := unequal(table, [variable.path for variable in variables]):
         raise OutOfStepError(
             f"{difference}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the "
             "model was loaded, start from equal weights (ctx.keras_callbacks() ensures that), and change "
@@ -67,9 +67,9 @@ def check_equal(ring: Ring, model: Any) -> None:
 def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
     """What must be equal, with names, in the order in which messages list differences."""
     facts = [("steps", "not known" if steps is None else str(steps)), ("variables", str(len(model.variables)))]
-    for number, each in enumerate(model.variables):
-        kind = "trainable" if each.trainable else "not trainable"
-        facts.append((f"variable {number}", f"{_stem(each.path)} {tuple(each.shape)} {each.dtype} {kind}"))
+    for number, variable in enumerate(model.variables):
+        kind = "trainable" if variable.trainable else "not trainable"
+        facts.append((f"variable {number}", f"{_stem(variable.path)} {tuple(variable.shape)} {variable.dtype} {kind}"))
     optimizer = getattr(model, "optimizer", None)
     facts.append(("optimizer", type(optimizer).__name__))
     if optimizer is not None:
@@ -79,15 +79,15 @@ def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
 
 
 def _differences(programs: Sequence[dict[str, str]]) -> list[str]:
-    found = []
+    differences = []
     for key in dict.fromkeys(key for facts in programs for key in facts):
         values = [facts.get(key, "nothing") for facts in programs]
         usual, _ = Counter(values).most_common(1)[0]
         for rank, value in enumerate(values):
             if value != usual:
-                found.append(f"  rank {rank}: {key} is {value}, on the others {usual}")
-    more = [f"  and {len(found) - _SHOWN} more differences"] if len(found) > _SHOWN else []
-    return [*found[:_SHOWN], *more, "  build and compile the same model on every rank, from the same parameters"]
+                differences.append(f"  rank {rank}: {key} is {value}, on the others {usual}")
+    tail = [f"  and {len(differences) - _SHOWN} more differences"] if len(differences) > _SHOWN else []
+    return [*differences[:_SHOWN], *tail, "  build and compile the same model on every rank, from the same parameters"]
 
 
 def _stem(text: str) -> str:

@@ -12,15 +12,15 @@ def carry(tensor: tf.Tensor, taken: Collection[tf.DType]) -> tuple[tf.Tensor, Ba
 
     Sums of integers wrap as those of their own type do. Raises TypeError for a type without such a cast.
     """
-    own = tensor.dtype
-    if own in taken:
+    dtype = tensor.dtype
+    if dtype in taken:
         return tensor, lambda result: result
-    if own in _SAME_BITS:
-        return tf.bitcast(tensor, _SAME_BITS[own]), lambda result: tf.bitcast(result, own)
-    wider = next((each for each in _wider(own) if each in taken), None)
+    if dtype in _SAME_BITS:
+        return tf.bitcast(tensor, _SAME_BITS[dtype]), lambda result: tf.bitcast(result, dtype)
+    wider = next((candidate for candidate in _wider(dtype) if candidate in taken), None)
     if wider is None:
-        raise TypeError(f"a tensor of type {own.name} cannot travel in a ring; cast it to a number's type first")
-    return tf.cast(tensor, wider), lambda result: tf.cast(result, own)
+        raise TypeError(f"a tensor of type {dtype.name} cannot travel in a ring; cast it to a number's type first")
+    return tf.cast(tensor, wider), lambda result: tf.cast(result, dtype)
 
 
 _SAME_BITS = {tf.uint64: tf.int64, tf.complex64: tf.float32, tf.complex128: tf.float64}

@@ -71,14 +71,14 @@ class Rendezvous:
 
     def _take(self, timeout_s: float) -> None:
         """Store all values that have come; waits `timeout_s` for the first."""
-        while (found := self._exchange.shared(timeout_s)) is not None:
-            self._keep(*found)
+        while (pair := self._exchange.shared(timeout_s)) is not None:
+            self._keep(*pair)
             timeout_s = 0.0
 
     def _keep(self, key: str, value: bytes) -> None:
-        rank, slash, rest = key.partition("/")
+        rank, slash, suffix = key.partition("/")
         self.heard.add(int(rank))
-        self._values[slash + rest] = value
+        self._values[slash + suffix] = value
 
 
 class _Server(HTTPServer):
@@ -145,11 +145,11 @@ def comes_from_here(connection: socket.socket) -> bool:
 
 def _inode(local: tuple[str, int], remote: tuple[str, int]) -> str | None:
     """The inode of the socket at `local` that is connected to `remote`."""
-    wanted = [_hexadecimal(local), _hexadecimal(remote)]
+    endpoints = [_hexadecimal(local), _hexadecimal(remote)]
     with open("/proc/self/net/tcp", encoding="ascii") as table:
         for row in table:
             fields = row.split()
-            if fields[1:3] == wanted:
+            if fields[1:3] == endpoints:
                 return fields[9]
     return None
 
@@ -161,8 +161,8 @@ def _hexadecimal(address: tuple[str, int]) -> str:
 
 
 def _open_files() -> set[str]:
-    found = set()
+    targets = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # closed meanwhile
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-    return found
+            targets.add(os.readlink(f"/proc/self/fd/{number}"))
+    return targets

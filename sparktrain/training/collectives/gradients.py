@@ -44,8 +44,8 @@ def averaged_gradients(
         return list(gradients)
     reduced: list[Gradient] = list(gradients)
     rows = _sparse_ones(gradients, single)
-    whole = {i: tf.convert_to_tensor(each) for i, each in enumerate(gradients) if each is not None and i not in rows}
-    for index, mean in zip(whole, _dense(ring, list(whole.values()), narrow, name), strict=True):
+    dense = {i: tf.convert_to_tensor(grad) for i, grad in enumerate(gradients) if grad is not None and i not in rows}
+    for index, mean in zip(dense, _dense(ring, list(dense.values()), narrow, name), strict=True):
         reduced[index] = mean
     for index in rows:
         reduced[index] = _sparse(ring, gradients[index], narrow, f"{name}-rows", single)
@@ -54,7 +54,7 @@ def averaged_gradients(
 
 def _sparse_ones(gradients: Sequence[Gradient], single: bool) -> list[int]:
     """Which gradients are sent as rows."""
-    sparse = [index for index, each in enumerate(gradients) if isinstance(each, tf.IndexedSlices)]
+    sparse = [index for index, grad in enumerate(gradients) if isinstance(grad, tf.IndexedSlices)]
     return [index for index in sparse if single or _rows(gradients[index])]
 
 
@@ -70,20 +70,20 @@ def _dense(ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: 
     if narrow is None:
         return ring.allreduce(tensors, average=True, name=name)
     # Divide first: the sum of many members may exceed the range of the narrow type.
-    narrowed = [_narrowed(each / ring.size, narrow) for each in tensors]
+    narrowed = [_narrowed(tensor / ring.size, narrow) for tensor in tensors]
     sums = ring.allreduce(narrowed, average=False, name=name)
-    return [tf.cast(each, own.dtype) for each, own in zip(sums, tensors, strict=True)]
+    return [tf.cast(total, tensor.dtype) for total, tensor in zip(sums, tensors, strict=True)]
 
 
 def _sparse(
     ring: Ring, gradient: tf.IndexedSlices, narrow: tf.DType | None, name: str, single: bool
 ) -> tf.IndexedSlices:
-    own = gradient.values / ring.size, gradient.indices
+    rows = gradient.values / ring.size, gradient.indices
     if not single:
-        own = _summed(*own)
-    values = own[0] if narrow is None else _narrowed(own[0], narrow)
+        rows = _summed(*rows)
+    values = rows[0] if narrow is None else _narrowed(rows[0], narrow)
     all_values = tf.cast(ring.allgather(values, name=f"{name}-values"), gradient.values.dtype)
-    all_indices = ring.allgather(own[1], name=f"{name}-indices")
+    all_indices = ring.allgather(rows[1], name=f"{name}-indices")
     if not single:
         all_values, all_indices = _summed(all_values, all_indices)
     return tf.IndexedSlices(all_values, all_indices, dense_shape=gradient.dense_shape)
@@ -95,5 +95,5 @@ def _narrowed(tensor: tf.Tensor, narrow: tf.DType) -> tf.Tensor:
 
 def _summed(values: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Each index once, with the sum of its values."""
-    once, places = tf.unique(indices)
-    return tf.math.unsorted_segment_sum(values, places, tf.size(once)), once
+    unique_indices, places = tf.unique(indices)
+    return tf.math.unsorted_segment_sum(values, places, tf.size(unique_indices)), unique_indices

@@ -50,10 +50,10 @@ def join(joining: Joining) -> Ring:
     if formation.size == 1:
         return LocalRing()
     joining.release_port()  # Gloo takes ports of its own
-    own = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
-    shared = barrier.wait_for_all(joining, SystemClock(), own)
-    by_nccl = nccl_use.each_has_its_own(nccl_use.taken(shared, own), formation.size)
-    if own and not by_nccl:
+    offers = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    shared = barrier.wait_for_all(joining, SystemClock(), offers)
+    by_nccl = nccl_use.each_has_its_own(nccl_use.taken(shared, offers), formation.size)
+    if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
         os.environ.pop("HOROVOD_ELASTIC", None)
@@ -95,7 +95,7 @@ def _interface(formation: Formation) -> str:
     """The network interface with this member's address: without a name, Gloo takes any, such as loopback."""
     address = formation.mine.address
     for name, addresses in psutil.net_if_addrs().items():
-        if any(each.address == address for each in addresses):
+        if any(nic_address.address == address for nic_address in addresses):
             return name
     raise FormError(
         f"{barrier.this_member(formation)}: no network interface of this host has the address {address}; "
@@ -129,23 +129,23 @@ class HorovodRing(Ring):
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class. Horovod itself joins small tensors."""
-        device = self._sums_on if all(each.dtype.is_floating for each in tensors) else _HOST
+        device = self._sums_on if all(tensor.dtype.is_floating for tensor in tensors) else _HOST
         with self._operation("allreduce", name, tensors, device) as unique:
-            carried = [carry(each, _REDUCED) for each in tensors]
-            sums = self._sums([each for each, _ in carried], unique)
-            whole = averaged(sums, self.size) if average else sums
-            return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
+            carried = [carry(tensor, _REDUCED) for tensor in tensors]
+            sums = self._sums([tensor for tensor, _ in carried], unique)
+            reduced = averaged(sums, self.size) if average else sums
+            return [back(tensor) for tensor, (_, back) in zip(reduced, carried, strict=True)]
 
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation("broadcast", name, tensors) as unique:
-            carried = [carry(each, _MOVED) for each in tensors]
+            carried = [carry(tensor, _MOVED) for tensor in tensors]
             sent = in_chunks(
-                [each for each, _ in carried],
+                [tensor for tensor, _ in carried],
                 lambda flat, label: hvd.broadcast(flat, 0, name=f"{unique}.copy.{label}", ignore_name_scope=True),
             )
-            return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
+            return [back(tensor) for tensor, (_, back) in zip(sent, carried, strict=True)]
 
     @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
@@ -167,14 +167,16 @@ class HorovodRing(Ring):
 
     def _sums(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
         sums = list(tensors)
-        for dtype in dict.fromkeys(each.dtype for each in tensors):
-            indices = [i for i, each in enumerate(tensors) if each.dtype is dtype and each.shape.num_elements() != 0]
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            indices = [
+                i for i, tensor in enumerate(tensors) if tensor.dtype is dtype and tensor.shape.num_elements() != 0
+            ]
             if indices:
                 group = [tensors[index] for index in indices]
                 label = f"{name}.sum.{dtype.name}"
                 reduced = hvd.grouped_allreduce(group, op=hvd.Sum, name=label, ignore_name_scope=True)
-                for index, each in zip(indices, reduced, strict=True):
-                    sums[index] = each
+                for index, total in zip(indices, reduced, strict=True):
+                    sums[index] = total
         return sums
 
     @contextmanager

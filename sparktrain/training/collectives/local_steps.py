@@ -50,10 +50,10 @@ class RingAverager(Averager):
         with them. A constraint holds for the mean too.
         """
         variables = list(optimizer._trainable_variables)
-        kept = [each for each in getattr(optimizer, "_model_variables_moving_average", None) or [] if each is not None]
-        values = [tf.convert_to_tensor(each.value) for each in (*variables, *kept)]
+        emas = [ema for ema in getattr(optimizer, "_model_variables_moving_average", None) or [] if ema is not None]
+        values = [tf.convert_to_tensor(weight.value) for weight in (*variables, *emas)]
         means = self._ring.allreduce(values, average=True, name="local-steps")
-        for variable, mean in zip((*variables, *kept), means, strict=True):
+        for variable, mean in zip((*variables, *emas), means, strict=True):
             variable.assign(mean)
         for variable in variables:
             if variable.constraint is not None:
@@ -72,7 +72,7 @@ class LocalSteps:
         self._outer = OuterScale(optimizer)
         with tf.device("/CPU:0"):
             self._since = tf.Variable(0, trainable=False, dtype=tf.int64)
-        _made.add(self)
+        _instances.add(self)
 
     @property
     def since(self) -> int:
@@ -83,9 +83,9 @@ class LocalSteps:
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         self._outer.refuse()
         gradients = list(grads)
-        given = None if trainable_variables is None else list(trainable_variables)
-        self.averager.check(gradients, self.optimizer._trainable_variables if given is None else given)
-        self._apply(gradients, given)
+        variables = None if trainable_variables is None else list(trainable_variables)
+        self.averager.check(gradients, self.optimizer._trainable_variables if variables is None else variables)
+        self._apply(gradients, variables)
         due = self._since.assign_add(1) >= self.steps
         if tf.executing_eagerly():
             if due:
@@ -104,15 +104,15 @@ class LocalSteps:
         self._since.assign(0)
 
 
-_made: "WeakSet[LocalSteps]" = WeakSet()
+_instances: "WeakSet[LocalSteps]" = WeakSet()
 
 
 def report_unaveraged(chief: bool) -> None:
     """Print to the chief's log that the training function has returned with steps that were not averaged."""
-    left = max((each.since for each in _made), default=0)
-    if left and chief:
+    steps = max((instance.since for instance in _instances), default=0)
+    if steps and chief:
         notice(
-            f"the members of the gang end with different weights, {left} of local_steps after their newest average, "
+            f"the members of the gang end with different weights, {steps} of local_steps after their newest average, "
             "and what counts is the chief's alone: train by fit() with callbacks=ctx.keras_callbacks(), or end a loop "
             "of your own after a multiple of local_steps"
         )

@@ -38,8 +38,8 @@ def offered(joining: Joining, uuid: bytes) -> dict[str, bytes]:
 
 def taken(shared: dict[str, bytes], own: Mapping[str, bytes]) -> list[bytes]:
     """The UUIDs of all members that can use NCCL, in no order; takes those of the others out of `shared`."""
-    others = [shared.pop(key) for key in list(shared) if key.startswith(GPU)]
-    return [*own.values(), *others]
+    other_uuids = [shared.pop(key) for key in list(shared) if key.startswith(GPU)]
+    return [*own.values(), *other_uuids]
 
 
 def each_has_its_own(uuids: list[bytes], size: int) -> bool:

@@ -65,13 +65,13 @@ def reduce_outside_scale(optimizer: Any) -> None:
     before the first step; it does nothing for other optimizers.
     """
     inner = getattr(optimizer, "inner_optimizer", None)
-    found = _own_apply(inner)
-    if isinstance(found, _Reducer):
+    wrapper = _own_apply(inner)
+    if isinstance(wrapper, _Reducer):
         del vars(inner)["apply"]
-        optimizer.apply = _Reducer(optimizer, found.ring, found.narrow)
-    elif isinstance(found, LocalSteps):
+        optimizer.apply = _Reducer(optimizer, wrapper.ring, wrapper.narrow)
+    elif isinstance(wrapper, LocalSteps):
         del vars(inner)["apply"]
-        optimizer.apply = LocalSteps(optimizer, found.averager, found.steps)
+        optimizer.apply = LocalSteps(optimizer, wrapper.averager, wrapper.steps)
 
 
 def is_distributed(optimizer: Any) -> bool:
@@ -81,8 +81,10 @@ def is_distributed(optimizer: Any) -> bool:
 
 def own_optimizers(model: Any) -> dict[str, Any]:
     """The optimizers in the attributes of `model`, for its own train_step, by attribute."""
-    found = {name: each for name, each in vars(model).items() if isinstance(each, keras.optimizers.Optimizer)}
-    return {name: each for name, each in found.items() if each is not getattr(model, "optimizer", None)}
+    optimizers = {name: value for name, value in vars(model).items() if isinstance(value, keras.optimizers.Optimizer)}
+    return {
+        name: optimizer for name, optimizer in optimizers.items() if optimizer is not getattr(model, "optimizer", None)
+    }
 
 
 def stray_optimizer(model: Any) -> str | None:
@@ -90,9 +92,9 @@ def stray_optimizer(model: Any) -> str | None:
 
     `compile()` without an optimizer creates one, which a train_step with its own optimizers does not use.
     """
-    own = own_optimizers(model)
-    alone = [name for name, each in own.items() if not _reduces(each)]
-    if not own and not _reduces(getattr(model, "optimizer", None)):
+    optimizers = own_optimizers(model)
+    alone = [name for name, optimizer in optimizers.items() if not _reduces(optimizer)]
+    if not optimizers and not _reduces(getattr(model, "optimizer", None)):
         return "optimizer"
     return alone[0] if alone else None
 
@@ -102,20 +104,22 @@ def is_averaged(model: Any) -> bool:
 
     Members have equal weights then, as always where they average gradients. All members have the same answer.
     """
-    return not any(each.since for each in _local_ones(model))
+    return not any(wrapper.since for wrapper in _local_ones(model))
 
 
 def average_weights(model: Any) -> None:
     """Average what members have trained by themselves since the newest average. All call it; blocks until they do."""
-    for each in _local_ones(model):
-        if each.since:
-            each.average()
+    for wrapper in _local_ones(model):
+        if wrapper.since:
+            wrapper.average()
 
 
 def _local_ones(model: Any) -> list[LocalSteps]:
     optimizers = [getattr(model, "optimizer", None), *own_optimizers(model).values()]
-    found = [_own_apply(each) for one in optimizers for each in (one, getattr(one, "inner_optimizer", None))]
-    return [each for each in found if isinstance(each, LocalSteps)]
+    wrappers = [
+        _own_apply(candidate) for outer in optimizers for candidate in (outer, getattr(outer, "inner_optimizer", None))
+    ]
+    return [wrapper for wrapper in wrappers if isinstance(wrapper, LocalSteps)]
 
 
 def _reduces(optimizer: Any) -> bool:
@@ -178,7 +182,7 @@ class DistributedTape:
         """
         plain = tf.nest.map_structure(lambda each: each.value if isinstance(each, keras.Variable) else each, sources)
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
-        self._first.check_start([each for each in tf.nest.flatten(sources) if hasattr(each, "numpy")])
+        self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
         averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
         self._first.compare(gradients, averaged)
         return tf.nest.pack_sequence_as(plain, averaged)
@@ -201,7 +205,7 @@ class _Reducer:
         gradients = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
-            gradients = [_shaped(*each) for each in zip(gradients, trainable_variables, strict=True)]
+            gradients = [_shaped(*pair) for pair in zip(gradients, trainable_variables, strict=True)]
         self._first.check_start(
             self._optimizer._trainable_variables if trainable_variables is None else trainable_variables
         )

@@ -53,7 +53,7 @@ class Ring(ABC):
 
 def averaged(sums: "Sequence[tf.Tensor]", size: int) -> "list[tf.Tensor]":
     """The mean of `size` members from each sum over them; of integers, rounded down."""
-    return [each // size if each.dtype.is_integer else each / size for each in sums]
+    return [total // size if total.dtype.is_integer else total / size for total in sums]
 
 
 class LocalRing(Ring):

@@ -22,7 +22,7 @@ def is_ring_error(error: BaseException) -> bool:
 
     For exceptions that leave user code such as `model.fit`. Imports nothing.
     """
-    return any(isinstance(each, RingError) or _of_operation(each) for each in causes(error))
+    return any(isinstance(cause, RingError) or _of_operation(cause) for cause in causes(error))
 
 
 def _of_operation(error: BaseException) -> bool:
@@ -35,10 +35,10 @@ def _of_operation(error: BaseException) -> bool:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """`error`, its causes and contexts, each once."""
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     following: BaseException | None = error
-    while following is not None and id(following) not in seen:
-        seen.add(id(following))
+    while following is not None and id(following) not in visited_ids:
+        visited_ids.add(id(following))
         yield following
         aborted_by = getattr(following, "original_exception", None)  # the cause of a ClosureAbortedError
         implicit = None if following.__suppress_context__ else following.__context__

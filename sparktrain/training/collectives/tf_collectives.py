@@ -119,24 +119,24 @@ class CollectiveRing(Ring):
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation("allreduce", name, tensors) as unique:
-            carried = [carry(each, _REDUCED) for each in tensors]
+            carried = [carry(tensor, _REDUCED) for tensor in tensors]
 
             def reduce(flat: tf.Tensor, label: str) -> tf.Tensor:
                 total = self._sum(flat, f"{unique}/sum/{label}")
                 return averaged([total], self.size)[0] if average else total
 
-            whole = in_chunks([each for each, _ in carried], reduce)
-            return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
+            reduced = in_chunks([tensor for tensor, _ in carried], reduce)
+            return [back(tensor) for tensor, (_, back) in zip(reduced, carried, strict=True)]
 
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation("broadcast", name, tensors) as unique:
-            carried = [carry(each, _MOVED) for each in tensors]
+            carried = [carry(tensor, _MOVED) for tensor in tensors]
             sent = in_chunks(
-                [each for each, _ in carried], lambda flat, label: self._copy(flat, f"{unique}/copy/{label}")
+                [tensor for tensor, _ in carried], lambda flat, label: self._copy(flat, f"{unique}/copy/{label}")
             )
-            return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
+            return [back(tensor) for tensor, (_, back) in zip(sent, carried, strict=True)]
 
     @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
@@ -148,11 +148,11 @@ class CollectiveRing(Ring):
             lengths = self._gather(tf.shape(carried, tf.int64)[:1], f"{unique}/gather/lengths")
             longest = tf.reduce_max(lengths)
             padding = [[0, longest - tf.shape(carried, tf.int64)[0]]] + [[0, 0]] * (carried.shape.rank - 1)
-            rest = tf.shape(carried, tf.int64)[1:]
+            inner_shape = tf.shape(carried, tf.int64)[1:]
             flat = self._gather(tf.reshape(tf.pad(carried, padding), [-1]), f"{unique}/gather/values")
-            rows = tf.reshape(flat, tf.concat([[self.size, longest], rest], 0))
-            whole = tf.boolean_mask(rows, tf.sequence_mask(lengths, longest))
-            return back(tf.ensure_shape(whole, [None, *carried.shape[1:]]))
+            rows = tf.reshape(flat, tf.concat([[self.size, longest], inner_shape], 0))
+            gathered = tf.boolean_mask(rows, tf.sequence_mask(lengths, longest))
+            return back(tf.ensure_shape(gathered, [None, *carried.shape[1:]]))
 
     def close(self) -> None:
         """See base class. The members wait for each other, so that none ends while another still needs it.

@@ -18,7 +18,7 @@ def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
     """
     _check_waits(ring, "allreduce")
     kinds = tf.nest.flatten(value)
-    tensors = [_number(each, average) for each in kinds]
+    tensors = [_number(leaf, average) for leaf in kinds]
     reduced = ring.allreduce(tensors, average=average, name="value")
     return _as(value, kinds, reduced)
 
@@ -27,7 +27,7 @@ def broadcast(ring: Ring, value: Any) -> Any:
     """The value of rank 0, on every member; kinds and rules as for `allreduce`. Booleans stay booleans."""
     _check_waits(ring, "broadcast")
     kinds = tf.nest.flatten(value)
-    return _as(value, kinds, ring.broadcast([_tensor(each) for each in kinds], name="value"))
+    return _as(value, kinds, ring.broadcast([_tensor(leaf) for leaf in kinds], name="value"))
 
 
 def allgather(ring: Ring, value: Any) -> Any:
@@ -55,10 +55,10 @@ def _check_waits(ring: Ring, operation: str) -> None:
 
 def _number(value: Any, average: bool) -> tf.Tensor:
     tensor = _tensor(value)
-    whole = tensor.dtype.is_integer or tensor.dtype.is_bool
+    is_integral = tensor.dtype.is_integer or tensor.dtype.is_bool
     return (
         tf.cast(tensor, tf.float64 if average else tf.int64 if tensor.dtype.is_bool else tensor.dtype)
-        if whole
+        if is_integral
         else tensor
     )
 
@@ -81,7 +81,7 @@ _OF_ML_DTYPES = ("bfloat16",)
 
 def _as(structure: Any, kinds: list[Any], tensors: list[tf.Tensor]) -> Any:
     """`tensors` in the structure of `structure`, each as the kind of its original value."""
-    return tf.nest.pack_sequence_as(structure, [_kind(*each) for each in zip(kinds, tensors, strict=True)])
+    return tf.nest.pack_sequence_as(structure, [_kind(*pair) for pair in zip(kinds, tensors, strict=True)])
 
 
 def _kind(original: Any, tensor: tf.Tensor) -> Any:

@@ -53,24 +53,24 @@ class BatchShare:
 
     def real(self, rows: int, batch: int) -> int:
         """How many leading examples of this member's last batch are no filling, in a pass over `rows` examples."""
-        left = rows % (batch * self.size)
-        if not left or self.uneven is Uneven.DROP:
+        remainder = rows % (batch * self.size)
+        if not remainder or self.uneven is Uneven.DROP:
             return batch
-        return min(batch, max(0, left - self.rank * batch))
+        return min(batch, max(0, remainder - self.rank * batch))
 
     def _last(self, order: Indices, cut: int, batch: int) -> Indices:
         """The examples of the last, uneven round; none if it is dropped."""
-        left = order[cut:]
-        own = left[self.rank * batch : (self.rank + 1) * batch]
+        tail = order[cut:]
+        examples = tail[self.rank * batch : (self.rank + 1) * batch]
         if self.uneven is Uneven.DROP:
-            return own[: max(0, len(left) - (self.size - 1) * batch)]
+            return examples[: max(0, len(tail) - (self.size - 1) * batch)]
         first = order[self.rank * batch : (self.rank + 1) * batch]
-        return np.concatenate([own, np.resize(first, min(batch, len(left)) - len(own))])
+        return np.concatenate([examples, np.resize(first, min(batch, len(tail)) - len(examples))])
 
 
 def share(rank: int, size: int, uneven: str) -> BatchShare:
     """The share of member `rank` of `size`. Raises SpecError for an unknown `uneven`."""
-    names = [each.value for each in Uneven]
+    names = [mode.value for mode in Uneven]
     if uneven not in names:
         raise SpecError(f"uneven ({shown(uneven)}) must be one of {', '.join(names)}{did_you_mean(uneven, names)}")
     return BatchShare(rank, size, Uneven(uneven))

@@ -26,15 +26,15 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
         raise SpecError(f"class_weight needs (x, y) with classes of one output, not {shown(structure)}")
     _check_numbers(tf.nest.flatten(structure[1])[0])
     if isinstance(data, tf.data.Dataset):
-        known, last = tf.constant(table), len(table) - 1
+        weights, last = tf.constant(table), len(table) - 1
 
         @plain
         def weigh(x: Any, y: Any, *given: Any) -> Any:
-            return x, y, _times(tf.gather(known, tf.minimum(_classes(tf, y), last)), *given)
+            return x, y, _times(tf.gather(weights, tf.minimum(_classes(tf, y), last)), *given)
 
         return data.map(weigh)
-    x, y, *given = data
-    return x, y, _times(table[np.minimum(_classes(np, np.asarray(y)), len(table) - 1)], *given)
+    x, y, *sample_weights = data
+    return x, y, _times(table[np.minimum(_classes(np, np.asarray(y)), len(table) - 1)], *sample_weights)
 
 
 def _check_numbers(labels: Any) -> None:

@@ -19,9 +19,9 @@ def changes(data: Any) -> bool:
 def tupled(value: Any) -> Any:
     """`value` with tuples in place of lists: to TensorFlow, a list is one tensor."""
     if isinstance(value, list | tuple):
-        parts = [tupled(each) for each in value]
+        parts = [tupled(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return {key: tupled(each) for key, each in value.items()} if isinstance(value, dict) else value
+    return {key: tupled(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 class EpochOrder:
@@ -49,11 +49,11 @@ class EpochOrder:
 
     def _end_epoch(self, number: int) -> None:
         seed = int(np.random.SeedSequence([self._seed % 2**64, number]).generate_state(1)[0])
-        kept = random.getstate(), np.random.get_state()
+        states = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed)
         try:
             self._data.on_epoch_end()
         finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])
+            random.setstate(states[0])
+            np.random.set_state(states[1])

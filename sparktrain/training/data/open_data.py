@@ -34,12 +34,12 @@ class OpenData:
         Raises SpecError, DataError, StoreError.
         """
         if name not in self._open:
-            known = self._data.sets
-            if name not in known:
-                there = f"this run has {', '.join(map(repr, known))}" if known else "this run was given no data="
-                raise SpecError(f"ctx.dataset({shown(name)}): {there}{did_you_mean(name, known)}")
+            datasets = self._data.sets
+            if name not in datasets:
+                hint = f"this run has {', '.join(map(repr, datasets))}" if datasets else "this run was given no data="
+                raise SpecError(f"ctx.dataset({shown(name)}): {hint}{did_you_mean(name, datasets)}")
             pa.set_cpu_count(_cores())
-            self._open[name] = open_reader(known[name], self._data)
+            self._open[name] = open_reader(datasets[name], self._data)
         if whole and self._size > 1:  # members differ in such feeds: their passes are not those of the gang
             return TrainingData(*self._open[name], 0, 1, self._seed)
         return TrainingData(*self._open[name], self._rank, self._size, self._seed, self._position)
@@ -59,17 +59,17 @@ def open_reader(ref: DataRef, data: MemberData) -> tuple[Manifest, GroupReader]:
 
 
 def _lazily(ref: DataRef, data: MemberData) -> Callable[[], HostCache]:
-    made: list[HostCache] = []
+    caches: list[HostCache] = []
 
     def open_cache() -> HostCache:
-        if not made:
-            made.append(HostCache(data.cache_dir, ref.digest, data.cache_bytes, ref.store.timeout_s))
-        return made[0]
+        if not caches:
+            caches.append(HostCache(data.cache_dir, ref.digest, data.cache_bytes, ref.store.timeout_s))
+        return caches[0]
 
     return open_cache
 
 
 def _cores() -> int:
     """The cores of this member's slot, as Spark and the local engine set them for native libraries."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))

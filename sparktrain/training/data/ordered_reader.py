@@ -40,7 +40,7 @@ class OrderedReader:
         parts = [self._part(int(windows[start]), positions[start:end]) for start, end in pairwise(bounds)]
         if len(parts) == 1:
             return parts[0]
-        return {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _look_ahead(self, window: int) -> None:
         """Have groups fetched, and the next window made ready, once for each window."""
@@ -50,23 +50,23 @@ class OrderedReader:
         self._reader.ahead(self._order.groups_from(window, 1 + WINDOWS_AHEAD))
         if self._order.shuffled:
             self._window(window)
-            for each in range(window + 1, min(window + 1 + WINDOWS_AHEAD, self._order.windows)):
-                self._reader.soon(self._window(each).ready)
+            for next_window in range(window + 1, min(window + 1 + WINDOWS_AHEAD, self._order.windows)):
+                self._reader.soon(self._window(next_window).ready)
 
     def _part(self, window: int, positions: Indices) -> Arrays:
         if not self._order.shuffled:
             return self._reader.take(positions, self._names, self._stack)
         rows, joined = self._window(window).ready()
-        here = rows[positions - self._order.start(window)]
-        return self._reader.take(here, self._names, self._stack) if joined is None else joined.take(here)
+        picks = rows[positions - self._order.start(window)]
+        return self._reader.take(picks, self._names, self._stack) if joined is None else joined.take(picks)
 
     def _window(self, window: int) -> "_Window":
-        if (kept := self._windows.get(window)) is not None:
-            return kept
-        made = self._windows[window] = _Window(lambda: self._make(window))
+        if (cached := self._windows.get(window)) is not None:
+            return cached
+        new_window = self._windows[window] = _Window(lambda: self._make(window))
         if len(self._windows) > _KEPT_WINDOWS:
             self._windows.popitem(last=False)
-        return made
+        return new_window
 
     def _make(self, window: int) -> Ready:
         """Any thread."""

@@ -64,14 +64,14 @@ def is_share(dataset: Any) -> bool:
     """Whether `dataset` is the share of a member, or is made of one by `map` and the like."""
     if not isinstance(dataset, tf.data.Dataset):
         return False
-    return dataset in _SHARES or any(is_share(each) for each in dataset._inputs())
+    return dataset in _SHARES or any(is_share(source) for source in dataset._inputs())
 
 
 def _share_with(feed: Any, options: Any) -> Any:
     """`feed` with `options`, as a share that a strategy of several members leaves whole: see `is_share`."""
-    made = tf.data.Options().merge(options)  # those of a dataset cannot be changed
-    made.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    share = feed.with_options(made)
+    merged = tf.data.Options().merge(options)  # those of a dataset cannot be changed
+    merged.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    share = feed.with_options(merged)
     _SHARES.add(share)
     return share
 
@@ -79,16 +79,16 @@ def _share_with(feed: Any, options: Any) -> Any:
 def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     """The share of the dataset `batches`, in passes that start at the cursor's position."""
     cardinality = int(batches.cardinality())
-    own = _own(batches, cardinality, share)
+    shard = _own(batches, cardinality, share)
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
-    replay = _replay(batches, own)
+    replay = _replay(batches, shard)
 
     @plain
     def begin(number: Any, replayed: Any, skipped: Any) -> Any:
-        done = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
-        with tf.control_dependencies([done]):
-            rest = (_measured(own, cursor, number) if unknown else own).skip(tf.identity(skipped))
-        return rest
+        replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
+        with tf.control_dependencies([replays]):
+            remainder = (_measured(shard, cursor, number) if unknown else shard).skip(tf.identity(skipped))
+        return remainder
 
     feed = passes(cursor, begin, share.steps(cardinality) if cardinality >= 0 else None)
     cardinality_of = feed.cardinality
@@ -99,7 +99,7 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
 
 def shuffles(batches: Any) -> list[Any]:
     """The datasets that shuffle: `batches` itself and those below it."""
-    below = [found for each in batches._inputs() for found in shuffles(each)]
+    below = [dataset for source in batches._inputs() for dataset in shuffles(source)]
     return [batches, *below] if hasattr(batches, "_reshuffle_each_iteration") else below
 
 
@@ -128,11 +128,11 @@ def _replay_cost(dataset: Any, lazily: bool = False) -> int:
         return 0
     inputs = dataset._inputs()
     if hasattr(dataset, "_reshuffle_each_iteration"):  # creates the iterator of its input at the first read
-        below = max((_replay_cost(each, lazily=True) for each in inputs), default=0)
+        below = max((_replay_cost(source, lazily=True) for source in inputs), default=0)
         return max(below, 2 if lazily else 1)
     if type(dataset).__name__ not in _AT_ONCE:
         return 3  # such as repeat(), concatenate() and cache()
-    return max(_replay_cost(each, lazily) for each in inputs)
+    return max(_replay_cost(source, lazily) for source in inputs)
 
 
 def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
@@ -142,15 +142,15 @@ def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
         cardinality >= 0 and (cardinality - dropped) % share.size == 0
     )
     if even and (share.size == 1 or _alike(batches, dropped > 0)):
-        whole = batches.take(cardinality - dropped) if dropped else batches
-        own = whole.shard(share.size, share.rank)
-        return own.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else own
+        rounds = batches.take(cardinality - dropped) if dropped else batches
+        shard = rounds.shard(share.size, share.rank)
+        return shard.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else shard
     return _in_rounds(batches, share)
 
 
 def _alike(batches: Any, but_last: bool) -> bool:
     """Whether all batches are known, without reading them, to have the same number of examples."""
-    shapes = [each.shape for each in tf.nest.flatten(batches.element_spec) if hasattr(each, "shape")]
+    shapes = [spec.shape for spec in tf.nest.flatten(batches.element_spec) if hasattr(spec, "shape")]
     if all(shape.rank and shape[0] is not None for shape in shapes):
         return True
     while type(batches).__name__ in ("_MapDataset", "_ParallelMapDataset", "_PrefetchDataset", "_OptionsDataset"):
@@ -172,13 +172,13 @@ class _Held:
     def __init__(self, spec: Any) -> None:
         self._spec = spec
         parts = tf.nest.flatten(spec, expand_composites=True)
-        self._types = [each.dtype for each in parts if isinstance(each, tf.TensorSpec)]
-        self._shapes = [each.shape for each in parts if isinstance(each, tf.TensorSpec)]
+        self._types = [part.dtype for part in parts if isinstance(part, tf.TensorSpec)]
+        self._shapes = [part.shape for part in parts if isinstance(part, tf.TensorSpec)]
         self.void = tf.raw_ops.OptionalNone()
 
     def hold(self, *batch: Any) -> Any:
         parts = tf.nest.flatten(_packed(batch), expand_composites=True)
-        return tf.raw_ops.OptionalFromValue(components=[each for each in parts if each is not None])
+        return tf.raw_ops.OptionalFromValue(components=[part for part in parts if part is not None])
 
     def full(self, held: Any) -> Any:
         return tf.raw_ops.OptionalHasValue(optional=held)
@@ -187,7 +187,7 @@ class _Held:
         kwargs = {"output_types": self._types, "output_shapes": self._shapes}
         parts = iter(tf.raw_ops.OptionalGetValue(optional=held, **kwargs))
         leaves = tf.nest.flatten(self._spec, expand_composites=True)
-        flat = [next(parts) if isinstance(each, tf.TensorSpec) else None for each in leaves]
+        flat = [next(parts) if isinstance(leaf, tf.TensorSpec) else None for leaf in leaves]
         return tf.nest.pack_sequence_as(self._spec, flat, expand_composites=True)
 
     def rows(self, held: Any) -> Any:
@@ -200,24 +200,31 @@ def _in_rounds(batches: Any, share: BatchShare) -> Any:
     The state is the round so far. Empty values follow the end of the data, so that the last round appears as well.
     """
     holds = _Held(batches.element_spec)
-    given = batches.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void).repeat(share.size - 1))
+    values = batches.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void).repeat(share.size - 1))
 
     @plain
     def step(state: Any, held: Any) -> Any:
-        count, real, small, large, own, first = state
+        count, real, small, large, batch, first = state
         slot, full, size = count % share.size, holds.full(held), holds.rows(held)
         real = tf.where(slot == 0, 0, real) + tf.cast(full, tf.int32)
         small = tf.where(slot == 0, size, tf.where(full, tf.minimum(small, size), small))
         large = tf.maximum(tf.where(slot == 0, 0, large), size)
-        own = tf.where(slot == share.rank, held, own)
+        batch = tf.where(slot == share.rank, held, batch)
         first = tf.where(count == share.rank, held, first)
         short = (count == share.size - 1) & (real < share.size)
         with tf.control_dependencies([tf.debugging.Assert(~short, [too_few("Too few batches", share.size)])]):
-            return (count + 1, real, small, large, own, first), (slot == share.size - 1, real, small, large, own, first)
+            return (count + 1, real, small, large, batch, first), (
+                slot == share.size - 1,
+                real,
+                small,
+                large,
+                batch,
+                first,
+            )
 
     none = tf.constant(0)
     start = (tf.constant(0, tf.int64), none, none, none, holds.void, holds.void)
-    rounds = given.scan(start, step).filter(plain(lambda ends, *_: ends))
+    rounds = values.scan(start, step).filter(plain(lambda ends, *_: ends))
     if share.uneven is Uneven.DROP:
         rounds = rounds.take_while(plain(lambda ends, real, *_: real == share.size))
     return rounds.map(plain(lambda ends, real, *rest: _evened(share.uneven, holds, *rest)))
@@ -238,7 +245,7 @@ def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, firs
 
 def rows(batch: Any) -> Any:
     """The number of examples in `batch`."""
-    leaf = next(each for each in tf.nest.flatten(batch) if each is not None)
+    leaf = next(tensor for tensor in tf.nest.flatten(batch) if tensor is not None)
     return tf.cast(leaf.nrows(), tf.int32) if isinstance(leaf, tf.RaggedTensor) else tf.shape(leaf)[0]
 
 
@@ -250,14 +257,14 @@ def weighed(batch: Any, real: Any) -> Any:
     """`(x, y, weights)` of a batch; all examples after the first `real` ones get weight 0; None: no example does."""
     count = rows(batch)
     weights = tf.cast(tf.range(count) < (count if real is None else real), tf.float32)
-    x, y, given = batch if len(batch) == 3 else (*batch, None)
-    if given is None:
+    x, y, sample_weights = batch if len(batch) == 3 else (*batch, None)
+    if sample_weights is None:
         return x, y, weights
 
     def scaled(each: Any) -> Any:
         return each * tf.cast(tf.reshape(weights, [-1] + [1] * (each.shape.rank - 1)), each.dtype)
 
-    return x, y, tf.nest.map_structure(scaled, given)
+    return x, y, tf.nest.map_structure(scaled, sample_weights)
 
 
 def _measured(own: Any, cursor: Cursor, number: Any) -> Any:
@@ -270,13 +277,13 @@ def _measured(own: Any, cursor: Cursor, number: Any) -> Any:
     @plain
     def step(state: Any, given: Any) -> Any:
         steps, held = state
-        more = holds.full(given)
-        last = holds.full(held) & ~more
+        has_next = holds.full(given)
+        last = holds.full(held) & ~has_next
         reported = tf.cond(last, lambda: tf.numpy_function(report, [number, steps], tf.int64), lambda: steps)
         with tf.control_dependencies([reported]):
-            return (steps + tf.cast(more, tf.int64), given), (holds.full(held), held)
+            return (steps + tf.cast(has_next, tf.int64), given), (holds.full(held), held)
 
     holds = _Held(own.element_spec)
-    given = own.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
-    ahead = given.scan((tf.constant(0, tf.int64), holds.void), step)
+    values = own.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
+    ahead = values.scan((tf.constant(0, tf.int64), holds.void), step)
     return ahead.filter(plain(lambda ready, held: ready)).map(plain(lambda ready, held: holds.batch(held)))

@@ -129,9 +129,9 @@ class Position:
     def recall_rows(self, rows: Sequence[Sequence[int] | None]) -> None:
         """Continue where `rows` was in an earlier process, also where its gang had another size."""
         with self.lock:
-            for cursor, each in zip(self.feeds, rows, strict=False):
-                if each is not None:
-                    cursor.recall_rows(*each)
+            for cursor, feed_rows in zip(self.feeds, rows, strict=False):
+                if feed_rows is not None:
+                    cursor.recall_rows(*feed_rows)
 
     def place_now(self, epoch: int, batch: int) -> tuple[int, int]:
         """The epoch and its finished steps after `batch` steps of `epoch`, in steps of this gang.
@@ -139,10 +139,10 @@ class Position:
         So many steps are finished as leave the rest of the rows; an epoch with too few rows for a step is over.
         """
         with self.lock:
-            left = [each.left for each in self.feeds if each.steps == self.per_epoch and each.left is not None]
-            if not batch or not left or self.per_epoch is None:
+            remaining = [feed.left for feed in self.feeds if feed.steps == self.per_epoch and feed.left is not None]
+            if not batch or not remaining or self.per_epoch is None:
                 return epoch, batch
-            return (epoch, max(0, self.per_epoch - left[0])) if left[0] else (epoch + 1, 0)
+            return (epoch, max(0, self.per_epoch - remaining[0])) if remaining[0] else (epoch + 1, 0)
 
     @property
     def fed(self) -> bool:
@@ -242,10 +242,10 @@ class Cursor:
             self._base = self._recalled if resumed and self._recalled is not None else self._count
         if not resumed:
             return self._count, 0
-        done = position.step - position.start_step
+        finished_steps = position.step - position.start_step
         if self._endless or (self.steps is None and position.per_epoch is not None):
-            return self._base, done
+            return self._base, finished_steps
         if self.steps is not None and position.per_epoch not in (None, self.steps):
-            passes, skipped = divmod(done, self.steps)
+            passes, skipped = divmod(finished_steps, self.steps)
             return self._base + passes, skipped
         return self._base + position.epoch - (position.first or 0), position.batch

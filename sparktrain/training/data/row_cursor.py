@@ -25,24 +25,24 @@ class RowCursor(Cursor):
             number, _, skipped = super().start_pass()
             if not training:
                 return number, 0, skipped
-            taken, self._resumes, self._left = 0, None, None
+            taken_rows, self._resumes, self._left = 0, None, None
             if resumes is not None:
-                number, taken = resumes
-                skipped, left = 0, replace(self._share, taken=taken).steps
+                number, taken_rows = resumes
+                skipped, remaining_steps = 0, replace(self._share, taken=taken_rows).steps
                 self._count = self._made = number + 1
-                self._trained = number, started - (self._share.steps - left)
-                self._position.end_pass_after(started + left)
-            self._at = number, self._share.taken_after(skipped) if skipped else taken, started
-            return number, taken, skipped
+                self._trained = number, started - (self._share.steps - remaining_steps)
+                self._position.end_pass_after(started + remaining_steps)
+            self._at = number, self._share.taken_after(skipped) if skipped else taken_rows, started
+            return number, taken_rows, skipped
 
     def rows(self) -> list[int] | None:
         """See base class."""
         if self._at is None or self.fit != self._position.fit:
             return None
-        number, taken, started = self._at
-        taken = replace(self._share, taken=taken).taken_after(self._position.step - started)
+        number, taken_rows, started = self._at
+        taken_rows = replace(self._share, taken=taken_rows).taken_after(self._position.step - started)
         # A gang of another size could take what this one drops: it must not, once the pass is over.
-        return [number, taken if replace(self._share, taken=taken).steps else self._share.rows]
+        return [number, taken_rows if replace(self._share, taken=taken_rows).steps else self._share.rows]
 
     def recall_rows(self, number: int, taken: int) -> None:
         """See base class. A pass without a further step is followed by the next one."""

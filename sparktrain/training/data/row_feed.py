@@ -56,29 +56,33 @@ class Selection:
     ) -> "Selection":
         """The selection that the arguments of `to_tf` stand for. Raises DataError, SpecError."""
         _check_names(features, labels, weight, subject)
-        others = {*_listed(labels), *_listed(weight)}
-        wanted = tuple(each.name for each in columns if each.name not in others) if features is None else features
-        parts = [*_listed(wanted), *_listed(labels), *_listed(weight)]
-        if not _listed(wanted):
+        target_names = {*_listed(labels), *_listed(weight)}
+        feature_names = (
+            tuple(column.name for column in columns if column.name not in target_names)
+            if features is None
+            else features
+        )
+        parts = [*_listed(feature_names), *_listed(labels), *_listed(weight)]
+        if not _listed(feature_names):
             raise SpecError(f"{subject} has no columns left for features: name them in feature_columns")
         picked = chosen(columns, dict.fromkeys(parts), subject)
         if weight is not None:
             _check_weight(chosen(columns, [weight], subject)[0], subject)
         if stack:
-            _check_stackable(picked[: len(_listed(wanted))], subject)
-        matrix = Stack(tuple(_listed(wanted)), str(keras.backend.floatx())) if stack else None
-        made = cls(wanted, labels, weight, matrix, tuple(each.name for each in picked), ())
-        specs = array_specs(columns, made.names)
-        types = [(_type(specs[each][0]), specs[each][1]) for each in made.single]
+            _check_stackable(picked[: len(_listed(feature_names))], subject)
+        matrix = Stack(tuple(_listed(feature_names)), str(keras.backend.floatx())) if stack else None
+        selection = cls(feature_names, labels, weight, matrix, tuple(column.name for column in picked), ())
+        specs = array_specs(columns, selection.names)
+        types = [(_type(specs[name][0]), specs[name][1]) for name in selection.single]
         stacked = [(matrix.dtype, (len(matrix.names),))] if matrix else []
-        return replace(made, types=(*stacked, *types))
+        return replace(selection, types=(*stacked, *types))
 
     def arrays(self, found: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """What travels to TensorFlow, of the columns by name: the stack, and each other column."""
-        arrays = [found[each] for each in ((Stack.KEY, *self.single) if self.stack else self.single)]
+        arrays = [found[name] for name in ((Stack.KEY, *self.single) if self.stack else self.single)]
         return [
-            np.ascontiguousarray(each.astype(kind, copy=False))
-            for each, (kind, _) in zip(arrays, self.types, strict=True)
+            np.ascontiguousarray(array.astype(kind, copy=False))
+            for array, (kind, _) in zip(arrays, self.types, strict=True)
         ]
 
     def batch(self, tensors: Sequence[Any]) -> Any:
@@ -93,8 +97,8 @@ class Selection:
     @property
     def single(self) -> tuple[str, ...]:
         """The columns that travel as they are."""
-        others = dict.fromkeys([*_listed(self.labels), *_listed(self.weight)])
-        return tuple(others) if self.stack else self.names
+        target_names = dict.fromkeys([*_listed(self.labels), *_listed(self.weight)])
+        return tuple(target_names) if self.stack else self.names
 
 
 class _Chunks:
@@ -132,8 +136,8 @@ class _Chunks:
     def _weights(self, share: RowShare, first: int, last: int, rows: int) -> NDArray[np.float32]:
         """1 for rows, 0 for what fills up the last step."""
         weights = np.ones(rows, np.float32)
-        before = (last - 1 - first) * share.batch
-        weights[before + share.real(last - 1) :] = 0.0
+        offset = (last - 1 - first) * share.batch
+        weights[offset + share.real(last - 1) :] = 0.0
         return weights
 
     def _reader_of(self, number: int) -> OrderedReader:
@@ -162,15 +166,15 @@ def row_feed(
     types = [tf.string if kind == "object" else tf.as_dtype(kind) for kind, _ in specs]
 
     def read(number: Any, taken: Any, skipped: Any, index: Any) -> Any:
-        found = tf.numpy_function(chunks, [number, taken, skipped, index], types)
-        for tensor, (_, shape) in zip(found, specs, strict=True):
+        tensors = tf.numpy_function(chunks, [number, taken, skipped, index], types)
+        for tensor, (_, shape) in zip(tensors, specs, strict=True):
             tensor.set_shape([None, *shape])
-        return _weighed(selection.batch(found[:-1]), found[-1]) if chunks.padded else selection.batch(found)
+        return _weighed(selection.batch(tensors[:-1]), tensors[-1]) if chunks.padded else selection.batch(tensors)
 
     def begin(number: Any, taken: Any, skipped: Any) -> Any:
-        left = tf.numpy_function(chunks.left, [taken, skipped], tf.int64)
-        left.set_shape([])
-        indices = tf.data.Dataset.range(left)
+        chunk_count = tf.numpy_function(chunks.left, [taken, skipped], tf.int64)
+        chunk_count.set_shape([])
+        indices = tf.data.Dataset.range(chunk_count)
         rows = indices.map(pipeline.plain(lambda index: read(number, taken, skipped, index)), num_parallel_calls=1)
         batches = rows.prefetch(CHUNKS_AHEAD).rebatch(share.batch)
         return class_weights.by_class(batches, class_weight)
@@ -182,12 +186,12 @@ def row_feed(
 
 
 def _weighed(batch: Any, weights: Any) -> Any:
-    x, y, *given = batch
-    return x, y, given[0] * tf.cast(weights, given[0].dtype) if given else weights
+    x, y, *sample_weights = batch
+    return x, y, sample_weights[0] * tf.cast(weights, sample_weights[0].dtype) if sample_weights else weights
 
 
 def _picked(names: Names, found: Mapping[str, Any]) -> Any:
-    return found[names] if isinstance(names, str) else {each: found[each] for each in names}
+    return found[names] if isinstance(names, str) else {name: found[name] for name in names}
 
 
 def _listed(names: Names | None) -> list[str]:
@@ -197,11 +201,11 @@ def _listed(names: Names | None) -> list[str]:
 def _check_names(features: object, labels: object, weight: object, subject: str) -> None:
     if weight is not None and not isinstance(weight, str):
         raise SpecError(f"{subject}: weight_column is {described(weight)}, the name of one column is expected")
-    for option, given in (("feature_columns", features), ("label_columns", labels)):
-        listed = [given] if given is None or isinstance(given, str) else given
-        if not isinstance(listed, Sequence) or not all(each is None or isinstance(each, str) for each in listed):
+    for option, argument in (("feature_columns", features), ("label_columns", labels)):
+        listed = [argument] if argument is None or isinstance(argument, str) else argument
+        if not isinstance(listed, Sequence) or not all(name is None or isinstance(name, str) for name in listed):
             raise SpecError(
-                f"{subject}: {option} is {described(given)}, the name of a column or a list of names is expected"
+                f"{subject}: {option} is {described(argument)}, the name of a column or a list of names is expected"
             )
     if labels is not None and not labels:
         raise SpecError(f"{subject}: label_columns ({described(labels)}) names no column: leave it out, or name one")
@@ -220,7 +224,7 @@ def _type(kind: str) -> str:
 
 
 def _check_stackable(columns: Sequence[Column], subject: str) -> None:
-    wrong = [each.name for each in columns if each.kind is not ColumnKind.NUMBER]
+    wrong = [column.name for column in columns if column.kind is not ColumnKind.NUMBER]
     if wrong:
         raise DataError(
             f"{subject}: stack joins columns of numbers, and {', '.join(map(repr, wrong))} are none: name the "

@@ -32,7 +32,7 @@ class RowOrder:
         self._first_rows = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)])
         order = None if seed is None else _permutation(len(groups), [seed, number, _GROUPS])
         self._windows = _windows(groups, sizes, order)
-        ends = np.cumsum([sum(groups[each] for each in window) for window in self._windows], dtype=np.int64)
+        ends = np.cumsum([sum(groups[group] for group in window) for window in self._windows], dtype=np.int64)
         self._starts: list[int] = [0, *ends.tolist()]
 
     @property
@@ -47,14 +47,14 @@ class RowOrder:
 
     def at(self, positions: Indices) -> Indices:
         """The row at each position."""
-        found = np.empty(len(positions), np.int64)
+        rows = np.empty(len(positions), np.int64)
         windows = self.windows_of(positions)
         for window in np.unique(windows).tolist():
-            here = windows == window
-            found[here] = (
-                self.rows_of(window)[positions[here] - self.start(window)] if self.shuffled else positions[here]
+            mask = windows == window
+            rows[mask] = (
+                self.rows_of(window)[positions[mask] - self.start(window)] if self.shuffled else positions[mask]
             )
-        return found
+        return rows
 
     @property
     def windows(self) -> int:
@@ -71,14 +71,14 @@ class RowOrder:
 
     def groups_from(self, window: int, windows: int) -> list[int]:
         """The groups of `windows` windows from this one on, in the order of their use."""
-        return [group for each in self._windows[window : window + windows] for group in each]
+        return [group for groups in self._windows[window : window + windows] for group in groups]
 
     def rows_of(self, window: int) -> Indices:
         """The rows of a window of a shuffled pass, in their order. Takes milliseconds for a large window."""
-        rows = [np.arange(self._first_rows[each], self._first_rows[each + 1]) for each in self._windows[window]]
+        rows = [np.arange(self._first_rows[group], self._first_rows[group + 1]) for group in self._windows[window]]
         joined = np.concatenate(rows)
-        made: Indices = joined[_permutation(len(joined), [self._seed or 0, self._number, window + 1])]
-        return made
+        shuffled: Indices = joined[_permutation(len(joined), [self._seed or 0, self._number, window + 1])]
+        return shuffled
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class RowShare:
         steps = np.arange(first, min(last, full), dtype=np.int64)
         starts = self.taken + (steps * share.size + share.rank) * self.batch
         batch = np.arange(self.batch if len(starts) else 0, dtype=np.int64)  # it may be larger than any array
-        found: Indices = (starts[:, np.newaxis] + batch).reshape(-1)
-        return np.concatenate([found, self._last()]) if last > full else found
+        full_positions: Indices = (starts[:, np.newaxis] + batch).reshape(-1)
+        return np.concatenate([full_positions, self._last()]) if last > full else full_positions
 
     def real(self, step: int) -> int:
         """How many leading rows of this step are no filling."""
@@ -131,15 +131,15 @@ class RowShare:
 
     def _last(self) -> Indices:
         """The positions of the last, uneven step; none if it is dropped."""
-        share, left, start = self.share, self._left, self.rows - self._left
-        own = np.arange(share.rank * self.batch, min(left, (share.rank + 1) * self.batch), dtype=np.int64) + start
+        share, tail, start = self.share, self._left, self.rows - self._left
+        positions = np.arange(share.rank * self.batch, min(tail, (share.rank + 1) * self.batch), dtype=np.int64) + start
         if share.uneven is Uneven.DROP:
-            return own[: max(0, left - (share.size - 1) * self.batch)]
-        if not left:
-            return own[:0]
+            return positions[: max(0, tail - (share.size - 1) * self.batch)]
+        if not tail:
+            return positions[:0]
         first = np.arange(share.rank * self.batch, min(self.rows, (share.rank + 1) * self.batch), dtype=np.int64)
         filling = first if len(first) else np.arange(self.rows, dtype=np.int64)[: self.batch]
-        return np.concatenate([own, np.resize(filling, min(self.batch, left) - len(own))])
+        return np.concatenate([positions, np.resize(filling, min(self.batch, tail) - len(positions))])
 
 
 def contiguous(rows: int, rank: int, size: int) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def _permutation(length: int, key: Sequence[int]) -> Indices:
 
     NumPy promises that its bit generators stay the same, and does not promise that for its own `permutation`.
     """
-    words = np.array([each % 2**64 for each in key], "<u8").view("<u4").tolist()
+    words = np.array([number % 2**64 for number in key], "<u8").view("<u4").tolist()
     bits = np.random.PCG64(np.random.SeedSequence(words)).random_raw(length)
     low = np.uint64((1 << max(1, length - 1).bit_length()) - 1)
     keys = (bits & ~low) | np.arange(length, dtype=np.uint64)  # all differ: one order, in a third of argsort's time

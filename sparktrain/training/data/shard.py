@@ -122,17 +122,17 @@ def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Epoc
 
 def _check_spec(spec: Any, share: BatchShare) -> None:
     leaves = tf.nest.flatten(spec)
-    if any(getattr(each, "shape", None) is not None and each.shape.rank == 0 for each in leaves):
+    if any(getattr(leaf, "shape", None) is not None and leaf.shape.rank == 0 for leaf in leaves):
         raise SpecError(f"the dataset has elements {shown(spec)}, and no batches: call .batch(...) on it first")
     if share.uneven is Uneven.PAD and not (isinstance(spec, tuple) and len(spec) in (2, 3)):
         raise SpecError(f"uneven='pad' gives examples a weight, and needs (x, y) for that, not {shown(spec)}")
-    if share.size > 1 and any(isinstance(each, tf.SparseTensorSpec) for each in leaves):
+    if share.size > 1 and any(isinstance(leaf, tf.SparseTensorSpec) for leaf in leaves):
         raise SpecError("sparse batches cannot be cut or filled to one size: make them dense, or ragged")
 
 
 def _check_seeds(batches: Any) -> None:
-    for each in pipeline.shuffles(batches):
-        seeds = [getattr(each, name, None) for name in ("_seed", "_seed2")]
+    for dataset in pipeline.shuffles(batches):
+        seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
         if all(seed is not None and not int(seed) for seed in seeds):
             raise SpecError(
                 "dataset.shuffle() has no seed, so that each member would shuffle in its own way, and train on some "
@@ -145,14 +145,14 @@ def _check_seeds(batches: Any) -> None:
 
 def _holds_arrays(data: Any) -> bool:
     return hasattr(data, "shape") or (
-        isinstance(data, tuple | dict) and all(each is None or hasattr(each, "shape") for each in tf.nest.flatten(data))
+        isinstance(data, tuple | dict) and all(leaf is None or hasattr(leaf, "shape") for leaf in tf.nest.flatten(data))
     )
 
 
 def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, position: Position) -> Any:
     if share.uneven is Uneven.PAD and not (isinstance(data, tuple) and len(data) in (2, 3)):
         raise SpecError(f"uneven='pad' gives examples a weight, and needs (x, y) for that, not a {type_name(data)}")
-    arrays = [np.asarray(each) for each in tf.nest.flatten(data) if each is not None]
+    arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(data) if leaf is not None]
     length = _length(arrays)
     steps = share.steps(-(-length // batch))
     cursor = Cursor(position, steps, members=share.size)
@@ -184,7 +184,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
 
 
 def _length(arrays: list[Any]) -> int:
-    lengths = sorted({len(each) if each.ndim else 0 for each in arrays})
+    lengths = sorted({len(array) if array.ndim else 0 for array in arrays})
     if len(lengths) != 1:
         raise SpecError(f"the arrays have {' and '.join(map(str, lengths))} examples: their first axes must be equal")
     return lengths[0]
@@ -196,13 +196,13 @@ class _Gather:
     def __init__(self, data: Any, arrays: list[Any], *, weighed: bool) -> None:
         self._data = data
         self._arrays = arrays
-        self._dtypes = [keras.backend.floatx() if each.dtype == np.float64 else each.dtype for each in arrays]
+        self._dtypes = [keras.backend.floatx() if array.dtype == np.float64 else array.dtype for array in arrays]
         self._weighed = weighed
 
     def __call__(self, picked: Any, real: Any) -> Any:
-        types = [tf.as_dtype(each) for each in self._dtypes]
-        found = iter(tf.numpy_function(self._take, [picked], types))
-        batch = tf.nest.map_structure(lambda each: None if each is None else next(found), self._data)
+        types = [tf.as_dtype(dtype) for dtype in self._dtypes]
+        gathered = iter(tf.numpy_function(self._take, [picked], types))
+        batch = tf.nest.map_structure(lambda each: None if each is None else next(gathered), self._data)
         sources = iter(self._arrays)
         for leaf in tf.nest.flatten(batch):
             if leaf is not None:
@@ -210,7 +210,7 @@ class _Gather:
         return pipeline.weighed(batch, tf.cast(real, tf.int32)) if self._weighed else batch
 
     def _take(self, picked: Any) -> list[Any]:
-        return [each[picked].astype(dtype, copy=False) for each, dtype in zip(self._arrays, self._dtypes, strict=True)]
+        return [leaf[picked].astype(dtype, copy=False) for leaf, dtype in zip(self._arrays, self._dtypes, strict=True)]
 
 
 # --- iterables of batches
@@ -242,19 +242,19 @@ def _reader(again: Callable[[], Iterable[Any]]) -> Callable[[], Any]:
 
 def _signature(batches: Iterable[Any]) -> Any:
     """Types and shapes of the first two batches; None for sides that differ, and for the number of examples."""
-    found = [batch for batch, _ in zip(batches, range(2), strict=False)]
-    if not found:
+    samples = [batch for batch, _ in zip(batches, range(2), strict=False)]
+    if not samples:
         raise SpecError("the data yields no batch at all")
-    if isinstance(found[0], list):
+    if isinstance(samples[0], list):
         raise SpecError("the data yields lists, and a batch is an array, a dict, or a tuple such as (x, y)")
 
     def spec(*leaves: Any) -> Any:
-        shapes = [np.shape(each) for each in leaves]
+        shapes = [np.shape(leaf) for leaf in leaves]
         if not all(shapes) or len({len(shape) for shape in shapes}) > 1:
             raise SpecError(
-                f"the data yields {shown(found[0])}, and batches are arrays with examples along the first axis"
+                f"the data yields {shown(samples[0])}, and batches are arrays with examples along the first axis"
             )
         sides = [side[0] if len(set(side)) == 1 else None for side in list(zip(*shapes, strict=True))[1:]]
         return tf.TensorSpec([None, *sides], tf.as_dtype(np.asarray(leaves[0]).dtype))
 
-    return tf.nest.map_structure(spec, *map(tupled, found))
+    return tf.nest.map_structure(spec, *map(tupled, samples))

@@ -48,7 +48,7 @@ class TrainingData:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
-        return tuple(each.name for each in self.schema)
+        return tuple(column.name for column in self.schema)
 
     @property
     def num_rows(self) -> int:
@@ -138,16 +138,16 @@ class TrainingData:
         rows. Blocks on the store. Raises DataError, StoreError.
         """
         first, last = contiguous(self.num_rows, self._rank, self._size)
-        found = self._reader.span(first, last, self._names(columns))
-        return {name: np.array(each) for name, each in found.items()}
+        arrays = self._reader.span(first, last, self._names(columns))
+        return {name: np.array(array) for name, array in arrays.items()}
 
     @property
     def _subject(self) -> str:
         return f"data[{self.name!r}]"
 
     def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        wanted = self.columns if columns is None else ([columns] if isinstance(columns, str) else columns)
-        return tuple(each.name for each in chosen(self.schema, wanted, self._subject))
+        selection = self.columns if columns is None else ([columns] if isinstance(columns, str) else columns)
+        return tuple(column.name for column in chosen(self.schema, selection, self._subject))
 
     def _seed_of(self, seed: int | None) -> int:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):

@@ -34,8 +34,8 @@ class ObjectState:
 
     def __init__(self, bcast_object: object = None, get_rank: object = None, **values: Any) -> None:
         """`bcast_object` and `get_rank` are Horovod's, and have no effect."""
-        if taken := sorted(values.keys() & {*_OWN}):
-            raise SpecError(f"hvd.elastic: a value of the state is called {taken[0]!r}, which the state uses itself")
+        if clashes := sorted(values.keys() & {*_OWN}):
+            raise SpecError(f"hvd.elastic: a value of the state is called {clashes[0]!r}, which the state uses itself")
         self._names = tuple(values)
         vars(self).update(values)
         self._callbacks: list[Callable[[], object]] = []
@@ -141,7 +141,7 @@ class TensorFlowState(ObjectState):
         return self.variables
 
     def _arrays(self) -> list[Any]:
-        return [np.array(each.numpy()) for each in self._held()]
+        return [np.array(variable.numpy()) for variable in self._held()]
 
     def _assign(self, arrays: list[Any]) -> None:
         held = self._held()
@@ -179,7 +179,7 @@ KerasState = TensorFlowKerasState
 def _encoded(values: Mapping[str, Any]) -> bytes:
     """The values as JSON, with the bytes of arrays in Base64. Raises TypeError for what a checkpoint cannot have."""
     packed, arrays = pack(values)
-    listed = [(path, each.dtype.str, each.shape, base64.b64encode(each.tobytes()).decode()) for path, each in arrays]
+    listed = [(path, leaf.dtype.str, leaf.shape, base64.b64encode(leaf.tobytes()).decode()) for path, leaf in arrays]
     return json.dumps({"values": packed, "arrays": listed}).encode()
 
 

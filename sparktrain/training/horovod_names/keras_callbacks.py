@@ -137,8 +137,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         ring = served_ring("hvd.callbacks.LearningRateWarmupCallback()")
 
         def rise(epoch: float) -> float:
-            done = epoch + 1.0 / (self._steps or 1)  # the last step of the warm-up has the full rate
-            return (done * (ring.size - 1) / warmup_epochs + 1) / ring.size
+            progress = epoch + 1.0 / (self._steps or 1)  # the last step of the warm-up has the full rate
+            return (progress * (ring.size - 1) / warmup_epochs + 1) / ring.size
 
         super().__init__(initial_lr, rise, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
         self._warmup_epochs = warmup_epochs

@@ -74,7 +74,7 @@ def serve() -> None:
 @contextmanager
 def served() -> Iterator[None]:
     """Serve the names within this context, as `serve` does; Horovod's own modules are back after it."""
-    before = {name: sys.modules[name] for name in _SERVED if name in sys.modules}
+    horovod_modules = {name: sys.modules[name] for name in _SERVED if name in sys.modules}
     serve()
     finder = sys.meta_path[0]
     try:
@@ -85,7 +85,7 @@ def served() -> Iterator[None]:
             sys.meta_path.remove(finder)
         for name in _SERVED:
             sys.modules.pop(name, None)
-        for name, module in sorted(before.items()):
+        for name, module in sorted(horovod_modules.items()):
             _put(name, module)
         if TENSORFLOW in sys.modules:
             vars(sys.modules[TENSORFLOW]).update(_replaced)
@@ -147,9 +147,9 @@ def _replace_names(module: ModuleType) -> None:
 def _put(name: str, module: ModuleType) -> None:
     """Make `module` what imports of `name` find, also as an attribute of its package."""
     sys.modules[name] = module
-    parent, _, own = name.rpartition(".")
+    parent, _, attribute = name.rpartition(".")
     if parent in sys.modules:
-        setattr(sys.modules[parent], own, module)
+        setattr(sys.modules[parent], attribute, module)
 
 
 class _ServedLoader(Loader):

@@ -41,10 +41,10 @@ def init(*arguments: object, **options: object) -> None:
     Raises SpecError for process sets and communicators, outside of a training function, and in a gang of another
     backend; FormError.
     """
-    given = [each for each in (*arguments, *options.values()) if each is not None]
-    if given:
+    extras = [argument for argument in (*arguments, *options.values()) if argument is not None]
+    if extras:
         raise SpecError(
-            f"hvd.init() was given {described(given[0])}, and the ring has all members of the gang: call it without "
+            f"hvd.init() was given {described(extras[0])}, and the ring has all members of the gang: call it without "
             "arguments"
         )
     if served_ring("hvd.init()").size == 1:
@@ -76,8 +76,8 @@ def assign_all(ring: Ring, variables: list[Any], name: str) -> None:
     """Assign the chief's values to the variables. All members call it; it blocks until they do."""
     if ring.size == 1 or not variables:
         return
-    plain = [each.value if isinstance(each, keras.Variable) else each for each in variables]
-    values = ring.broadcast([tf.convert_to_tensor(each) for each in plain], name=name)
+    plain = [target.value if isinstance(target, keras.Variable) else target for target in variables]
+    values = ring.broadcast([tf.convert_to_tensor(tf_variable) for tf_variable in plain], name=name)
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
@@ -120,24 +120,24 @@ def _width(arguments: tuple[object, ...], options: dict[str, Any], name: str) ->
 
     if arguments:
         raise SpecError(f"hvd.{name}: pass options by name; {described(arguments[0])} came without one")
-    given = dict(options)
-    compression = given.pop("compression", None)
+    remaining = dict(options)
+    compression = remaining.pop("compression", None)
     width = _WIDTHS.get(getattr(compression, "__name__", "NoneCompressor"))
     if width is None:
         raise SpecError(f"hvd.{name}: compression is {described(compression)}; hvd.Compression has none and fp16")
-    if (op := given.pop("op", hvd.Average)) != hvd.Average:
+    if (op := remaining.pop("op", hvd.Average)) != hvd.Average:
         raise SpecError(
             f"hvd.{name}: op is {_spelled(op)}, and members average their gradients: leave it out, and choose the "
             "learning rate for the mean"
         )
-    if (passes := given.pop("backward_passes_per_step", 1)) != 1:
+    if (passes := remaining.pop("backward_passes_per_step", 1)) != 1:
         raise SpecError(
             f"hvd.{name}: backward_passes_per_step is {described(passes)}: write gradient_accumulation_steps={passes} "
             "in the Keras optimizer"
         )
-    if (group := given.pop("process_set", hvd.global_process_set)) is not hvd.global_process_set:
+    if (group := remaining.pop("process_set", hvd.global_process_set)) is not hvd.global_process_set:
         raise SpecError(f"hvd.{name}: process_set is {described(group)}: the ring has all members of the gang")
-    if unknown := sorted(given.keys() - _WITHOUT_EFFECT):
+    if unknown := sorted(remaining.keys() - _WITHOUT_EFFECT):
         raise TypeError(f"hvd.{name} got an unexpected keyword argument {unknown[0]!r}")
     return width
 
@@ -175,15 +175,15 @@ def _number(name: str) -> Callable[[], int]:
     """A function such as `hvd.rank`, which needs no connection."""
 
     def number() -> int:
-        found: int = getattr(served_formation(f"hvd.{name}()"), name)
-        return found
+        value: int = getattr(served_formation(f"hvd.{name}()"), name)
+        return value
 
     return number
 
 
 REPLACED: dict[str, Any] = {
-    each.__name__: each
-    for each in (
+    replacement.__name__: replacement
+    for replacement in (
         init,
         shutdown,
         broadcast_variables,

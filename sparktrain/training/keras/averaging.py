@@ -73,7 +73,7 @@ class AverageMetrics(InternalCallback):
         mine = scalars(logs)
         names = sorted(mine)
         # Gather instead of reduce: the same collective finds members with other metrics.
-        sent = [len(names), zlib.crc32(repr(names).encode()), *(mine[each] for each in names)]
+        sent = [len(names), zlib.crc32(repr(names).encode()), *(mine[metric] for metric in names)]
         gathered = np.asarray(self._ring.allgather(tf.constant(sent, tf.float64), name=name))
         rows = gathered.reshape(self._ring.size, -1) if len(gathered) == self._ring.size * len(sent) else None
         if rows is None or not (rows[:, :2] == rows[0, :2]).all():
@@ -86,10 +86,10 @@ class AverageMetrics(InternalCallback):
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:
     """The numbers among the logs, as floats."""
-    found = {}
+    numbers = {}
     for name, value in logs.items():
         try:
-            found[name] = number(value)
+            numbers[name] = number(value)
         except NotANumberError:
             continue
-    return found
+    return numbers

@@ -101,23 +101,23 @@ def keras_callbacks(
     interval_s = None if memory_checkpoint is None else snapshot_interval(memory_checkpoint)
     ring, position, past = deps.ring, deps.position, ResumedState()
     keep = CallbackStateKeeper(position, past)
-    found: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
+    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
     if warmup and ring.served is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
-        found += [WarmUp(ring, position, warmup)]
-    found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, past, deps.compare)]
-    found += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
+        chain += [WarmUp(ring, position, warmup)]
+    chain += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, past, deps.compare)]
+    chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
     if ring.served is not None:
-        found += [ServedTraining(ring.served, position)]
+        chain += [ServedTraining(ring.served, position)]
     if ring.rank == 0:
-        found += [ReportMetrics(position, deps.report)]
-    found += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+        chain += [ReportMetrics(position, deps.report)]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
     if deps.memory is not None and memory_checkpoint is not None:
-        found += [KeepInMemory(ring, deps.memory, keep, interval_s, deps.clock)]
+        chain += [KeepInMemory(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.snapshots is not None:
-        found += [SaveCheckpoints(ring, deps.snapshots, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
-    return found
+        chain += [SaveCheckpoints(ring, deps.snapshots, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+    return chain
 
 
 class TrackPosition(InternalCallback):
@@ -207,25 +207,25 @@ class StartTogether(InternalCallback):
         self._compare_data()
         self._compare(self.model, self.params.get("steps"))
         optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
-        variables = [*self.model.weights, *(each for one in optimizers if one is not None for each in one.variables)]
+        variables = [*self.model.weights, *(slot for opt in optimizers if opt is not None for slot in opt.variables)]
         if not (unequal := self._unequal(variables)):
             return
-        values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in unequal], name="start")
+        values = self._ring.broadcast([tf.convert_to_tensor(weight.value) for weight in unequal], name="start")
         for variable, value in zip(unequal, values, strict=True):
             variable.assign(value)
-        new = set(map(id, unequal))
+        ids = set(map(id, unequal))
         self._past.values = [
-            (each, model_state.value(each) if id(each) in new else old) for each, old in self._past.values
+            (weight, model_state.value(weight) if id(weight) in ids else saved) for weight, saved in self._past.values
         ]
 
     def _unequal(self, variables: list[Any]) -> list[Any]:
         """Those that are not equal on all members. After a loss, equal snapshots leave next to none."""
         if not variables:
             return []
-        digests = np.stack([_digest(tf.convert_to_tensor(each.value)) for each in variables])
-        found = np.asarray(self._ring.allgather(tf.constant(digests[np.newaxis]), name="start_digests"))
-        unequal = (found != found[0]).any(axis=(0, 2))
-        return [each for each, other in zip(variables, unequal, strict=True) if other]
+        digests = np.stack([_digest(tf.convert_to_tensor(variable.value)) for variable in variables])
+        gathered = np.asarray(self._ring.allgather(tf.constant(digests[np.newaxis]), name="start_digests"))
+        unequal = (gathered != gathered[0]).any(axis=(0, 2))
+        return [variable for variable, differs in zip(variables, unequal, strict=True) if differs]
 
     def _compare_data(self) -> None:
         """Raise, on all members, for differences that would break the training or spoil it silently."""
@@ -235,8 +235,8 @@ class StartTogether(InternalCallback):
             (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
         ]
         mine = tf.constant([[value for value, _ in facts]], tf.int64)
-        found = np.asarray(self._ring.allgather(mine, name="start_alike"))
-        for column, (_, difference) in zip(found.T, facts, strict=True):
+        gathered = np.asarray(self._ring.allgather(mine, name="start_alike"))
+        for column, (_, difference) in zip(gathered.T, facts, strict=True):
             if len(set(column.tolist())) > 1:
                 shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
@@ -282,10 +282,10 @@ class WarmUp(InternalCallback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        done = self._position.step - self._start_step
-        if done <= self._steps:
+        elapsed = self._position.step - self._start_step
+        if elapsed <= self._steps:
             start = self._goal / self._size
-            rate = start + (self._goal - start) * min(1.0, done / self._steps)
+            rate = start + (self._goal - start) * min(1.0, elapsed / self._steps)
             self.model.optimizer.learning_rate.assign(rate)
 
 

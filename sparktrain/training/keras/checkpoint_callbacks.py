@@ -169,10 +169,10 @@ class Resume(InternalCallback):
         position.recall(content.get("passes", []))
         held = [*self.model.variables, *self.model.optimizer.variables]
         self._past.states, self._past.midway = content.get("callbacks", {}), batch > 0
-        self._past.values = [(each, model_state.value(each)) for each in held]
+        self._past.values = [(variable, model_state.value(variable)) for variable in held]
         if batch:
-            metrics = [each for metric in self.model.metrics for each in metric.variables]
-            self._metrics = [(each, each.numpy()) for each in metrics]
+            metrics = [variable for metric in self.model.metrics for variable in metric.variables]
+            self._metrics = [(variable, variable.numpy()) for variable in metrics]
         continue_files(self, self._past, epoch)
 
 
@@ -236,18 +236,18 @@ class SaveCheckpoints(InternalCallback):
         if self._ring.rank:
             return
         place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
-        own = [(variable, variable.numpy()) for variable, _ in shared]
+        local_values = [(variable, variable.numpy()) for variable, _ in shared]
         for variable, value in shared:
             variable.assign(value)
         self._snapshots.save(self.model, place, score)
-        for variable, value in own:
+        for variable, value in local_values:
             variable.assign(value)
 
     def _averaged_metrics(self) -> list[tuple[Any, Any]]:
         """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
-        found = [each for each in self.model.metrics_variables if tf.as_dtype(each.dtype).is_floating]
-        held = [tf.convert_to_tensor(each.value) for each in found]
-        return list(zip(found, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
+        variables = [variable for variable in self.model.metrics_variables if tf.as_dtype(variable.dtype).is_floating]
+        held = [tf.convert_to_tensor(variable.value) for variable in variables]
+        return list(zip(variables, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
@@ -282,12 +282,12 @@ class EndStage(InternalCallback):
         stages = self._position.stages
         if self._rank or stages.behind(self._position.fit):
             return
-        if any(not each.optimizer for each in stages.others(self.model)):
+        if any(not other_stage.optimizer for other_stage in stages.others(self.model)):
             gc.collect()  # models have reference cycles: this frees those that the function has released
-        for each in stages.others(self.model):
-            optimizer = each.model().optimizer
-            if not each.optimizer and optimizer is not None and optimizer.built:
-                each.optimizer = _values(_named(each.model(), "optimizer/"))
+        for stage in stages.others(self.model):
+            optimizer = stage.model().optimizer
+            if not stage.optimizer and optimizer is not None and optimizer.built:
+                stage.optimizer = _values(_named(stage.model(), "optimizer/"))
         if text := stages.make_room(self.model):
             notice(text)
 
@@ -325,45 +325,45 @@ class _Held:
 
     def __init__(self, tensors: dict[str, Array]) -> None:
         self._tensors = tensors
-        self.document = {"variables": {name: f"{each.dtype} {each.shape}" for name, each in tensors.items()}}
+        self.document = {"variables": {name: f"{tensor.dtype} {tensor.shape}" for name, tensor in tensors.items()}}
 
     def read(self, name: str) -> Array:
         return self._tensors[name].copy()
 
 
 def _named(model: Any, *prefixes: str) -> dict[str, Any]:
-    return {name: each for name, each in model_state.named(model).items() if name.startswith(prefixes)}
+    return {name: variable for name, variable in model_state.named(model).items() if name.startswith(prefixes)}
 
 
 def _values(named: dict[str, Any]) -> dict[str, Array]:
-    return {name: model_state.value(each) for name, each in named.items()}
+    return {name: model_state.value(variable) for name, variable in named.items()}
 
 
 def _compact(generators: dict[str, Any]) -> dict[str, Any]:
     """The states of generators, with arrays for their thousands of numbers."""
     version, internal, gauss = generators["python"]
-    found = {"python": [version, np.array(internal, np.uint32), gauss]}
+    states = {"python": [version, np.array(internal, np.uint32), gauss]}
     if "numpy" in generators:
-        key, *rest = generators["numpy"]
-        found["numpy"] = [np.array(key, np.uint32), *rest]
-    return found
+        key, *scalars = generators["numpy"]
+        states["numpy"] = [np.array(key, np.uint32), *scalars]
+    return states
 
 
 def _whole(generators: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: [each.tolist() if hasattr(each, "tolist") else each for each in state]
+        name: [part.tolist() if hasattr(part, "tolist") else part for part in state]
         for name, state in generators.items()
     }
 
 
 def optimizers_of(model: Any) -> list[Any]:
     """The optimizer of `compile()`, those of the model's own train_step, and the ones that they wrap."""
-    found = []
+    optimizers = []
     for optimizer in (getattr(model, "optimizer", None), *own_optimizers(model).values()):
         while optimizer is not None:
-            found.append(optimizer)
+            optimizers.append(optimizer)
             optimizer = getattr(optimizer, "inner_optimizer", None)
-    return found
+    return optimizers
 
 
 def _build(model: Any, spec: Any, *, needed: bool) -> None:
@@ -374,7 +374,7 @@ def _build(model: Any, spec: Any, *, needed: bool) -> None:
     if not optimizers_of(model):
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
     leaves = [] if spec is None else tf.nest.flatten(spec)
-    if leaves and all(isinstance(each, tf.TensorSpec | tf.NoneTensorSpec) for each in leaves):
+    if leaves and all(isinstance(leaf, tf.TensorSpec | tf.NoneTensorSpec) for leaf in leaves):
         batch = tf.nest.map_structure(lambda each: each if isinstance(each, tf.TensorSpec) else None, spec)
         with suppress(RuntimeError):  # Keras asks to build it by hand, as below
             model._symbolic_build(data_batch=batch)
@@ -385,7 +385,7 @@ def _build(model: Any, spec: Any, *, needed: bool) -> None:
             "the model has no variables yet, and all members must start with equal ones: give it an Input layer, or "
             "build() it before fit()"
         )
-    for name in [name for name, each in own_optimizers(model).items() if not each.built]:
+    for name in [name for name, optimizer in own_optimizers(model).items() if not optimizer.built]:
         notice(
             f"after a restart the model's {name} has no state, because its first step builds it: "
             f"call {name}.build(...) with the variables that it trains before fit()"

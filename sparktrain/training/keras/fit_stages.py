@@ -87,9 +87,9 @@ class Stages:
 
     def finish(self, fit: int, facts: dict[str, Any], weights: "dict[str, Array]", model: Any) -> None:
         """Note the end of a `fit`. Tensors without a change since an earlier one are held, and saved, once."""
-        known = [each.weights for each in reversed(self._finished.values()) if each.weights.keys() == weights.keys()]
+        past = [stage.weights for stage in reversed(self._finished.values()) if stage.weights.keys() == weights.keys()]
         for name, array in weights.items():
-            weights[name] = next((old[name] for old in known[:1] if _equal(old[name], array)), _frozen(array))
+            weights[name] = next((prior[name] for prior in past[:1] if _equal(prior[name], array)), _frozen(array))
         self._finished[fit] = Finished(facts, weights, model=weakref.ref(model))
 
     def attach(self, fit: int, model: Any) -> None:
@@ -98,23 +98,23 @@ class Stages:
 
     def others(self, model: Any) -> list[Finished]:
         """The newest state of each other model that the function still holds."""
-        newest = {id(held): each for each in self._finished.values() if (held := each.model()) is not None}
-        return [each for each in newest.values() if each.model() is not model]
+        newest = {id(held): stage for stage in self._finished.values() if (held := stage.model()) is not None}
+        return [stage for stage in newest.values() if stage.model() is not model]
 
     def make_room(self, model: Any) -> str:
         """Drop what takes too much memory before `model` trains. Returns a notice about it once, else an empty text."""
-        needed = {id(each) for each in self.others(model)}
-        room, seen, dropped = self._kept_bytes, set[int](), 0
-        for number, each in sorted(self._finished.items(), reverse=True):
-            if id(each) in needed:
+        needed = {id(other_stage) for other_stage in self.others(model)}
+        room, counted_ids, dropped = self._kept_bytes, set[int](), 0
+        for number, stage in sorted(self._finished.items(), reverse=True):
+            if id(stage) in needed:
                 continue
-            each.optimizer = {}
-            size = sum(array.nbytes for array in each.weights.values() if id(array) not in seen)
+            stage.optimizer = {}
+            size = sum(array.nbytes for array in stage.weights.values() if id(array) not in counted_ids)
             if size > room:
-                each.weights, dropped = {}, max(dropped, number)
+                stage.weights, dropped = {}, max(dropped, number)
                 continue
             room -= size
-            seen |= {id(array) for array in each.weights.values()}
+            counted_ids |= {id(array) for array in stage.weights.values()}
         if not dropped or self._noticed:
             return ""
         self._noticed = True
@@ -137,24 +137,24 @@ class Stages:
             return {name: places[id(array)] for name, array in arrays.items()}
 
         finished = [
-            [number, each.facts, indices(each.weights), indices(each.optimizer)]
-            for number, each in self._finished.items()
+            [number, stage.facts, indices(stage.weights), indices(stage.optimizer)]
+            for number, stage in self._finished.items()
         ]
         return {"finished": finished, "tensors": tensors}
 
 
 def _unpacked(content: Mapping[str, Any]) -> Iterator[tuple[int, Finished]]:
-    tensors = [_frozen(each) for each in content.get("tensors", [])]
+    tensors = [_frozen(tensor) for tensor in content.get("tensors", [])]
     for number, facts, weights, optimizer in content.get("finished", []):
-        held = [{name: tensors[index] for name, index in each.items()} for each in (weights, optimizer)]
+        held = [{name: tensors[index] for name, index in indices.items()} for indices in (weights, optimizer)]
         yield int(number), Finished(facts, held[0], held[1])
 
 
 def _frozen(array: "Array") -> "Array":
     """The array in memory of its own, read-only: `extras.pack` makes no copy of it."""
-    own = array if array.flags.owndata and array.flags.c_contiguous else array.copy(order="C")
-    own.flags.writeable = False
-    return own
+    owned_array = array if array.flags.owndata and array.flags.c_contiguous else array.copy(order="C")
+    owned_array.flags.writeable = False
+    return owned_array
 
 
 def _equal(one: "Array", another: "Array") -> bool:

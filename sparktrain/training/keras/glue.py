@@ -30,18 +30,18 @@ class KerasSnapshots:
 
     def peek(self) -> StagePosition | None:
         """The position of the newest checkpoint; one of the user's own loop has no epoch. Raises CheckpointError."""
-        found = self._checkpoints.peek()
+        newest = self._checkpoints.peek()
         return (
             None
-            if found is None
-            else StagePosition(found.step, found.epoch or 0, found.batch or 0, found.extra.get(_FIT, {}))
+            if newest is None
+            else StagePosition(newest.step, newest.epoch or 0, newest.batch or 0, newest.extra.get(_FIT, {}))
         )
 
     def restore(self, model: Any, *, alike: bool) -> None:
         """Set the built model and its optimizer to the newest checkpoint. Raises UserError, CheckpointError."""
-        found = self._checkpoints.restore(model, alike=alike)
-        if self._served is not None and found is not None:
-            self._served.restore(found.extra.get(OPTIMIZERS, []))
+        restored = self._checkpoints.restore(model, alike=alike)
+        if self._served is not None and restored is not None:
+            self._served.restore(restored.extra.get(OPTIMIZERS, []))
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
         """Copy what `restore` needs; a thread writes the copy."""

@@ -29,7 +29,7 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Replace `owner.name`, of a class or a module, by the result of `make` for it; once for each `make`."""
     plain = make.func if isinstance(make, functools.partial) else make
     maker = f"{plain.__module__}.{plain.__qualname__}"
-    if any(each.owner is owner and (each.name, each.maker) == (name, maker) for each in _patches):
+    if any(patch.owner is owner and (patch.name, patch.maker) == (name, maker) for patch in _patches):
         return
     _patches.append(_Patch(owner, name, maker, vars(owner).get(name, _ABSENT)))
     setattr(owner, name, make(getattr(owner, name)))
@@ -38,11 +38,11 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 @contextmanager
 def put_back() -> Iterator[None]:
     """Restore on exit what `replace` has replaced within this context. For one thread of a process."""
-    before = len(_patches)
+    patch_count = len(_patches)
     try:
         yield
     finally:
-        while len(_patches) > before:
+        while len(_patches) > patch_count:
             last = _patches.pop()
             if last.held is _ABSENT:
                 delattr(last.owner, last.name)

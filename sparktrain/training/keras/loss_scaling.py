@@ -48,7 +48,7 @@ def weigh_losses(ring: Ring) -> None:
             sample_weight: Any = None,
             training: bool = True,
         ) -> Any:
-            if not training or not any(is_distributed(each) for each in optimizers_of(self)):
+            if not training or not any(is_distributed(optimizer) for optimizer in optimizers_of(self)):
                 return plain(self, x, y, y_pred, sample_weight, training)
             with _weighed(ring, notify):
                 return plain(self, x, y, y_pred, sample_weight, training)
@@ -66,7 +66,7 @@ def _weighed(ring: Ring, notify: "_Once") -> Iterator[None]:
     def reduce(
         values: Any, sample_weight: Any = None, mask: Any = None, reduction: str | None = _MEANS[0], dtype: Any = None
     ) -> Any:
-        own = plain(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+        loss = plain(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
         if reduction in (None, "none"):
             raise SpecError(
                 "a loss of compile() has reduction=None, and Keras adds up the gradients of all its values: write "
@@ -74,8 +74,8 @@ def _weighed(ring: Ring, notify: "_Once") -> Iterator[None]:
             )
         if not tuple(values.shape):
             notify()
-            return own
-        return own * _factor(ring, values, sample_weight, mask, reduction)
+            return loss
+        return loss * _factor(ring, values, sample_weight, mask, reduction)
 
     keras_losses.reduce_weighted_values = reduce
     try:

@@ -123,18 +123,18 @@ class KeepInMemory(InternalCallback):
         pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
         mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.asked)]
-        since, slowest, cost, able, busy, asked = self._gathered(mine).max(axis=0).tolist()
+        since, slowest, cost, able, busy, requested = self._gathered(mine).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
         self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()
-        if due and busy and not asked:
+        if due and busy and not requested:
             self._schedule.postpone(position.step)
-        elif (due or asked) and able:
+        elif (due or requested) and able:
             part, turn = self._chiefs_part(epoch, batch), self._schedule.turn(*memory.turns)
             self._last = position.step, now
-            if not (turn or asked):
+            if not (turn or requested):
                 memory.learn(part)
                 return
-            memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(asked))
+            memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(requested))
             self._waited_s = self._clock.now() - agreed
 
     def _chiefs_part(self, epoch: int, batch: int) -> bytes:
@@ -144,9 +144,9 @@ class KeepInMemory(InternalCallback):
             content = fit_content(position, self._keep, self.model)
             part = self._memory.part(self.model, StagePosition(position.step, epoch, batch, content))
         first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
-        if not (more := part_bytes(first) - PART_BYTES):
+        if not (remaining := part_bytes(first) - PART_BYTES):
             return first
-        return first + self._broadcast(part[PART_BYTES:] or bytes(more), "memory_rest")
+        return first + self._broadcast(part[PART_BYTES:] or bytes(remaining), "memory_rest")
 
     def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""

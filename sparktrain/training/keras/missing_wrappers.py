@@ -53,11 +53,11 @@ class FirstStep:
             return
         self._started = True
         with tf.init_scope():
-            own = [digest(each.numpy()) for each in variables]
-            found = self._ring.allgather(tf.constant(own, tf.int64), name="first-weights").numpy()
-        if len(found) != self._ring.size * len(own):
+            digests = [digest(variable.numpy()) for variable in variables]
+            gathered = self._ring.allgather(tf.constant(digests, tf.int64), name="first-weights").numpy()
+        if len(gathered) != self._ring.size * len(digests):
             raise OutOfStepError("the members of the gang train different numbers of variables: build the same model")
-        if difference := unequal(found.reshape(self._ring.size, -1), [*map(_path, variables)]):
+        if difference := unequal(gathered.reshape(self._ring.size, -1), [*map(_path, variables)]):
             raise OutOfStepError(
                 f"{difference} before the first step: the members would train models of their own. Pass "
                 "callbacks=ctx.keras_callbacks() to fit(); before a loop of your own, call "
@@ -66,16 +66,16 @@ class FirstStep:
 
     def compare(self, gradients: Sequence[Any], means: Sequence[Any]) -> None:
         """Print to the chief's log when all members have the same gradients, not all zero, in the first step."""
-        pairs = [(own, mean) for own, mean in zip(gradients, means, strict=True) if _dense(own) and _dense(mean)]
+        pairs = [(grad, mean) for grad, mean in zip(gradients, means, strict=True) if _dense(grad) and _dense(mean)]
         if pairs:
             self._look_once(lambda: _some(pairs))
 
     def compare_sums(self, gradients: Sequence[Any]) -> None:
         """As `compare`, for gradients that no ring averages: in the first step the members average sums of each."""
-        dense = _some([each for each in gradients if _dense(each)])
+        dense = _some([gradient for gradient in gradients if _dense(gradient)])
 
         def pairs() -> list[tuple[Any, Any]]:
-            sums = tf.stack([tf.cast(tf.reduce_sum(tf.abs(each)), tf.float64) for each in dense])
+            sums = tf.stack([tf.cast(tf.reduce_sum(tf.abs(gradient)), tf.float64) for gradient in dense])
             [mean] = self._ring.allreduce([sums], average=True, name="first-gradients")
             return [(sums, mean)]
 
@@ -104,9 +104,9 @@ class FirstStep:
 
     def _same(self, pairs: Sequence[tuple[Any, Any]]) -> tf.Tensor:
         largest = [tf.reduce_max(tf.abs(mean)) for _, mean in pairs]
-        apart = [tf.reduce_max(tf.abs(tf.cast(own, mean.dtype) - mean)) for own, mean in pairs]
-        near = [one <= tf.cast(self._tolerance, one.dtype) * most for one, most in zip(apart, largest, strict=True)]
-        return tf.reduce_all(near) & tf.reduce_any([most > 0 for most in largest])
+        apart = [tf.reduce_max(tf.abs(tf.cast(grad, mean.dtype) - mean)) for grad, mean in pairs]
+        near = [gap <= tf.cast(self._tolerance, gap.dtype) * peak for gap, peak in zip(apart, largest, strict=True)]
+        return tf.reduce_all(near) & tf.reduce_any([peak > 0 for peak in largest])
 
     def _report(self, same: Any) -> Any:
         if same and self._ring.rank == 0:
@@ -138,9 +138,9 @@ class UndistributedOptimizers:
         All members call it once their training function has returned; it blocks until they do. Raises RingError.
         """
         variables = [] if self.newest is None else self.newest._trainable_variables
-        mine = [len(variables), digest(*(each.numpy() for each in variables))]
-        found = ring.allgather(tf.constant([mine], tf.int64), name="last-weights").numpy()
-        if ring.rank == 0 and found[:, 0].all() and len(set(found[:, 1].tolist())) > 1:
+        mine = [len(variables), digest(*(variable.numpy() for variable in variables))]
+        gathered = ring.allgather(tf.constant([mine], tf.int64), name="last-weights").numpy()
+        if ring.rank == 0 and gathered[:, 0].all() and len(set(gathered[:, 1].tolist())) > 1:
             notice(
                 f"the members of the gang end with different weights: optimizer {self.newest.name!r} does "
                 "not know the gang, and each member has trained for itself; what counts is the chief's alone. Compile "
@@ -155,8 +155,8 @@ def _watched(plain: Callable[..., None]) -> Callable[..., None]:
     @as_written
     def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
         if "apply" not in vars(optimizer):  # a distributed optimizer has its own
-            for each in _watching:
-                each.newest = optimizer
+            for watcher in _watching:
+                watcher.newest = optimizer
         return plain(optimizer, grads, trainable_variables)
 
     return apply
@@ -169,18 +169,18 @@ def unequal(table: np.ndarray[Any, Any], names: Sequence[str]) -> str:
         return ""
     rows = [tuple(row) for row in table.tolist()]
     usual, _ = Counter(rows).most_common(1)[0]
-    others = ", ".join(str(rank) for rank, row in enumerate(rows) if row != usual)
+    odd_ranks = ", ".join(str(rank) for rank, row in enumerate(rows) if row != usual)
     shown = ", ".join(repr(names[index]) for index in columns[:SHOWN])
-    more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
-    return f"rank {others} differs from the others in {shown}{more}"
+    excess = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
+    return f"rank {odd_ranks} differs from the others in {shown}{excess}"
 
 
 def digest(*arrays: Any) -> int:
     """A checksum of the bytes of arrays, several times as fast as a cryptographic hash: it is for mistakes alone."""
-    found = 0
-    for each in arrays:
-        found = zlib.crc32(np.ravel(each).view(np.uint8).data, found)
-    return found
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(np.ravel(array).view(np.uint8).data, checksum)
+    return checksum
 
 
 def _some(values: Sequence[T]) -> Sequence[T]:

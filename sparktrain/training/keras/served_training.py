@@ -25,9 +25,9 @@ class ServedTraining(InternalCallback):
         if self._repeats:
             return
         model = self.model
-        if own := own_optimizers(model):
+        if extras := own_optimizers(model):
             raise SpecError(
-                f"the model has optimizers of its own ({', '.join(own)}), and parameter servers apply one: choose "
+                f"the model has optimizers of its own ({', '.join(extras)}), and parameter servers apply one: choose "
                 "backend 'horovod' or 'tensorflow'"
             )
         self._served.check(model.optimizer)

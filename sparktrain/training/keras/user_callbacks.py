@@ -59,7 +59,7 @@ class Arrange(InternalCallback):
         """`own_folders` belong to this member alone; `on_spec` gets the element spec of the batches that fit reads."""
         super().__init__()
         self._rank = rank
-        self._own = tuple(os.path.realpath(each) + os.sep for each in own_folders)
+        self._own = tuple(os.path.realpath(folder) + os.sep for folder in own_folders)
         self._on_spec = on_spec
 
     def set_model(self, model: Any) -> None:
@@ -67,22 +67,22 @@ class Arrange(InternalCallback):
         super().set_model(model)
         if (callbacks := listed(self)) is None:
             return
-        if any(isinstance(each, keras.callbacks.BackupAndRestore) for each in callbacks.callbacks):
+        if any(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks.callbacks):
             raise SpecError(
                 "BackupAndRestore is among the callbacks, and ctx.keras_callbacks() saves and resumes already, all "
                 "members together: leave it out, and set how often to save by ctx.keras_callbacks(checkpoint_every=100)"
             )
         if self._rank:
-            found = [SilencedCallback(each) if self._shared(each) else each for each in callbacks.callbacks]
-            callbacks.callbacks[:] = found
+            entries = [SilencedCallback(entry) if self._shared(entry) else entry for entry in callbacks.callbacks]
+            callbacks.callbacks[:] = entries
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Move the callbacks that come last to the end; `CallbackStateKeeper`, one of them, orders the others."""
         if (callbacks := listed(self)) is None:
             return
-        for each in [each for each in callbacks.callbacks if isinstance(each, InternalCallback) and each.last]:
-            callbacks.callbacks.remove(each)
-            callbacks.callbacks.append(each)
+        for callback in [entry for entry in callbacks.callbacks if isinstance(entry, InternalCallback) and entry.last]:
+            callbacks.callbacks.remove(callback)
+            callbacks.callbacks.append(callback)
         if (spec := _batches()) is not None:
             self._on_spec(spec)
 
@@ -130,15 +130,15 @@ class CallbackStateKeeper(InternalCallback):
         """See base class."""
         self._callbacks = {}
         if (callbacks := listed(self)) is not None:
-            own = [each for each in callbacks.callbacks if not isinstance(each, InternalCallback)]
-            ours = [each for each in callbacks.callbacks if isinstance(each, InternalCallback)]
-            first, last = [each for each in ours if not each.last], [each for each in ours if each.last]
-            callbacks.callbacks = first + own + last  # a new list: Keras iterates over the old one
+            external = [callback for callback in callbacks.callbacks if not isinstance(callback, InternalCallback)]
+            internal = [callback for callback in callbacks.callbacks if isinstance(callback, InternalCallback)]
+            first, last = [entry for entry in internal if not entry.last], [entry for entry in internal if entry.last]
+            callbacks.callbacks = first + external + last  # a new list: Keras iterates over the old one
             self._callbacks = dict(
-                _named(each.original if isinstance(each, SilencedCallback) else each for each in own)
+                _named(entry.original if isinstance(entry, SilencedCallback) else entry for entry in external)
             )
         self._initial = {
-            name: {key: _digest(value) for key, value in _attributes(each)} for name, each in self._callbacks.items()
+            name: {key: _digest(value) for key, value in _attributes(entry)} for name, entry in self._callbacks.items()
         }
         while self._past.appending:
             self._past.appending.pop().append = False
@@ -156,20 +156,20 @@ class CallbackStateKeeper(InternalCallback):
 
     def states(self) -> State:
         """`ResumedState.states` for a resume from here. Raises TypeError for a wrong `get_state`."""
-        return {name: state for name, each in self._callbacks.items() if (state := self._state(name, each))}
+        return {name: state for name, callback in self._callbacks.items() if (state := self._state(name, callback))}
 
     def _state(self, name: str, callback: Any) -> State:
         if _has_state_methods(callback):
             return {"": callback.get_state()}
-        found, initial = {}, self._initial[name]
+        state, initial = {}, self._initial[name]
         for key, value in _attributes(callback):
             if _digest(value) == initial.get(key):
                 continue
             try:
-                found[key] = _plain(value)
+                state[key] = _plain(value)
             except TypeError:
                 self._notice(f"{type(callback).__name__}.{key} ({type(value).__name__})", callback)
-        return found
+        return state
 
     def _notice(self, attribute: str, callback: Any) -> None:
         if attribute not in self._noticed and not _of_keras(callback):
@@ -195,28 +195,28 @@ class CallbackStateKeeper(InternalCallback):
 def listed(callback: Any) -> Any:
     """The list of callbacks that has just called `callback`; None for any other caller."""
     for frame, _ in traceback.walk_stack(sys._getframe()):
-        found = frame.f_locals.get("self")
-        if isinstance(found, keras.callbacks.CallbackList) and callback in found.callbacks:
-            return found
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, keras.callbacks.CallbackList) and callback in caller.callbacks:
+            return caller
     return None
 
 
 def continue_files(callback: Any, past: ResumedState, epoch: int | None) -> None:
     """Keep the files of callbacks for a fit that resumes in `epoch`, or is skipped (None); print which are gone."""
     callbacks = listed(callback)
-    for index, each in enumerate(callbacks.callbacks if callbacks is not None else ()):
-        if not isinstance(each, keras.callbacks.ModelCheckpoint | keras.callbacks.CSVLogger):
+    for index, peer in enumerate(callbacks.callbacks if callbacks is not None else ()):
+        if not isinstance(peer, keras.callbacks.ModelCheckpoint | keras.callbacks.CSVLogger):
             continue
-        path = _file(each)
-        if isinstance(each, keras.callbacks.CSVLogger) and epoch is None:
-            callbacks.callbacks[index] = SilencedCallback(each)
-        elif isinstance(each, keras.callbacks.CSVLogger) and not each.append:
-            each.append = True
-            past.appending.append(each)
-            _cut(path, each.sep, epoch or 0)
+        path = _file(peer)
+        if isinstance(peer, keras.callbacks.CSVLogger) and epoch is None:
+            callbacks.callbacks[index] = SilencedCallback(peer)
+        elif isinstance(peer, keras.callbacks.CSVLogger) and not peer.append:
+            peer.append = True
+            past.appending.append(peer)
+            _cut(path, peer.sep, epoch or 0)
         if epoch != 0 and "{" not in path and not os.path.exists(path):
             notice(
-                f"{type(each).__name__} wrote {path}, which is gone with the process that wrote it: give "
+                f"{type(peer).__name__} wrote {path}, which is gone with the process that wrote it: give "
                 "it a path in storage that outlives a member"
             )
 
@@ -238,10 +238,10 @@ def stops_midway(callback: Any) -> bool:
     """Whether a user's callback is called after each step, and so may stop training there."""
     callbacks = listed(callback)
     return callbacks is not None and any(
-        not isinstance(each, InternalCallback)
-        and (not _of_keras(each) or isinstance(each, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
-        and not all(getattr(method, "_is_default", False) for method in (each.on_train_batch_end, each.on_batch_end))
-        for each in callbacks.callbacks
+        not isinstance(peer, InternalCallback)
+        and (not _of_keras(peer) or isinstance(peer, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
+        and not all(getattr(method, "_is_default", False) for method in (peer.on_train_batch_end, peer.on_batch_end))
+        for peer in callbacks.callbacks
     )
 
 
@@ -249,13 +249,13 @@ def stops_midway(callback: Any) -> bool:
 
 
 def _named(callbacks: Iterator[Any]) -> Iterator[tuple[str, Any]]:
-    seen: dict[str, int] = {}
-    for each in callbacks:
-        if isinstance(each, keras.callbacks.ProgbarLogger):
+    counts: dict[str, int] = {}
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.ProgbarLogger):
             continue
-        kind = type(each).__name__
-        seen[kind] = seen.get(kind, 0) + 1
-        yield f"{kind}#{seen[kind]}", each
+        kind = type(callback).__name__
+        counts[kind] = counts.get(kind, 0) + 1
+        yield f"{kind}#{counts[kind]}", callback
 
 
 def _of_keras(callback: Any) -> bool:
@@ -295,18 +295,18 @@ def _set(callback: Any, name: str, value: Any) -> None:
 
 def _plain(value: Any) -> Any:
     """A copy of a value that a checkpoint can carry. Raises TypeError for any other."""
-    found = _converted(value)
-    pack({"": found})
-    return found
+    plain_copy = _converted(value)
+    pack({"": plain_copy})
+    return plain_copy
 
 
 def _converted(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
-        return {key: _converted(each) for key, each in value.items()}
+        return {key: _converted(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_converted(each) for each in value]
+        return [_converted(child) for child in value]
     if not hasattr(value, "__array__"):
         return value
     array = np.array(value.__array__(), order="C")
@@ -317,9 +317,9 @@ def _converted(value: Any) -> Any:
 def _digest(value: Any) -> int:
     """A number that changes with a value that a checkpoint can carry; for other objects, with their size."""
     if isinstance(value, Mapping):
-        return zlib.crc32(repr([(repr(key), _digest(each)) for key, each in value.items()]).encode())
+        return zlib.crc32(repr([(repr(key), _digest(child)) for key, child in value.items()]).encode())
     if isinstance(value, list | tuple):
-        return zlib.crc32(repr([_digest(each) for each in value]).encode())
+        return zlib.crc32(repr([_digest(child) for child in value]).encode())
     if value is None or isinstance(value, bool | int | float | str):
         return zlib.crc32(repr(value).encode())
     if hasattr(value, "__array__") and (array := np.asarray(value)).dtype != object:
@@ -331,8 +331,8 @@ def _digest(value: Any) -> int:
 
 
 def _file(callback: Any) -> str:
-    found = (getattr(callback, name) for name in ("filepath", "filename", "directory") if hasattr(callback, name))
-    return str(next(found))
+    paths = (getattr(callback, name) for name in ("filepath", "filename", "directory") if hasattr(callback, name))
+    return str(next(paths))
 
 
 def _batches() -> Any:

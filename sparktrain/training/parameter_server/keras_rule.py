@@ -54,7 +54,7 @@ def check_optimizer(optimizer: Any, servers: int) -> None:
             f"{name} has global_clipnorm={optimizer.global_clipnorm:g}, and each of ps={servers} servers knows only "
             "its own gradients: pass ps=1, or clip by clipnorm or clipvalue"
         )
-    if any(getattr(optimizer, each, None) for each in _WITHOUT_DECAY):
+    if any(getattr(optimizer, attribute, None) for attribute in _WITHOUT_DECAY):
         raise SpecError(
             f"{name} excludes variables from weight decay, and servers know none of their names: leave out "
             "exclude_from_weight_decay, or weight_decay"
@@ -79,8 +79,8 @@ def optimizer_bytes(optimizer: Any, plan: ShardPlan, shard: int) -> bytes:
     check_optimizer(optimizer, len(plan.shards))
     shapes = []
     for piece in plan.shards[shard]:
-        whole = plan.variables[piece.variable]
-        shapes.append(whole.shape if piece.stop - piece.start == whole.size else (piece.stop - piece.start,))
+        variable = plan.variables[piece.variable]
+        shapes.append(variable.shape if piece.stop - piece.start == variable.size else (piece.stop - piece.start,))
     return json.dumps({"optimizer": optimizers.serialize(optimizer), "shapes": shapes}).encode()
 
 
@@ -89,14 +89,14 @@ def keras_rule(spec: bytes, values: Sequence[Array]) -> "KerasRule":
     described = json.loads(spec)
     try:
         # optimizers.deserialize() does not know all of Keras's own, such as Lamb.
-        given = keras.saving.deserialize_keras_object(described["optimizer"])
+        optimizer = keras.saving.deserialize_keras_object(described["optimizer"])
     except (TypeError, ValueError, ImportError, AttributeError) as error:
         name = described["optimizer"].get("class_name")
         raise SpecError(
             f"the parameter server cannot make the optimizer {name!r}: {error}; use one of keras.optimizers, or "
             "register its class by keras.saving.register_keras_serializable() in a module that the server imports"
         ) from error
-    return KerasRule(given, values, [tuple(each) for each in described["shapes"]])
+    return KerasRule(optimizer, values, [tuple(shape) for shape in described["shapes"]])
 
 
 class KerasRule:
@@ -109,28 +109,28 @@ class KerasRule:
         self._shapes = list(shapes)
         with keras.device("cpu:0"):
             self._variables = [
-                keras.Variable(each.reshape(shape), dtype=each.dtype.name, name=f"piece_{index}")
-                for index, (each, shape) in enumerate(zip(values, shapes, strict=True))
+                keras.Variable(value.reshape(shape), dtype=value.dtype.name, name=f"piece_{index}")
+                for index, (value, shape) in enumerate(zip(values, shapes, strict=True))
             ]
             self._optimizer.build(self._variables)
 
     def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
         """See `UpdateRule`."""
         self._rate.scale = scale
-        given = [each.reshape(shape) for each, shape in zip(gradients, self._shapes, strict=True)]
+        arrays = [gradient.reshape(shape) for gradient, shape in zip(gradients, self._shapes, strict=True)]
         with keras.device("cpu:0"):
-            self._optimizer.apply([keras.ops.convert_to_tensor(each) for each in given], self._variables)
+            self._optimizer.apply([keras.ops.convert_to_tensor(array) for array in arrays], self._variables)
         for value, variable in zip(values, self._variables, strict=True):
             value[...] = np.asarray(variable.value).reshape(-1)
 
     def slots(self) -> list[Array]:
         """See `UpdateRule`."""
-        return [np.asarray(each.value).copy() for each in self._optimizer.variables]
+        return [np.asarray(variable.value).copy() for variable in self._optimizer.variables]
 
     def restore(self, slots: Sequence[Array]) -> None:
         """See `UpdateRule`."""
-        for variable, each in zip(self._optimizer.variables, slots, strict=True):
-            variable.assign(each)
+        for variable, slot in zip(self._optimizer.variables, slots, strict=True):
+            variable.assign(slot)
 
 
 def _base_rate(optimizer: Any) -> Any:

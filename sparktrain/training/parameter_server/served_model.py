@@ -97,7 +97,7 @@ class ServedModel:
     @property
     def stopped(self) -> bool:
         """Whether another member has stopped this call of `fit` before its end. Any thread may ask."""
-        return any(each.client.standing.stopped >= self._fit for each in self._shards)
+        return any(shard.client.standing.stopped >= self._fit for shard in self._shards)
 
     def begin(self, optimizer: Any, variables: Sequence[Any], fit: int = 1) -> None:
         """Give `variables` the values of the servers, which the chief fills: before each call of `fit`, by its number.
@@ -196,7 +196,7 @@ class ServedModel:
     def _connect(self, optimizer: Any, variables: Sequence[Any]) -> None:
         servers = len(self._places.servers)
         self.check(optimizer, servers)
-        specs = [VariableSpec(each.path, tuple(each.shape), _value(each).dtype.name) for each in variables]
+        specs = [VariableSpec(weight.path, tuple(weight.shape), _value(weight).dtype.name) for weight in variables]
         plan = plan_shards(specs, servers, sliceable=self.local or is_sliceable(optimizer))
         _check_constraints(variables)
         self._optimizer, self._variables, self._plan = optimizer, list(variables), plan
@@ -204,7 +204,7 @@ class ServedModel:
         shards = [self._shard(index) for index in range(servers)]
         if self.chief:
             restored = self._restored_copies(servers)
-            values = [_value(each) for each in variables]
+            values = [_value(variable) for variable in variables]
             self._shards = shards
             try:
                 self._each(lambda shard: self._fill(shard, values, restored[shard.index]))
@@ -237,11 +237,11 @@ class ServedModel:
                 "optimizer starts without its history, such as momentum"
             )
             return nothing
-        return [_unpacked(each) for each in self._restored]
+        return [_unpacked(saved_shard) for saved_shard in self._restored]
 
     def _check_same(self, optimizer: Any, variables: Sequence[Any]) -> None:
-        same = list(map(id, variables)) == list(map(id, self._variables))
-        if optimizer is not self._optimizer or not same:
+        has_same_variables = list(map(id, variables)) == list(map(id, self._variables))
+        if optimizer is not self._optimizer or not has_same_variables:
             raise SpecError(
                 "a gang with parameter servers trains one model with one optimizer, and this call of fit() has another "
                 "optimizer or other trainable variables: train it in a run of its own"
@@ -249,8 +249,8 @@ class ServedModel:
 
     def _refill(self) -> None:
         """Send what the function has changed since the last call of `fit`, such as the weights of the best epoch."""
-        now = [_value(each) for each in self._variables]
-        if not self.chief or all(np.array_equal(*each) for each in zip(now, self._newest, strict=True)):
+        now = [_value(variable) for variable in self._variables]
+        if not self.chief or all(np.array_equal(*pair) for pair in zip(now, self._newest, strict=True)):
             return
         self._each(lambda shard: self._fill(shard, now, shard.client.save(), replaces=True))
 
@@ -267,7 +267,7 @@ class ServedModel:
         return values
 
     def _empty(self) -> list[Array]:
-        return [np.empty(each.shape, each.dtype) for each in self._plan.variables]
+        return [np.empty(spec.shape, spec.dtype) for spec in self._plan.variables]
 
     def _assign(self, values: Sequence[Array]) -> None:
         for variable, value in zip(self._variables, values, strict=True):
@@ -276,7 +276,7 @@ class ServedModel:
 
     def _keep(self, values: Sequence[Array]) -> None:
         """TensorFlow may train on in the memory of `values`."""
-        self._newest = [each.copy() for each in values]
+        self._newest = [value.copy() for value in values]
 
     # ---- end
 
@@ -284,14 +284,14 @@ class ServedModel:
         self._each(lambda shard: shard.client.leave(fit, stops=stops))
 
     def _await_others(self, fit: int, stops: bool) -> None:
-        began, known = self._clock.now(), [-1]
-        while not any(each.client.standing.all_ended(fit, self._rank) for each in self._shards):
-            versions = [each.client.newest for each in self._shards]
-            if versions != known:
-                began, known = self._clock.now(), versions
+        began, last_versions = self._clock.now(), [-1]
+        while not any(shard.client.standing.all_ended(fit, self._rank) for shard in self._shards):
+            versions = [shard.client.newest for shard in self._shards]
+            if versions != last_versions:
+                began, last_versions = self._clock.now(), versions
             if self._clock.now() - began >= self._slow_s:
                 ended = self._shards[0].client.standing.ended
-                late = [rank for rank, each in enumerate(ended) if each < fit and rank != self._rank]
+                late = [rank for rank, ended_fit in enumerate(ended) if ended_fit < fit and rank != self._rank]
                 raise RingError(
                     f"rank {', '.join(map(str, late))} trained no step for {self._slow_s:g} s after the chief's last; "
                     "see its log"
@@ -328,8 +328,8 @@ class _Shard:
         return buffer
 
     def _write(self, pieces: Sequence[Array], buffer: memoryview) -> None:
-        for view, each in zip(self.layout.views(buffer), pieces, strict=True):
-            view[:] = each
+        for view, piece in zip(self.layout.views(buffer), pieces, strict=True):
+            view[:] = piece
 
 
 def learning_rate(optimizer: Any) -> float:
@@ -343,7 +343,7 @@ def _value(variable: Any) -> Array:
 
 
 def _check_constraints(variables: Sequence[Any]) -> None:
-    bound = [each.path for each in variables if getattr(each, "constraint", None) is not None]
+    bound = [variable.path for variable in variables if getattr(variable, "constraint", None) is not None]
     if bound:
         raise SpecError(
             f"variable {bound[0]!r} has a constraint, and parameter servers apply none: leave kernel_constraint and "

@@ -40,11 +40,11 @@ class ServerPush:
         optimizer = self._optimizer
         variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
         _begin(optimizer, self._served, variables)
-        dense = [_dense(gradient, each) for gradient, each in zip(grads, variables, strict=True)]
+        dense = [_dense(gradient, weight) for gradient, weight in zip(grads, variables, strict=True)]
         rate = optimizer._learning_rate
         rate = tf.convert_to_tensor(rate.value) if hasattr(rate, "value") else tf.constant(0.0)
-        found = tf.numpy_function(self._served.step, [rate, *dense], [each.dtype for each in dense], name=NAME)
-        for variable, value in zip(variables, found, strict=True):
+        values = tf.numpy_function(self._served.step, [rate, *dense], [grad.dtype for grad in dense], name=NAME)
+        for variable, value in zip(variables, values, strict=True):
             variable.assign(tf.reshape(value, variable.shape))
         optimizer.iterations.assign_add(1)
 
@@ -63,9 +63,9 @@ class ServerAverager(Averager):
     def average(self, optimizer: Any) -> None:
         """See base class."""
         variables = self._served.variables
-        values = [tf.convert_to_tensor(each.value) for each in variables]
-        found = tf.numpy_function(self._served.exchange, values, [each.dtype for each in values], name=NAME)
-        for variable, value in zip(variables, found, strict=True):
+        values = [tf.convert_to_tensor(weight.value) for weight in variables]
+        averages = tf.numpy_function(self._served.exchange, values, [tensor.dtype for tensor in values], name=NAME)
+        for variable, value in zip(variables, averages, strict=True):
             variable.assign(tf.reshape(value, variable.shape))
 
 

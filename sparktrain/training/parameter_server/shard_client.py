@@ -112,9 +112,9 @@ class ShardClient:
         From then on this member gives each successor of the server the newest variables that it has pulled or saved,
         with the optimizer's own of the newest `save`.
         """
-        given = settings, copy, optimizer
-        self._call(*self._filling(*given, replaces=replaces), Filled)
-        self._given = given
+        contents = settings, copy, optimizer
+        self._call(*self._filling(*contents, replaces=replaces), Filled)
+        self._given = contents
 
     def pull(self, into: memoryview) -> int:
         """Receive the variables into `into`; returns their version. Waits for the round of the newest push.
@@ -133,11 +133,11 @@ class ShardClient:
         """Send gradients for the variables that were pulled last. A server without variables counts them as late."""
         self._number += 1
         push = Push(self._sender, self._number, self._term, self.version)
-        found, _ = self._call(PushGradients(push), gradients, Pushed, empty=True)
+        reply, _ = self._call(PushGradients(push), gradients, Pushed, empty=True)
         answer = PushAnswer(PushOutcome.LATE, 0, 0)
-        if isinstance(found, Pushed):
-            answer = found.answer
-            self.standing = self.standing.with_those(found.standing)
+        if isinstance(reply, Pushed):
+            answer = reply.answer
+            self.standing = self.standing.with_those(reply.standing)
         self._awaited = answer.version
         return answer
 
@@ -146,8 +146,8 @@ class ShardClient:
 
         `stops`: it has stopped before its last step, and the others do so too. A later call gets later news.
         """
-        found, _ = self._call(LeaveServer(self._sender, fit, stops), _NOTHING, Left)
-        self.newest, self.standing = found.version, self.standing.with_those(found.standing)
+        reply, _ = self._call(LeaveServer(self._sender, fit, stops), _NOTHING, Left)
+        self.newest, self.standing = reply.version, self.standing.with_those(reply.standing)
         return self.standing
 
     def save(self) -> ShardCopy:
@@ -216,10 +216,10 @@ class ShardClient:
         return RetryBudget(self._budget_s, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, (0.8, 1.2)), self._clock)
 
     def _exchange(self, request: Message, payload: memoryview, into: memoryview | None) -> tuple[Any, memoryview]:
-        found = self._find()
-        if self._connection is None or found != self._server:
+        endpoint = self._find()
+        if self._connection is None or endpoint != self._server:
             self.close()
-            self._connection, self._server = self._connect(found), found
+            self._connection, self._server = self._connect(endpoint), endpoint
             if self._given is not None:
                 send_frame(self._connection, *self._filling(*self._given))
                 filled, _ = receive_header(self._connection, ShardAnswer)

@@ -197,9 +197,9 @@ def receive_header(connection: socket.socket, kind: Any) -> tuple[Any, int]:
 
 def receive_into(connection: socket.socket, buffer: memoryview) -> None:
     """Fill `buffer`. Blocks as `send_frame`. Raises EOFError at the end of the connection, OSError."""
-    done = 0
-    while done < len(buffer):
-        count = connection.recv_into(buffer[done : done + _AT_ONCE])
+    received = 0
+    while received < len(buffer):
+        count = connection.recv_into(buffer[received : received + _AT_ONCE])
         if not count:
-            raise EOFError(f"the connection ended after {done} of {len(buffer)} bytes")
-        done += count
+            raise EOFError(f"the connection ended after {received} of {len(buffer)} bytes")
+        received += count

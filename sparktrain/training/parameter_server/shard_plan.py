@@ -52,11 +52,11 @@ class ShardPlan(Struct, frozen=True):
     def layout(self, shard: int) -> "PieceLayout":
         """The places of a server's pieces in its messages."""
         pieces = self.shards[shard]
-        return layout_of([(self.variables[each.variable].dtype, each.stop - each.start) for each in pieces])
+        return layout_of([(self.variables[piece.variable].dtype, piece.stop - piece.start) for piece in pieces])
 
     def scatter(self, values: Sequence[Array], shard: int) -> list[Array]:
         """A server's pieces of `values`, which has the arrays of all variables: flat, and views where possible."""
-        return [values[each.variable].reshape(-1)[each.start : each.stop] for each in self.shards[shard]]
+        return [values[piece.variable].reshape(-1)[piece.start : piece.stop] for piece in self.shards[shard]]
 
     def gather(self, pieces: Sequence[Array], shard: int, values: Sequence[Array]) -> None:
         """Copy a server's `pieces` to their places in `values`, which are contiguous."""
@@ -98,15 +98,15 @@ def plan_shards(variables: Sequence[VariableSpec], servers: int, *, sliceable: b
     """
     if servers < 1:
         raise SpecError(f"ps={servers}: a parameter-server gang needs at least one server; pass ps=1 or more")
-    if not any(each.size for each in variables):
+    if not any(variable.size for variable in variables):
         raise SpecError(
             f"ps={servers} without variables: the model has {len(variables)} trainable variables and no element in "
             "them, so that the servers have nothing to keep; build the model first, or leave layers trainable"
         )
     shards = _cut(variables, servers) if sliceable else _packed(variables, servers)
     if not all(shards):
-        there = f"{len(variables)} variables with {sum(each.size for each in variables)} elements"
-        raise SpecError(f"ps={servers}: {there} do not give each server a piece; lower ps")
+        model_size = f"{len(variables)} variables with {sum(variable.size for variable in variables)} elements"
+        raise SpecError(f"ps={servers}: {model_size} do not give each server a piece; lower ps")
     return ShardPlan(tuple(variables), tuple(map(tuple, shards)))
 
 
@@ -124,14 +124,14 @@ def _packed(variables: Sequence[VariableSpec], servers: int) -> list[list[Piece]
 
 def _cut(variables: Sequence[VariableSpec], servers: int) -> list[list[Piece]]:
     """Cut the row of all variables where the next server's share starts, to the nearest element."""
-    whole = sum(each.nbytes for each in variables)
+    total = sum(variable.nbytes for variable in variables)
     shards: list[list[Piece]] = [[] for _ in range(servers)]
-    before = 0
-    for index, each in enumerate(variables):
-        width = np.dtype(each.dtype).itemsize
-        bounds = [min(max(round((whole * k / servers - before) / width), 0), each.size) for k in range(servers + 1)]
+    offset = 0
+    for index, spec in enumerate(variables):
+        width = np.dtype(spec.dtype).itemsize
+        bounds = [min(max(round((total * k / servers - offset) / width), 0), spec.size) for k in range(servers + 1)]
         for shard, (start, stop) in enumerate(pairwise(bounds)):
             if start < stop:
                 shards[shard].append(Piece(index, start, stop))
-        before += each.nbytes
+        offset += spec.nbytes
     return shards

@@ -86,9 +86,9 @@ class ShardServer:
         """Stop listening, and end all connections: members look for a successor. Does not block."""
         with self._changed:
             self._closed = True
-            for each in (self._listener, *self._open):
+            for open_socket in (self._listener, *self._open):
                 with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+                    open_socket.shutdown(socket.SHUT_RDWR)
             self._changed.notify_all()
         self._listener.close()
 
@@ -171,9 +171,9 @@ class ShardServer:
                 case PushGradients(push=push) if self._state is not None:
                     if len(payload) != self._layout.nbytes:  # the server was filled while they came
                         raise ProtocolError(f"{len(payload)} bytes were pushed for {self._layout.nbytes} of variables")
-                    before = self._state.version
+                    old_version = self._state.version
                     answer = self._state.push(push, self._layout.views(payload))
-                    if self._state.version != before:
+                    if self._state.version != old_version:
                         self._changed.notify_all()
                     return Pushed(answer, self._state.standing), b""
                 case LeaveServer(sender=sender, fit=fit, stops=stops) if self._state is not None:
@@ -182,7 +182,7 @@ class ShardServer:
                     return Left(self._state.version, self._state.standing), b""
                 case SaveShard() if self._state is not None:
                     slots = self._state.slots()
-                    layout = layout_of([(each.dtype.name, each.size) for each in slots])
+                    layout = layout_of([(slot.dtype.name, slot.size) for slot in slots])
                     saved = scratch.bytes(self._layout.nbytes + layout.nbytes)
                     _pack(self._layout, self._state.values, saved)
                     _pack(layout, slots, saved[self._layout.nbytes :])
@@ -228,13 +228,13 @@ class _Scratch:
 
 
 def _pack(layout: PieceLayout, arrays: Sequence[NDArray[Any]], buffer: memoryview) -> None:
-    for view, each in zip(layout.views(buffer), arrays, strict=True):
-        view[:] = each.reshape(-1)
+    for view, array in zip(layout.views(buffer), arrays, strict=True):
+        view[:] = array.reshape(-1)
 
 
 def _restore_slots(rule: UpdateRule, saved: Sequence[NDArray[Any]]) -> None:
     slots = rule.slots()
-    there, given = ([(each.dtype, each.size) for each in arrays] for arrays in (slots, saved))
-    if there != given:
-        raise ProtocolError(f"an optimizer with variables {there} was given {given}: the optimizer has changed")
-    rule.restore([each.reshape(slot.shape) for slot, each in zip(slots, saved, strict=True)])
+    expected, received = ([(array.dtype, array.size) for array in arrays] for arrays in (slots, saved))
+    if expected != received:
+        raise ProtocolError(f"an optimizer with variables {expected} was given {received}: the optimizer has changed")
+    rule.restore([array.reshape(slot.shape) for slot, array in zip(slots, saved, strict=True)])

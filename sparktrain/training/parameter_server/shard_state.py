@@ -88,7 +88,7 @@ class FitEnds(Struct, frozen=True):
 
     def all_ended(self, fit: int, but: int) -> bool:
         """Whether all members except rank `but` have ended this call."""
-        return all(each >= fit for rank, each in enumerate(self.ended) if rank != but)
+        return all(ended_fit >= fit for rank, ended_fit in enumerate(self.ended) if rank != but)
 
     def with_those(self, other: "FitEnds") -> "FitEnds":
         """What both know: the largest numbers."""
@@ -135,8 +135,8 @@ class ShardState:
         A retry changes nothing and has the same answer. Raises ProtocolError for a push that no member can have sent:
         of a process that has a successor, out of its order, or for a version that does not exist yet.
         """
-        if (known := self._answered(push)) is not None:
-            return known
+        if (earlier_answer := self._answered(push)) is not None:
+            return earlier_answer
         self._check(push, gradients)
         answer = self._take(push, gradients)
         self._last[push.sender.rank] = push, answer
@@ -184,9 +184,9 @@ class ShardState:
         self._check_rank(push.sender)
         if push.term == self.term and push.version > self.version:
             raise ProtocolError(f"{push.sender} pushed for version {push.version}, and the newest is {self.version}")
-        expected = [(each.dtype, each.shape) for each in self.values]
-        if (given := [(each.dtype, each.shape) for each in gradients]) != expected:
-            raise ProtocolError(f"{push.sender} pushed {given}, and the variables are {expected}")
+        expected = [(value.dtype, value.shape) for value in self.values]
+        if (received := [(gradient.dtype, gradient.shape) for gradient in gradients]) != expected:
+            raise ProtocolError(f"{push.sender} pushed {received}, and the variables are {expected}")
 
     def _check_rank(self, sender: Sender) -> None:
         if not 0 <= sender.rank < self.settings.workers:
@@ -222,18 +222,18 @@ class ShardState:
 
     def _count(self, rank: int, gradients: Sequence[Array]) -> None:
         if self._members:
-            for total, each in zip(self._sums, gradients, strict=True):
-                np.add(total, each, out=total)
+            for total, gradient in zip(self._sums, gradients, strict=True):
+                np.add(total, gradient, out=total)
         else:
-            self._sums = [np.array(each) for each in gradients]
+            self._sums = [np.array(gradient) for gradient in gradients]
         self._members.add(rank)
 
     def _end_round(self) -> None:
         """Apply the mean of a round that is complete."""
         if not self._members or len(self._members) < self.needed:
             return
-        for each in self._sums:
-            np.divide(each, len(self._members), out=each, casting="unsafe")
+        for total in self._sums:
+            np.divide(total, len(self._members), out=total, casting="unsafe")
         self._rule.apply(self.values, self._sums, 1.0)
         self._members, self._sums = set(), []
         self.version += 1
@@ -246,12 +246,12 @@ class AddDifferences:
         """See `UpdateRule`. With `scale` 1 the values become `gradients`: the only member sends its weights, because
         a difference would be rounded.
         """
-        for value, each in zip(values, gradients, strict=True):
+        for value, gradient in zip(values, gradients, strict=True):
             if scale == 1.0:
-                value[...] = each
+                value[...] = gradient
                 continue
-            np.multiply(each, each.dtype.type(scale), out=each)
-            np.add(value, each, out=value)
+            np.multiply(gradient, gradient.dtype.type(scale), out=gradient)
+            np.add(value, gradient, out=value)
 
     def slots(self) -> list[Array]:
         """See `UpdateRule`."""

@@ -93,7 +93,7 @@ class CentralStorage(tf.distribute.experimental.CentralStorageStrategy):  # type
 def _devices(devices: int | list[str] | None) -> list[str]:
     """Names of the devices; without a GPU it splits the CPU into logical ones."""
     gpus = len(tf.config.list_physical_devices("GPU"))
-    if isinstance(devices, list | tuple) and devices and all(isinstance(each, str) for each in devices):
+    if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):
         return list(devices)
     if devices is None:
         devices = max(gpus, 1)
@@ -111,8 +111,8 @@ def _devices(devices: int | list[str] | None) -> list[str]:
 def _of_cpu(count: int) -> list[str]:
     if count > 1:
         try:
-            each = tf.config.LogicalDeviceConfiguration()
-            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [each] * count)
+            config = tf.config.LogicalDeviceConfiguration()
+            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [config] * count)
         except RuntimeError:
             # TensorFlow is initialised: its logical devices stay, and may be enough.
             if len(tf.config.list_logical_devices("CPU")) < count:

@@ -44,6 +44,6 @@ def batch_like(dataset: Any) -> Any | None:
     if not pipeline.is_share(dataset):
         return None
     leaves = tf.nest.flatten(dataset.element_spec)
-    if not all(isinstance(each, tf.TensorSpec) and each.shape[1:].is_fully_defined() for each in leaves):
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape[1:].is_fully_defined() for leaf in leaves):
         return None
     return tf.nest.map_structure(lambda each: tf.zeros([1, *each.shape[1:]], each.dtype), dataset.element_spec)

@@ -49,10 +49,10 @@ class ConnectedGang(Protocol):
 
 def install(gang: ConnectedGang, backend: Backend, homes: Homes, timeout_s: float, clock: Clock) -> None:
     """Have strategies that this process makes connect `gang`, or refuse to. Call it once."""
-    own = _OwnStrategies(gang, backend, homes, timeout_s, clock)
-    replace(CollectiveAllReduceStrategy, "__init__", own.mirrored)
-    replace(ParameterServerStrategyV2, "__init__", own.served)
-    replace(tf.distribute.Server, "__init__", own.server)
+    strategies = _OwnStrategies(gang, backend, homes, timeout_s, clock)
+    replace(CollectiveAllReduceStrategy, "__init__", strategies.mirrored)
+    replace(ParameterServerStrategyV2, "__init__", strategies.served)
+    replace(tf.distribute.Server, "__init__", strategies.server)
     tf_start.watch(homes)
 
 

@@ -89,7 +89,7 @@ class SaveVariables(v1.train.SessionRunHook):  # type: ignore[name-defined, misc
 
     def save(self, session: Any) -> None:
         """Save the variables of `session` now, unless they have been saved at their step."""
-        named = {each.name: each for each in variables_of(session.graph)}
+        named = {variable.name: variable for variable in variables_of(session.graph)}
         step, values = session.run((self._global_step, named))
         if self._saved_step is None or int(step) > self._saved_step:
             self._saver.save(int(step), variables=values)

@@ -134,14 +134,14 @@ class _Sessions:
         @functools.wraps(plain)
         def wait(manager: Any, *args: Any, **kwargs: Any) -> Any:
             self._await_servers()
-            given = dict(inspect.signature(plain).bind(manager, *args, **kwargs).arguments)
-            given["config"] = self._filtered(manager, given.get("config"))
-            if given.get("max_wait_secs", float("inf")) in _DEFAULT_WAITS_S:
-                given["max_wait_secs"] = CHIEF_TIMEOUT_S
+            arguments = dict(inspect.signature(plain).bind(manager, *args, **kwargs).arguments)
+            arguments["config"] = self._filtered(manager, arguments.get("config"))
+            if arguments.get("max_wait_secs", float("inf")) in _DEFAULT_WAITS_S:
+                arguments["max_wait_secs"] = CHIEF_TIMEOUT_S
             try:
-                return plain(**given)
+                return plain(**arguments)
             except tf.errors.DeadlineExceededError as error:
-                raise self._without_chief(given["max_wait_secs"]) from error
+                raise self._without_chief(arguments["max_wait_secs"]) from error
 
         return wait
 
@@ -153,12 +153,12 @@ class _Sessions:
             self._await_servers()
             if not master:
                 return plain(manager, master, *args, **kwargs)
-            given = dict(inspect.signature(plain).bind(manager, master, *args, **kwargs).arguments)
-            given["config"] = self._filtered(manager, given.get("config"))
-            if given.get("checkpoint_dir") or given.get("checkpoint_filename_with_path"):
-                return plain(**given)
-            start = functools.partial(self._start, manager, given)
-            return plain(manager, master, config=given["config"], init_fn=start)
+            arguments = dict(inspect.signature(plain).bind(manager, master, *args, **kwargs).arguments)
+            arguments["config"] = self._filtered(manager, arguments.get("config"))
+            if arguments.get("checkpoint_dir") or arguments.get("checkpoint_filename_with_path"):
+                return plain(**arguments)
+            start = functools.partial(self._start, manager, arguments)
+            return plain(manager, master, config=arguments["config"], init_fn=start)
 
         return prepare
 
@@ -168,10 +168,10 @@ class _Sessions:
 
         @functools.wraps(plain)
         def session(*args: Any, **kwargs: Any) -> Any:
-            given = dict(signature.bind(*args, **kwargs).arguments)
-            given.setdefault("stop_grace_period_secs", STOP_GRACE_S)
-            given["hooks"] = [*(given.get("hooks") or ()), *self._hooks(given)]
-            return plain(**given)
+            arguments = dict(signature.bind(*args, **kwargs).arguments)
+            arguments.setdefault("stop_grace_period_secs", STOP_GRACE_S)
+            arguments["hooks"] = [*(arguments.get("hooks") or ()), *self._hooks(arguments)]
+            return plain(**arguments)
 
         return session
 
@@ -233,7 +233,7 @@ class _Sessions:
         """
         if not self._task or (config is not None and config.device_filters):
             return config
-        places = {each.device for each in manager._graph.get_operations()}
+        places = {operation.device for operation in manager._graph.get_operations()}
         if any(not self._may_use(tf.DeviceSpec.from_string(place)) for place in places):
             return config
         filtered = v1.ConfigProto()
@@ -243,15 +243,15 @@ class _Sessions:
         return filtered
 
     def _may_use(self, place: Any) -> bool:
-        own = tf.DeviceSpec.from_string(self._task)
-        return place.job in (None, Role.PS) or (place.job == own.job and place.task in (None, own.task))
+        task_device = tf.DeviceSpec.from_string(self._task)
+        return place.job in (None, Role.PS) or (place.job == task_device.job and place.task in (None, task_device.task))
 
     def _is_shared(self, folder: str | None) -> bool:
         """Whether TensorFlow can save to `folder`, and a restart finds it: an absolute path outside of the member's."""
         path = Path(folder or "")
         if (folder or "").startswith("gs://"):
             return True
-        return path.is_absolute() and not any(path.is_relative_to(own) for own in self._member.own_folders)
+        return path.is_absolute() and not any(path.is_relative_to(root) for root in self._member.own_folders)
 
     def _without_chief(self, waited_s: float) -> FormError:
         chief = self._member.formation.places[CHIEF]
@@ -268,10 +268,10 @@ class _Sessions:
 
 def _every(given: Mapping[str, Any]) -> Every | None:
     """When the program wants checkpoints; None for never."""
-    asked = [given.get(name, USE_DEFAULT) for name in ("save_checkpoint_steps", "save_checkpoint_secs")]
-    if asked == [USE_DEFAULT, USE_DEFAULT]:
+    intervals = [given.get(name, USE_DEFAULT) for name in ("save_checkpoint_steps", "save_checkpoint_secs")]
+    if intervals == [USE_DEFAULT, USE_DEFAULT]:
         return Every(None, SAVE_EVERY_S)
-    steps, seconds = (None if each == USE_DEFAULT or not each else each for each in asked)
+    steps, seconds = (None if interval == USE_DEFAULT or not interval else interval for interval in intervals)
     return None if steps is None and seconds is None else Every(steps, seconds)
 
 
@@ -282,11 +282,11 @@ def _initialize(sess: Any, values: Mapping[str, Any]) -> None:
         fed: dict[str, Any] = {}
         now: list[Any] = []
         later: list[Any] = []
-        for each in waiting:
-            start = each.initializer.inputs[1].name
+        for variable in waiting:
+            start = variable.initializer.inputs[1].name
             shares = start in fed  # its initial value is also that of another variable
-            (later if shares else now).append(each)
-            if not shares and each.name in values:
-                fed[start] = values[each.name]
-        sess.run([each.initializer for each in now], fed)
+            (later if shares else now).append(variable)
+            if not shares and variable.name in values:
+                fed[start] = values[variable.name]
+        sess.run([ready_variable.initializer for ready_variable in now], fed)
         waiting = later

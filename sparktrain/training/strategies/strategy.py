@@ -85,24 +85,24 @@ class Strategies:
         The first two block until the other members call, at most 30 s. Raises SpecError for an unknown kind or option,
         StrategyError if this gang has no such strategy or TensorFlow has run an op, FormError for a missing member.
         """
-        wanted = self._default() if kind is None else _known(kind)
-        _check_options(wanted, options, named=kind is not None)
-        if wanted == DEFAULT:
+        choice = self._default() if kind is None else _known(kind)
+        _check_options(choice, options, named=kind is not None)
+        if choice == DEFAULT:
             import tensorflow as tf
 
             return tf.distribute.get_strategy()
-        self._check_gang(wanted)
+        self._check_gang(choice)
         if self._connected is not None:
-            return self._again(wanted, options)
+            return self._again(choice, options)
         try:
-            strategy = self._connect(wanted, options) if wanted in _CONNECTED else self._local(wanted, options)
+            strategy = self._connect(choice, options) if choice in _CONNECTED else self._local(choice, options)
         except (RuntimeError, ValueError) as error:
             if isinstance(error, SpecError) or not any(words in str(error) for words in _TOO_LATE):
                 raise
-            raise self._too_late(wanted) from error
-        if wanted in _CONNECTED:
-            self._connected = wanted, options, strategy
-            self._made = self._call(wanted)
+            raise self._too_late(choice) from error
+        if choice in _CONNECTED:
+            self._connected = choice, options, strategy
+            self._made = self._call(choice)
         return strategy
 
     def _default(self) -> str:
@@ -203,9 +203,9 @@ def _known(kind: object) -> str:
     names = [name for name in _OPTIONS if name != DEFAULT]
     if isinstance(kind, str) and kind in names:
         return kind
-    what = shown(kind) if isinstance(kind, str) else described(kind)
+    argument = shown(kind) if isinstance(kind, str) else described(kind)
     raise SpecError(
-        f"ctx.strategy({what}): a kind is one of {', '.join(map(repr, names))}"
+        f"ctx.strategy({argument}): a kind is one of {', '.join(map(repr, names))}"
         f"{did_you_mean(kind, names) if isinstance(kind, str) else ''}"
     )
 
@@ -214,7 +214,7 @@ def _check_options(kind: str, options: dict[str, Any], *, named: bool) -> None:
     for name in options:
         if name in _OPTIONS[kind]:
             continue
-        takers = [each for each, names in _OPTIONS.items() if name in names]
+        takers = [taker for taker, names in _OPTIONS.items() if name in names]
         if not named and takers:
             raise SpecError(f"ctx.strategy({name}=...): name the kind too: {' and '.join(takers)} take {name}")
         allowed = _OPTIONS[kind]

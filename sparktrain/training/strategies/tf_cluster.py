@@ -89,7 +89,7 @@ def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterato
     environment; both sockets have SO_REUSEPORT then, and only the server's listens. Raises FormError when the server
     cannot start.
     """
-    kept = os.environ.get(_REUSE_PORT)
+    old_value = os.environ.get(_REUSE_PORT)
     os.environ[_REUSE_PORT] = "true"
     try:
         yield
@@ -100,8 +100,8 @@ def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterato
         raise FormError(f"TensorFlow's server cannot be started at {where}, another process has that port") from error
     finally:
         os.environ.pop(_REUSE_PORT)
-        if kept is not None:
-            os.environ[_REUSE_PORT] = kept
+        if old_value is not None:
+            os.environ[_REUSE_PORT] = old_value
         release_port()
 
 
@@ -117,7 +117,7 @@ def is_cluster_error(error: BaseException) -> bool:
     raises the same types for a file system that it cannot reach, which is no mistake of the function either.
     """
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
-    return errors is not None and any(_is_lost(each, errors) for each in causes(error))
+    return errors is not None and any(_is_lost(cause, errors) for cause in causes(error))
 
 
 def _is_lost(error: BaseException, errors: Any) -> bool:
@@ -157,8 +157,8 @@ def _await_reached(formation: Formation, missing: set[int], timeout_s: float, wh
     else:
         return
     places = [(rank, formation.places[rank]) for rank in sorted(missing)]
-    who = ", ".join(f"rank {rank} ({place.role.value}) at {place.host}:{place.port}" for rank, place in places)
-    raise FormError(f"{who} did not come within {timeout_s:g} s; {why}")
+    members = ", ".join(f"rank {rank} ({place.role.value}) at {place.host}:{place.port}" for rank, place in places)
+    raise FormError(f"{members} did not come within {timeout_s:g} s; {why}")
 
 
 @contextmanager

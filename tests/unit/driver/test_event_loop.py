@@ -35,7 +35,7 @@ def test_threads_that_call_first_at_the_same_time_have_one_loop() -> None:
 
     waiting = threading.Event()
     with (
-        patch.object(event_loop, "_made", []),
+        patch.object(event_loop, "_threads", []),
         patch.object(asyncio, "new_event_loop", slowly),
         ThreadPoolExecutor(CALLERS) as threads,
     ):
@@ -50,7 +50,7 @@ def test_threads_that_call_first_at_the_same_time_have_one_loop() -> None:
 @pytest.fixture
 def loop() -> Iterator[event_loop._LoopThread]:
     """A loop for one test, in place of that of all others."""
-    with patch.object(event_loop, "_made", []):
+    with patch.object(event_loop, "_threads", []):
         made = event_loop._loop()
         yield made
     if made._thread.is_alive():

@@ -123,28 +123,28 @@ class AnswerQueue:
         """Accept no rows any more. `refusal` is why tasks must fail; without it they look for another gang."""
         self._open = False
         self._refusal = self._refusal or refusal
-        for each in list(self._exchanges):
-            each.refusal = refusal
-            self._lose(each)
+        for exchange in list(self._exchanges):
+            exchange.refusal = refusal
+            self._lose(exchange)
 
     def ready(self, count: int) -> AnsweredExchange | None:
         """The exchange that has `count` rows, or all that it can have; None while there is none."""
-        for each in self._exchanges:
-            full = each.ended or (not each.listening and bool(each.waiting))
-            if each.available >= count or (full and each.available):
-                return each
+        for exchange in self._exchanges:
+            full = exchange.ended or (not exchange.listening and bool(exchange.waiting))
+            if exchange.available >= count or (full and exchange.available):
+                return exchange
         return None
 
     def look(self) -> None:
         """Give up exchanges with silent peers. Does not block."""
         now = self._clock.now()
-        for each in list(self._exchanges):
-            heard_at = each.heard_at if each.listening else now
-            written_at = now if each.writing_since is None else each.writing_since
+        for call in list(self._exchanges):
+            heard_at = call.heard_at if call.listening else now
+            written_at = now if call.writing_since is None else call.writing_since
             if now - min(heard_at, written_at) > self._lease_s:
-                self._lose(each)
+                self._lose(call)
                 notice(
-                    f"stream {self._name!r}: the task of partition {each.partition} at {each.peer}, which waits for "
+                    f"stream {self._name!r}: the task of partition {call.partition} at {call.peer}, which waits for "
                     f"results, gave no heartbeat for {self._lease_s:g} s: its process is stopped, or its network is "
                     "down; it asks again when it continues"
                 )
@@ -154,13 +154,13 @@ class AnswerQueue:
     def enter(self, partition: int, gone: Callable[[], bool], peer: str) -> AnsweredExchange:
         """An exchange starts; its thread calls `leave` at the end."""
         with self._lock:
-            made = AnsweredExchange(partition, gone, peer, self._lock)
-            self.heard(made)
+            exchange = AnsweredExchange(partition, gone, peer, self._lock)
+            self.heard(exchange)
             if self._open:
-                self._exchanges.append(made)
+                self._exchanges.append(exchange)
             else:
-                made.lost, made.refusal = True, self._refusal
-            return made
+                exchange.lost, exchange.refusal = True, self._refusal
+            return exchange
 
     def leave(self, exchange: AnsweredExchange) -> None:
         """The exchange has ended: its rows are dropped."""
@@ -234,20 +234,20 @@ class AnswerQueue:
         Blocks as long as the feeder may send rows. Rows that cannot be unpickled here end the exchange, and fail its
         task.
         """
-        found: list[Any] = []
-        while len(found) < count:
+        rows: list[Any] = []
+        while len(rows) < count:
             if exchange.place >= len(exchange.opened) and not self._open_next(exchange):
                 break
-            part = exchange.opened[exchange.place : exchange.place + count - len(found)]
+            part = exchange.opened[exchange.place : exchange.place + count - len(rows)]
             exchange.place += len(part)
-            found += part
+            rows += part
         with self._lock:
             if exchange.lost:
                 return []
-            exchange.available -= len(found)
-            if found:
-                self._handed = exchange, len(found)
-            return found
+            exchange.available -= len(rows)
+            if rows:
+                self._handed = exchange, len(rows)
+            return rows
 
     def check_answered(self) -> None:
         """Raises StreamError when results are due."""
@@ -263,24 +263,24 @@ class AnswerQueue:
 
         Raises StreamError for another number of results than rows, and for results that cannot be pickled.
         """
-        found = list(results)
+        outputs = list(results)
         if self._handed is None:
-            return self._ignore(len(found))
+            return self._ignore(len(outputs))
         exchange, rows = self._handed
-        if len(found) != rows:
+        if len(outputs) != rows:
             raise StreamError(
-                f"batch_results() got {len(found)} results for {rows} rows: pass one result for each row of the last "
+                f"batch_results() got {len(outputs)} results for {rows} rows: pass one result for each row of the last "
                 "next_batch(), in the same order"
             )
         self._handed, at = None, 0
         while at < rows and not exchange.lost:
-            asked = exchange.asked[0]
-            part = found[at : at + asked.rows - asked.answered]
+            request = exchange.asked[0]
+            part = outputs[at : at + request.rows - request.answered]
             at += len(part)
-            asked.answered += len(part)
-            asked.pickles.append(_result_pickle(part))
-            if asked.answered == asked.rows:
-                answer = Answer(Results(asked.first_row, asked.rows), batch_of(asked.pickles))
+            request.answered += len(part)
+            request.pickles.append(_result_pickle(part))
+            if request.answered == request.rows:
+                answer = Answer(Results(request.first_row, request.rows), batch_of(request.pickles))
                 with self._lock:
                     exchange.asked.popleft()
                     self._send(exchange, answer)
@@ -302,9 +302,9 @@ class AnswerQueue:
                 self._rows.wait()
             batch = exchange.waiting.popleft()
             self._bytes -= batch.nbytes
-            for each in self._exchanges:
-                if not each.listening:
-                    each.room.notify()
+            for sender in self._exchanges:
+                if not sender.listening:
+                    sender.room.notify()
         try:
             exchange.opened, exchange.place = unpickled(batch, "rows of an RDD"), 0
         except StreamError as error:
@@ -328,7 +328,7 @@ class AnswerQueue:
             exchange.answered.notify()
 
     def _lose(self, exchange: AnsweredExchange) -> None:
-        self._bytes -= sum(each.nbytes for each in exchange.waiting)
+        self._bytes -= sum(batch.nbytes for batch in exchange.waiting)
         exchange.lose()
         if exchange in self._exchanges:
             self._exchanges.remove(exchange)

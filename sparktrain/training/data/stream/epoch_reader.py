@@ -61,12 +61,12 @@ class EpochReader:
         if (peeked := self._take_peeked()) is not None:
             return peeked
         with self.wait.waiting():
-            found = self._queue.take_for(count, held, whole)
-        if isinstance(found, Taken):
-            self._count(found.batch)
-        elif isinstance(found, AnsweredExchange):
+            outcome = self._queue.take_for(count, held, whole)
+        if isinstance(outcome, Taken):
+            self._count(outcome.batch)
+        elif isinstance(outcome, AnsweredExchange):
             self._flow(1)
-        return found
+        return outcome
 
     def use(self, number: int) -> None:
         """The function has used the first `number` batches of this epoch: it has come back for more."""
@@ -100,8 +100,8 @@ class EpochReader:
         self._report(self.epoch, "asked")
 
     def _take_peeked(self) -> Taken | None:
-        found, self._peeked = self._peeked, None
-        return found[0] if found else None
+        peeked, self._peeked = self._peeked, None
+        return peeked[0] if peeked else None
 
     def _count(self, batch: pa.RecordBatch) -> None:
         self.taken += 1

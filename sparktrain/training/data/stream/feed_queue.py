@@ -175,10 +175,10 @@ class FeedQueue:
         until = None if timeout_s is None else self._clock.now() + timeout_s
         with self._lock:
             while not self._ready():
-                left = None if until is None else until - self._clock.now()
-                if left is not None and left <= 0:
+                remaining_s = None if until is None else until - self._clock.now()
+                if remaining_s is not None and remaining_s <= 0:
                     raise TimeoutError(f"stream {self.name!r} gave no rows for {timeout_s:g} s")
-                self._await_rows(left)
+                self._await_rows(remaining_s)
             return self._pop().batch if self._waiting else None
 
     def take_for(self, count: int, held: PartitionKey | None, whole: bool) -> Taken | AnsweredExchange | Pause:
@@ -189,8 +189,8 @@ class FeedQueue:
         """
         with self._lock:
             while not self._ready():
-                if (asked := self.answers.ready(count)) is not None:
-                    return asked if held is None else Pause.SHORT
+                if (exchange := self.answers.ready(count)) is not None:
+                    return exchange if held is None else Pause.SHORT
                 if whole and held is not None and self._all_taken(held):
                     return Pause.SHORT
                 self._await_rows(None)
@@ -268,13 +268,13 @@ class FeedQueue:
 
     def _append(self, feeder: Feeder, key: PartitionKey, batch: pa.RecordBatch, first_row: int, checksum: int) -> bool:
         self._check(feeder, key)
-        had = self._known(key)
-        if first_row != had.rows:
+        progress = self._known(key)
+        if first_row != progress.rows:
             raise StreamError(
-                f"stream {self.name!r}: partition {key.partition} continues at row {first_row}, and {had.rows} is "
+                f"stream {self.name!r}: partition {key.partition} continues at row {first_row}, and {progress.rows} is "
                 "expected"
             )
-        self._progress[key] = PartitionProgress(had.rows + batch.num_rows, had.batches + 1, checksum)
+        self._progress[key] = PartitionProgress(progress.rows + batch.num_rows, progress.batches + 1, checksum)
         self._waiting.append(Taken(batch, key))
         self._bytes += batch.nbytes
         self._listen(feeder)
@@ -290,12 +290,13 @@ class FeedQueue:
             if not self._takes(key):
                 return None
             self._check(feeder, key)
-            had = self._known(key)
-            if rows != had.rows:
+            progress = self._known(key)
+            if rows != progress.rows:
                 raise StreamError(
-                    f"stream {self.name!r}: partition {key.partition} ends after {rows} rows, the member has {had.rows}"
+                    f"stream {self.name!r}: partition {key.partition} ends after {rows} rows, the member has "
+                    f"{progress.rows}"
                 )
-            self._progress[key] = PartitionProgress(had.rows, had.batches, had.checksum, complete=True)
+            self._progress[key] = PartitionProgress(progress.rows, progress.batches, progress.checksum, complete=True)
             for claim in self._claims:
                 if claim.key == key:
                     claim.decided.notify()
@@ -355,11 +356,11 @@ class FeedQueue:
         self._rows.wait(timeout_s)
 
     def _pop(self) -> Taken:
-        taken = self._waiting.popleft()
-        self._bytes -= taken.batch.nbytes
-        self._use.take(taken.key)
+        entry = self._waiting.popleft()
+        self._bytes -= entry.batch.nbytes
+        self._use.take(entry.key)
         self._room.notify()
-        return taken
+        return entry
 
     def _confirm(self, used: set[PartitionKey]) -> None:
         for claim in self._delivered:
@@ -367,15 +368,15 @@ class FeedQueue:
                 claim.decided.notify()
 
     def _is_used(self, key: PartitionKey) -> bool:
-        had = self._known(key)
-        return had.complete and self._use.used(key) >= had.batches
+        progress = self._known(key)
+        return progress.complete and self._use.used(key) >= progress.batches
 
     def _all_taken(self, key: PartitionKey) -> bool:
-        had = self._known(key)
-        return had.complete and self._use.taken(key) >= had.batches
+        progress = self._known(key)
+        return progress.complete and self._use.taken(key) >= progress.batches
 
     def _forget(self, feeder: Feeder) -> None:
-        for key in [key for key, each in self._feeders.items() if each is feeder]:
+        for key in [key for key, owner in self._feeders.items() if owner is feeder]:
             del self._feeders[key]
         self._give_turns()
 
@@ -410,7 +411,7 @@ class FeedQueue:
         """Forget the partitions of earlier micro-batches: Spark starts one when that before it has been delivered."""
         if micro_batch > self._micro_batch:
             self._micro_batch = micro_batch
-            self._progress = {key: each for key, each in self._progress.items() if key.micro_batch >= micro_batch}
+            self._progress = {key: state for key, state in self._progress.items() if key.micro_batch >= micro_batch}
             self._use.forget(micro_batch)
 
     def _takes(self, key: PartitionKey) -> bool:
@@ -431,7 +432,7 @@ class FeedQueue:
 
     def _expire(self) -> None:
         now = self._clock.now()
-        for key, feeder in [(key, each) for key, each in self._feeders.items() if each.lost(now, self._lease_s)]:
+        for key, feeder in [(key, owner) for key, owner in self._feeders.items() if owner.lost(now, self._lease_s)]:
             del self._feeders[key]
             if not feeder.gone():
                 notice(

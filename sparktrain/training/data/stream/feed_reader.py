@@ -80,14 +80,14 @@ class FeedReader:
         All members stop when the first one lacks a full step; what they have beyond that is dropped. `partial` adds the
         last rows, for a gang of one. Raises StreamError.
         """
-        most = max(1, MOST_STEPS_ROWS // batch_size)
+        max_steps = max(1, MOST_STEPS_ROWS // batch_size)
         waiting = _Rows()
         source = self._epoch()
         try:
             while True:
-                self._fill(waiting, source, batch_size, most)
+                self._fill(waiting, source, batch_size, max_steps)
                 with self._epochs.wait.waiting():  # another member may wait for rows
-                    steps = agree(min(most, waiting.count // batch_size))
+                    steps = agree(min(max_steps, waiting.count // batch_size))
                 if not steps:
                     break
                 yield waiting.take(steps * batch_size)
@@ -159,14 +159,14 @@ class _Rows:
 
     def take(self, count: int) -> pa.RecordBatch:
         """The first `count` rows, which must be there."""
-        found: list[pa.RecordBatch] = []
-        wanted = count
-        while wanted:
+        batches: list[pa.RecordBatch] = []
+        remaining = count
+        while remaining:
             part = self._parts.popleft()
-            if part.num_rows > wanted:
-                self._parts.appendleft(part.slice(wanted))
-                part = part.slice(0, wanted)
-            found.append(part)
-            wanted -= part.num_rows
+            if part.num_rows > remaining:
+                self._parts.appendleft(part.slice(remaining))
+                part = part.slice(0, remaining)
+            batches.append(part)
+            remaining -= part.num_rows
         self.count -= count
-        return found[0] if len(found) == 1 else pa.concat_batches(found)
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -106,11 +106,11 @@ class FeedServer:
             self._exchanges.remove(exchange)
 
     def _feed_from(self, exchange: "_Exchange") -> LastAnswer | None:
-        asked = exchange.asked
-        queue = self._feeds.get(asked.feed)
-        if asked.server != self._name or queue is None:
-            raise StreamError(f"stream {asked.feed!r} belongs to another process, which is gone")
-        key = PartitionKey(asked.epoch, asked.micro_batch, asked.partition)
+        request = exchange.asked
+        queue = self._feeds.get(request.feed)
+        if request.server != self._name or queue is None:
+            raise StreamError(f"stream {request.feed!r} belongs to another process, which is gone")
+        key = PartitionKey(request.epoch, request.micro_batch, request.partition)
         feeder = Feeder(exchange.gone, exchange.peer)
         queue.heard(feeder)
         try:
@@ -149,14 +149,14 @@ class FeedServer:
         if exchange.asked.server != self._name or queue is None:
             return Enough()  # another process listens here now: the task looks for its successor
         answers = queue.answers
-        asked = answers.enter(exchange.asked.partition, exchange.gone, exchange.peer)
+        answered_exchange = answers.enter(exchange.asked.partition, exchange.gone, exchange.peer)
         try:
             with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
                 exchange.send(SendFrom(0, 0, 0))
-            spawn(lambda: _send_answers(exchange, answers, asked), "sparktrain-feed-results")
-            return _receive_asked(exchange, answers, asked)
+            spawn(lambda: _send_answers(exchange, answers, answered_exchange), "sparktrain-feed-results")
+            return _receive_asked(exchange, answers, answered_exchange)
         finally:
-            answers.leave(asked)
+            answers.leave(answered_exchange)
 
 
 def _delivered(
@@ -286,9 +286,9 @@ class _Exchanges:
     def _beat(self) -> None:
         while not self._stopped.wait(self._heartbeat_s):
             with self._lock:
-                there = list(self._open)
-            for each in there:
-                each.heartbeat()
+                exchanges = list(self._open)
+            for exchange in exchanges:
+                exchange.heartbeat()
 
 
 class _Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc] # it has no types
@@ -299,8 +299,8 @@ class _Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc] # i
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str | bytes]]) -> None:
         """See base class."""
-        given = [each if isinstance(each, bytes) else each.encode() for each in headers.get(AUTHORIZATION, [])]
-        if not any(hmac.compare_digest(each, self._expected) for each in given):
+        tokens = [token if isinstance(token, bytes) else token.encode() for token in headers.get(AUTHORIZATION, [])]
+        if not any(hmac.compare_digest(token, self._expected) for token in tokens):
             raise flight.FlightUnauthenticatedError("this stream wants the token of its run")
 
 

@@ -61,8 +61,8 @@ class OpenStreams:
 
     def close(self) -> None:
         """End what still feeds this member, so that no task of Spark fails. Waits for 3 s at most."""
-        for each in self._open.values():
-            each.close()
+        for stream in self._open.values():
+            stream.close()
         until = self._clock.now() + CLOSE_S
         while self._server is not None and self._server.streams and self._clock.now() < until:
             self._clock.pause(CLOSE_LOOK_S)
@@ -85,9 +85,9 @@ class OpenStreams:
             if over is not None:
                 self._serve().feed(over.feed).end(over.epoch, over.problem)
             self._serve().look()
-            for each in list(self._waits.values()):
+            for wait in list(self._waits.values()):
                 with suppress(OSError):  # the agent is gone: the reader finds out
-                    each.look()
+                    wait.look()
 
     def _agreement(self, size: int) -> Agree:
         return alone if size == 1 else self._least

@@ -29,12 +29,12 @@ class PartitionUse:
 
     def use(self, number: int | None = None) -> set[PartitionKey]:
         """The first `number` batches taken since `clear`, or all, are used; returns the partitions of the new ones."""
-        found = set()
+        partitions = set()
         while self._in_hand and (number is None or self._number < number):
             self._used[key := self._in_hand.popleft()] += 1
             self._number += 1
-            found.add(key)
-        return found
+            partitions.add(key)
+        return partitions
 
     def taken(self, key: PartitionKey) -> int:
         """How many batches of the partition have left the queue."""

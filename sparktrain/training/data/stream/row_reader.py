@@ -102,21 +102,21 @@ class RowReader:
         held: PartitionKey | None = None
         while count:
             if self._cursor is None or not self._cursor.left:
-                found = self._epochs.take_for(count, held, whole)
-                if isinstance(found, AnsweredExchange):
-                    if (part := asked(found, count)) is not None:
+                outcome = self._epochs.take_for(count, held, whole)
+                if isinstance(outcome, AnsweredExchange):
+                    if (part := asked(outcome, count)) is not None:
                         return [part]
                     continue
-                if isinstance(found, Pause):
-                    if found is Pause.END:
+                if isinstance(outcome, Pause):
+                    if outcome is Pause.END:
                         self._finish()
                     break
-                self._cursor = _Cursor(found)
+                self._cursor = _Cursor(outcome)
             if whole and held not in (None, self._cursor.key):
                 break
-            before, held = self._cursor.left, self._cursor.key
+            available, held = self._cursor.left, self._cursor.key
             parts.append(cut(self._cursor, count))
-            count -= before - self._cursor.left
+            count -= available - self._cursor.left
         return parts
 
     def _come_back(self) -> None:

@@ -38,7 +38,7 @@ class StreamData:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns; none for the Python objects of an RDD."""
-        return tuple(each.name for each in self._columns)
+        return tuple(column.name for column in self._columns)
 
     @property
     def schema(self) -> tuple[Column, ...]:
@@ -81,12 +81,12 @@ class StreamData:
         end when the iterator is closed early. Raises SpecError, DataError, StreamError.
         """
         batch_size = assignment.batch_of(batch_size)
-        wanted = self.columns if columns is None else columns
-        names = tuple(each.name for each in chosen(self.schema, wanted, self._subject))
+        selection = self.columns if columns is None else columns
+        names = tuple(column.name for column in chosen(self.schema, selection, self._subject))
         for chunk in self._chunks(batch_size, names):
             rows = len(next(iter(chunk.values())))
             for start in range(0, rows, batch_size):
-                yield {name: each[start : start + batch_size] for name, each in chunk.items()}
+                yield {name: array[start : start + batch_size] for name, array in chunk.items()}
 
     def next_batch(self, count: int, *, whole: bool = False) -> list[Any]:
         """The next `count` rows: Python objects of an RDD, or tuples of a DataFrame's values; fewer only at the end.
@@ -146,13 +146,13 @@ class StreamData:
         schema = chosen(self.schema, names, self._subject)
         for batch in self._reader.steps(batch_size, self._agree):
             self._check_shapes(batch)
-            yield {each.name: np.asarray(to_numpy(batch.column(each.name), each)) for each in schema}
+            yield {column.name: np.asarray(to_numpy(batch.column(column.name), column)) for column in schema}
 
     def _check_shapes(self, batch: pa.RecordBatch) -> None:
         lengths = check_values(batch, self._columns, self._subject)
         for column in self.schema:
             levels = lengths.get(column.name, ())
-            if column.shape and any(each != (size, size) for each, size in zip(levels, column.shape, strict=True)):
+            if column.shape and any(level != (size, size) for level, size in zip(levels, column.shape, strict=True)):
                 kind = "bytes" if column.kind is ColumnKind.BINARY else "values"
                 raise DataError(
                     f"{self._subject}: column {column.name!r} has rows of {levels[0][0]} to {levels[0][1]} {kind}, and "

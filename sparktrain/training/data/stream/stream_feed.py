@@ -30,8 +30,8 @@ def stream_feed(
     stack = selection.stack
 
     def read() -> Iterator[tuple[NDArray[Any], ...]]:
-        for found in chunks(batch_size, selection.names):
-            yield tuple(selection.arrays(found if stack is None else {**found, stack.KEY: stack.of(found)}))
+        for chunk in chunks(batch_size, selection.names):
+            yield tuple(selection.arrays(chunk if stack is None else {**chunk, stack.KEY: stack.of(chunk)}))
 
     rows = tf.data.Dataset.from_generator(read, output_signature=specs)
     rows = rows.prefetch(2) if ahead else rows
