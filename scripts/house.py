@@ -83,13 +83,13 @@ class Figure:
 
 FIGURES = {
     "placeholders": Figure(name="placeholder names, % of assigned names", bound=0.3, goal=0.5),
-    "parallel": Figure(name="parallel assignments per 1,000 statements", bound=11.1, goal=1),
+    "parallel": Figure(name="parallel assignments per 1,000 statements", bound=0.8, goal=1),
     "wide": Figure(name=f"classes above {WIDE} fields", bound=19, goal=6),
     "widest": Figure(name="fields of the widest class", bound=29, goal=20),
     "protocols": Figure(name="Protocols", bound=50, goal=30),
     "circles": Figure(name="modules in circles of imports", bound=8, goal=0),
     "comments": Figure(name="lines of comments per 1,000 lines", bound=1.2, goal=10, at_least=True),
-    "lines": Figure(name="lines of source", bound=92_400, goal=85_300),
+    "lines": Figure(name="lines of source", bound=93_200, goal=85_300),
 }
 
 

@@ -93,7 +93,8 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
         except (SparktrainError, KeyboardInterrupt) as error:
             logger.debug("%s raised", function.__qualname__, exc_info=True)
             if _said(error):
-                error.__cause__, error.__suppress_context__ = None, True
+                error.__cause__ = None
+                error.__suppress_context__ = True
             # A bare `raise` keeps the error's traceback, and adds no frame of this function.
             error.__traceback__ = None
             raise

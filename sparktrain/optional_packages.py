@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sparktrain.errors import SessionError, SpecError
 
-_LEAST, _BELOW = 4, 5
+_LEAST = 4
+_BELOW = 5
 """Major versions of Spark that sparktrain works with: from the first on, below the second."""
 
 

@@ -78,7 +78,8 @@ class Board:
             OSError: the process cannot start.
         """
         check_tensorboard()
-        listening, token = _listening(bind, port), secrets.token_urlsafe(24)
+        listening = _listening(bind, port)
+        token = secrets.token_urlsafe(24)
         with listening:
             number = listening.getsockname()[1]
             events = hold("board")

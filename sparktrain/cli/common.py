@@ -100,7 +100,8 @@ def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
 
     def show() -> int:
         with _results(request.as_json) as descriptor:
-            ended, out = work(), Output(descriptor, request.as_json)
+            ended = work()
+            out = Output(descriptor, request.as_json)
             with suppress(BrokenPipeError):  # the reader has seen enough
                 _show(ended, out)
             return CODE_OF_STATUS[ended.result.status]

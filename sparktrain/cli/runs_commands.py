@@ -124,7 +124,8 @@ def remove_runs(out: Output, directories: Sequence[str], older_than: str, force:
     from sparktrain.runs.upkeep.run_removal import VERSION, Remover
     from sparktrain.runs.watcher import this_process
 
-    silent_s, clock = seconds(older_than, "--older-than") or 0.0, SystemClock()
+    silent_s = seconds(older_than, "--older-than") or 0.0
+    clock = SystemClock()
     found_places = (run_in(directory, without_overview=True) for directory in directories)
     places = {place.where: place for place in found_places}
     removers = [Remover(place, silent_s, clock, force=force) for place in places.values()]

@@ -57,7 +57,8 @@ def simulate(
         from sparktrain.simulation.comparison import Comparison
         from sparktrain.simulation.curves import from_csv, from_run
 
-        numbers, rules = _slots(slots), rules_of(stopper or (), "--stopper")
+        numbers = _slots(slots)
+        rules = rules_of(stopper or (), "--stopper")
         chosen = None if mode is None else mode_of(None, mode, "--mode")
         read = from_csv if source.endswith(".csv") else from_run
         _check_counts(("--trials", 1 if trials is None else trials), ("--seeds", seeds))

@@ -185,7 +185,8 @@ def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: 
     from sparktrain.runs.upkeep.fsck import RunExaminer
     from sparktrain.runs.upkeep.repair import repair
 
-    place, repairs = run_in(directory, without_overview=True), []
+    place = run_in(directory, without_overview=True)
+    repairs = []
     with shown_bytes("verifying", quiet=quiet) as on_bytes:
         examined = RunExaminer(place, fast, on_bytes).examine()
     if repairing and examined.code:
@@ -235,7 +236,8 @@ def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: 
     from sparktrain.runs.upkeep.gc import Tidier, keep_of
     from sparktrain.runs.watcher import this_process
 
-    chosen, older_than_s = keep_of(keep), seconds(older_than, "--older-than") or 0.0
+    chosen = keep_of(keep)
+    older_than_s = seconds(older_than, "--older-than") or 0.0
     clock = SystemClock()
     tidier = Tidier(run_in(directory), chosen, older_than_s, clock)
     leftovers = tidier.find() if dry_run else tidier.tidy(this_process(clock, "sparktrain gc"))

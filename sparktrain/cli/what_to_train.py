@@ -33,10 +33,12 @@ def params_of(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any
     """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
     from sparktrain.config.load import load_gang, parse_params
 
-    params, settings = parse_params(request.params), dict(request.settings)
+    params = parse_params(request.params)
+    settings = dict(request.settings)
     if request.file is not None:
         file = load_gang(request.file)
-        params, settings = {**file.params, **params}, {**file.settings, **settings}
+        params = {**file.params, **params}
+        settings = {**file.settings, **settings}
     if "workers" not in settings:
         raise SpecError("pass how many members train: --workers N, or workers in the file of --params")
     return params, settings
@@ -69,7 +71,8 @@ def space_of(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
         file = load_params(request.params)
         return from_file(file), {**file.settings, **request.settings}
     if request.space:
-        sampled, lists = parse_space(request.space), parse_assignments(request.grid, "--grid")
+        sampled = parse_space(request.space)
+        lists = parse_assignments(request.grid, "--grid")
         if twice := sorted(sampled.keys() & lists.keys()):
             raise SpecError(f"{twice[0]!r} is given by --space and by --grid: remove one of them")
         return space({**sampled, **lists}), dict(request.settings)

@@ -54,7 +54,8 @@ def worst(findings: Sequence[Finding]) -> Level:
 
 def _split(message: str) -> tuple[str, str]:
     """The message before and after its last colon or semicolon outside of brackets."""
-    depth, cut = 0, None
+    depth = 0
+    cut = None
     for place, character in enumerate(message):
         depth += {"(": 1, ")": -1}.get(character, 0)
         if depth == 0 and character in ":;" and message[place + 1 : place + 2] == " ":

@@ -49,7 +49,8 @@ def fetch(context: Any, url: str) -> Fetched:
 
 def _fetch(jvm: Any, conf: Any, url: str) -> Fetched | None:
     security = jvm.org.apache.hadoop.security
-    user, credentials = security.UserGroupInformation.getCurrentUser(), security.Credentials()
+    user = security.UserGroupInformation.getCurrentUser()
+    credentials = security.Credentials()
     system = jvm.org.apache.hadoop.fs.Path(url).getFileSystem(conf)
     fresh = bool(user.hasKerberosCredentials())
     if fresh:

@@ -39,7 +39,8 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
     (`spark.driver.host` does not count: Spark itself sets it). Raises SessionError when no host is an address of this
     machine, or the port is not valid.
     """
-    named, of_spark = conf.get(HOST_KEY) or None, conf.get("spark.driver.host")
+    named = conf.get(HOST_KEY) or None
+    of_spark = conf.get("spark.driver.host")
     bind = conf.get("spark.driver.bindAddress")
     if on_one_machine and named is None and bind is None:
         return Address(THIS_MACHINE, (THIS_MACHINE,), _port(conf))

@@ -28,7 +28,9 @@ class Missing(Struct, frozen=True):
 
 def missing_in(error: str) -> Missing | None:
     """What the whole text of Spark's error names as missing; None when it names nothing."""
-    module, program, host = _MODULE.search(error), _PROGRAM.search(error), _HOST.search(error)
+    module = _MODULE.search(error)
+    program = _PROGRAM.search(error)
+    host = _HOST.search(error)
     if module is None and program is None:
         return None
     return Missing(module and module[1], program and program[1], host and host[1])

@@ -30,8 +30,11 @@ def ticket(library_name: str = LIBRARY) -> Ticket | None:
         library = _library(library_name)
     except OSError:
         return None
-    minor, held, name = c_uint32(), c_void_p(), c_void_p()
-    lifetime, text = c_uint32(), _Buffer()
+    minor = c_uint32()
+    held = c_void_p()
+    name = c_void_p()
+    lifetime = c_uint32()
+    text = _Buffer()
     try:
         arguments = (None, _INDEFINITE, None, _INITIATE, byref(held), None, None)
         if library.gss_acquire_cred(byref(minor), *arguments):

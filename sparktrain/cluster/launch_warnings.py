@@ -164,7 +164,8 @@ def _memory(facts: Facts) -> list[Finding]:
     if facts.master != spark_facts.YARN:
         return []
     slots = max(1, spark_facts.slots_of_executor(facts))
-    heap, python = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
+    heap = yarn_capacity.heap_mib(facts.conf)
+    python = yarn_capacity.beside_heap_mib(facts.conf)
     memory = (
         f"an executor has {heap} MiB for its JVM, and {python} MiB for the Python of {formatting.count(slots, 'slot')}"
     )

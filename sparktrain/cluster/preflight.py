@@ -152,7 +152,8 @@ def check_failures(facts: Facts, restarts: int) -> None:
     """
     if facts.master != YARN:
         return
-    limit, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
+    limit = facts.number(FAILURES_KEY, DEFAULT_FAILURES)
+    needed = restarts + EXCUSED_LIMIT + 1
     if limit < needed:
         raise ResourceError(
             f"{FAILURES_KEY} ({limit}) must be {needed} or more on YARN: Spark counts lost containers as failures "

@@ -32,10 +32,8 @@ def settle_python(session: SparkSession, facts: Facts) -> None:
 
 
 def _check(python: str) -> None:
-    expected, step = (
-        f"{sys.version_info.major}.{sys.version_info.minor}",
-        f"unset {VARIABLE}, or set it to {sys.executable}",
-    )
+    expected = f"{sys.version_info.major}.{sys.version_info.minor}"
+    step = f"unset {VARIABLE}, or set it to {sys.executable}"
     try:
         actual = _version(python)
     except (OSError, subprocess.SubprocessError) as error:

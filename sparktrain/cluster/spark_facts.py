@@ -103,7 +103,8 @@ def _standalone_slots(facts: Facts) -> int | None:
     """The slots of a standalone cluster, where an executor has all cores of its worker unless it is configured."""
     if "spark.cores.max" not in facts.conf:
         return None
-    cores, per_executor = facts.number("spark.cores.max", 1), facts.number("spark.executor.cores", 0)
+    cores = facts.number("spark.cores.max", 1)
+    per_executor = facts.number("spark.executor.cores", 0)
     if not per_executor:
         return cores // max(1, facts.number("spark.task.cpus", 1))
     return cores // per_executor * _slots_of_executor(facts, per_executor)

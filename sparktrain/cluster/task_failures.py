@@ -66,7 +66,8 @@ def _failed(context: Any, stages: Iterable[int]) -> dict[int, str]:
 
 
 def _tasks(context: Any, stages: Iterable[int], status: str) -> Iterator[Any]:
-    jvm, store = context._jvm, context._jsc.sc().statusStore()
+    jvm = context._jvm
+    store = context._jsc.sc().statusStore()
     task_status = getattr(jvm.org.apache.spark.status.api.v1.TaskStatus, status)
     statuses = jvm.java.util.Collections.singletonList(task_status)
     unsorted = jvm.scala.Option.empty()

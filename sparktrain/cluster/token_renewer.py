@@ -50,7 +50,8 @@ class Countdown:
     def passed(self, left_s: float) -> int | None:
         """The threshold, in percent of the life, that has just been passed; None when no warning is due."""
         if left_s > self._left_s + 1.0:
-            self._whole_s, self._reported = left_s, 101
+            self._whole_s = left_s
+            self._reported = 101
         self._left_s = left_s
         due = [percent for percent in WARN_AT if left_s <= self._whole_s * percent / 100 and percent < self._reported]
         if not due:
@@ -94,7 +95,9 @@ class TokenKeeper:
 
         Blocks for `FETCH_TIMEOUT_S` at most. Raises OSError when this process cannot write its own file.
         """
-        start, problem, changed = self._clock.now(), "", False
+        start = self._clock.now()
+        problem = ""
+        changed = False
         try:
             changed = self._take(THREADS.run(self._source, FETCH_TIMEOUT_S), start)
         except (StoreError, OverdueError) as error:
@@ -107,7 +110,9 @@ class TokenKeeper:
     def _take(self, fetched: Fetched, start: float) -> bool:
         changed = self.tokens is None or self.tokens.content != fetched.content
         self._complained = False
-        self.tokens, self._fresh, self._ends_at = Tokens(fetched.content), fetched.fresh, start + fetched.life_s
+        self.tokens = Tokens(fetched.content)
+        self._fresh = fetched.fresh
+        self._ends_at = start + fetched.life_s
         if changed and not has_ticket(self._held):
             self._own.keep(fetched.content)
         return changed

@@ -13,7 +13,9 @@ from sparktrain import formatting
 
 QUEUE_KEY = "spark.yarn.queue"
 LABEL_KEY = "spark.yarn.executor.nodeLabelExpression"
-_MEMORY, _CORES, _GPUS = "memory-mb", "vcores", "yarn.io/gpu"
+_MEMORY = "memory-mb"
+_CORES = "vcores"
+_GPUS = "yarn.io/gpu"
 _KEY_OF = {
     _MEMORY: "spark.executor.memory",
     _CORES: "spark.executor.cores",
@@ -346,5 +348,6 @@ def _mib(size: str, unit: str) -> int:
     match = _SIZE.fullmatch(size.strip())
     if match is None:
         return 0  # Spark rejects it
-    number, named = int(match[1]), (match[2] or unit).lower()
+    number = int(match[1])
+    named = (match[2] or unit).lower()
     return int(number * _MIB_OF[named]) if named else number // 2**20

@@ -78,7 +78,8 @@ class Distribution:
 
     def draw(self, source: random.Random) -> Any:
         """A value at random."""
-        low, high = self.arguments[0], self.arguments[-1]
+        low = self.arguments[0]
+        high = self.arguments[-1]
         match self.kind:
             case "choice":
                 return self.arguments[source.randrange(len(self.arguments))]
@@ -140,7 +141,8 @@ def loguniform(low: float, high: float) -> Distribution:
 def quniform(low: float, high: float, q: float) -> Distribution:
     """One of the numbers `low`, `low + q`, `low + 2q` and so on, up to `high`. Raises SpecError."""
     subject = f"quniform({shown(low)}, {shown(high)}, {shown(q)})"
-    ends, step = _range(_number(low, subject), _number(high, subject), subject), _number(q, subject)
+    ends = _range(_number(low, subject), _number(high, subject), subject)
+    step = _number(q, subject)
     if not 0 < step <= ends[1] - ends[0]:
         raise SpecError(f"{subject}: the step {step:.12g} must be above 0 and fit into the range; pass a smaller one")
     return Distribution("quniform", (*ends, step))

@@ -44,7 +44,8 @@ def gpu_of_each_slot(totals: Mapping[str, int], slots: int, slice_mib: int) -> t
                 "that nvidia-smi works here, or leave gpu_memory out"
             )
     room = {name: total // slice_mib for name, total in totals.items()}
-    fit, sizes = sum(room.values()), ", ".join(formatting.size(total * MIB) for total in totals.values())
+    fit = sum(room.values())
+    sizes = ", ".join(formatting.size(total * MIB) for total in totals.values())
     if not fit:
         raise ResourceError(f"{subject} is more than a GPU of this machine has ({sizes}): lower it")
     if fit < slots:

@@ -241,7 +241,8 @@ def _of_file(keywords: type) -> _Settings:
     return {name: declared for name, declared in options_in(keywords).items() if declared.option.in_file}
 
 
-_OF_SWEEP, _OF_RUN = _of_file(LaunchKeywords), _of_file(RunKeywords)
+_OF_SWEEP = _of_file(LaunchKeywords)
+_OF_RUN = _of_file(RunKeywords)
 _KINDS: tuple[Kind, ...] = ("grid", "zip", "cases", "space")
 
 

@@ -36,8 +36,10 @@ BackendName = Literal["auto", "horovod", "tensorflow", "parameter-server", "none
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
 CODE_BYTES = 60 * 2**20
-METRIC, RUN = "The metric", "The run"
-RESUMING, SPARK = "If the run exists already", "Spark"
+METRIC = "The metric"
+RUN = "The run"
+RESUMING = "If the run exists already"
+SPARK = "Spark"
 """Panels of the command line's help."""
 
 _METRIC = CallOption(

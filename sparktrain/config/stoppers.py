@@ -72,7 +72,8 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
 
     def rungs(self, most: int, bracket: int = 0) -> tuple[int, ...]:
         """The numbers of steps after which trials of a whole length `most` are compared, ascending."""
-        steps, rung = [], self.first_rung(most) * self.eta**bracket
+        steps = []
+        rung = self.first_rung(most) * self.eta**bracket
         while rung < most:
             steps.append(rung)
             rung *= self.eta

@@ -81,7 +81,8 @@ def masked(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
     except ValueError:
         return "the address"
     return f"{parts.scheme}://{host}{port}{'/...' if parts.path.strip('/') or parts.query else ''}"

@@ -151,7 +151,8 @@ def _is_users(file: str | None) -> bool:
 
 def _texts(files: Iterable[Path]) -> Iterator[str]:
     """The texts of sources, and of the user's modules that they import in turn."""
-    waiting, seen_files = [*files], set[Path]()
+    waiting = [*files]
+    seen_files = set[Path]()
     while waiting:
         file = waiting.pop()
         if file in seen_files:
@@ -169,7 +170,8 @@ def _imports_of(file: Path, text: str) -> Iterator[Path]:
     except (SyntaxError, ValueError):  # the import has a better error
         return
     for node in ast.walk(tree):
-        names, folder = [], None
+        names = []
+        folder = None
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

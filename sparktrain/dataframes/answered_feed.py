@@ -156,7 +156,9 @@ class _Inference:
         return self._exchange
 
     def _asked(self) -> OpenFeed:
-        attempt, ticket, server = self._this, self._ticket, self._search.address.server
+        attempt = self._this
+        ticket = self._ticket
+        server = self._search.address.server
         return OpenFeed(
             server, ticket.feed, ticket.epoch, 0, attempt.partition, attempt.attempt, attempt.task, answers=True
         )
@@ -176,7 +178,8 @@ class _Inference:
 
     def _look_elsewhere(self, error: StreamError) -> None:
         """After `error`: close the exchange, and find where to continue. Raises StreamError when that is nowhere."""
-        exchange, self._exchange = self._exchange, None
+        exchange = self._exchange
+        self._exchange = None
         if exchange is not None:
             with closing(exchange):
                 if exchange.refused:
@@ -211,14 +214,16 @@ class _MemberSearch:
     def again(self, error: StreamError) -> None:
         """After `error`: look for a newer address, or pause. Raises StreamError at the deadline."""
         if self._since is None:
-            self._since, self._backoff = self._clock.now(), Backoff(*_RETRY_S, (0.5, 1.0))
+            self._since = self._clock.now()
+            self._backoff = Backoff(*_RETRY_S, (0.5, 1.0))
         newest_feed, problem = self._newest()
         if newest_feed is not None and newest_feed.ended:
             raise StreamError(f"stream {self._feed!r} takes no more rows: {newest_feed.ended}") from error
         if newest_feed is not None and newest_feed.addresses:
             address = newest_feed.addresses[self._partition % len(newest_feed.addresses)]
             if address != self.address:
-                self.address, self._generation = address, f" of generation {newest_feed.generation}"
+                self.address = address
+                self._generation = f" of generation {newest_feed.generation}"
                 self._since = self._clock.now()
                 return
         if self._clock.now() - self._since > self._directory.wait_s:

@@ -143,11 +143,13 @@ class _Opened:
 
 
 def _send(exchange: FeedExchange, batches: Iterator[tuple[pa.RecordBatch, int]], resume: SendFrom) -> Fed:
-    rows, count = resume.rows, resume.batches
+    rows = resume.rows
+    count = resume.batches
     for batch, checksum in batches:
         if not exchange.send(Chunk(rows, checksum), batch):
             return Fed(rows, count, True)
-        rows, count = rows + batch.num_rows, count + 1
+        rows = rows + batch.num_rows
+        count = count + 1
     if not exchange.send(PartitionEnd(rows)):
         return Fed(rows, count, True)
     match exchange.answer():
@@ -164,12 +166,15 @@ def _after(resume: SendFrom, batches: Iterator[pa.RecordBatch], partition: int) 
     checksum = rows = count = 0
     for batch in batches:
         if (new_rows := rows + batch.num_rows - resume.rows) <= 0:  # the member has it
-            checksum, rows, count = _extended(checksum, batch), rows + batch.num_rows, count + 1
+            checksum = _extended(checksum, batch)
+            rows = rows + batch.num_rows
+            count = count + 1
             if new_rows == 0:
                 _check_same(resume, count, checksum, partition)
             continue
         if new_rows < batch.num_rows:  # the batches are cut in other places than those of the earlier attempt
-            batch, checksum = batch.slice(batch.num_rows - new_rows), resume.checksum
+            batch = batch.slice(batch.num_rows - new_rows)
+            checksum = resume.checksum
         checksum = _extended(checksum, batch)
         rows = max(rows, resume.rows) + batch.num_rows
         yield batch, checksum

@@ -56,7 +56,8 @@ def parquet_scan(frame: Any) -> ParquetScan | None:
 def _plain_relation(frame: Any) -> Any:
     """Spark's relation of the files that `frame` reads without any further step; None where there is more to it."""
     execution = frame._jdf.queryExecution()
-    plan, optimized = execution.analyzed(), execution.optimizedPlan()
+    plan = execution.analyzed()
+    optimized = execution.optimizedPlan()
     while _class_of(plan) == _ALIAS:
         plan = plan.child()
     # The optimizer replaces what is cached, and extensions of a session filter rows there.
@@ -89,7 +90,8 @@ def _is_cached(frame: Any) -> bool:
 
 def _options_of(relation: Any) -> set[str]:
     """The names of the options of a reader, in lower case."""
-    names, keys = set(), relation.options().keysIterator()
+    names = set()
+    keys = relation.options().keysIterator()
     while keys.hasNext():
         names.add(str(keys.next()).lower())
     return names

@@ -81,7 +81,8 @@ def save_records(frame: Any, path: str) -> int:
             f"bytes and lists of numbers: convert them or leave them out; the schema is {frame.schema.simpleString()}"
         )
     root, (pattern,) = located([path], subject)
-    store, folder = open_store(StoreAddress(root)), "/".join(pattern.parts)
+    store = open_store(StoreAddress(root))
+    folder = "/".join(pattern.parts)
     if entries := list(store.entries(folder)):
         raise DataError(f"{subject}: the folder has {entries[0]!r}: choose a new one, or delete it first")
     task = SaveTask(store.address, folder, subject)
@@ -102,7 +103,9 @@ def save_partition(task: SaveTask, batches: Iterator[pa.RecordBatch], partition:
     first = next(batches, None)
     if first is None:
         return "", 0
-    store, path, rows = open_store(task.store), f"{task.folder}/part-r-{partition:05d}", 0
+    store = open_store(task.store)
+    path = f"{task.folder}/part-r-{partition:05d}"
+    rows = 0
     with suppress(FileExistsError):  # another attempt has published the same rows
         file = store.create(path)
         try:

@@ -110,9 +110,11 @@ def _column(name: str, kind: pa.DataType) -> Column | str:
     if is_vector(kind):
         return Column(name, ColumnKind.ARRAY, "float32", "vector", None)
     if pa.types.is_list(kind):
-        values, depth = kind.value_type, 1
+        values = kind.value_type
+        depth = 1
         while pa.types.is_list(values):
-            values, depth = values.value_type, depth + 1
+            values = values.value_type
+            depth = depth + 1
         if _is_number(values) and depth <= _DEEPEST:
             return Column(name, ColumnKind.ARRAY, _dtype(values), source, None)
     return f"column {name!r} is {_article(source)}: {_advice(name, kind)}"

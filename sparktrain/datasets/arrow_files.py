@@ -20,7 +20,9 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _WINDOW_BYTES = 64 * 2**10
 """Read at once where a message starts: its header, or several messages."""
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_SCHEMA = 1
+_DICTIONARY = 2
+_BATCH = 3
 _BLOCK = struct.Struct("<qi4xq")
 
 
@@ -61,10 +63,13 @@ class ArrowRows(GroupedFile):
         footer: bytes,
     ) -> None:
         """`heads`: offset and bytes of the messages with schema and dictionaries; `offsets`: of batches, in a file."""
-        self.schema, self.footer = schema, len(footer)
+        self.schema = schema
+        self.footer = len(footer)
         self.footer_checksum = checksum(footer or heads[0][1])
-        self._window, self._format = window, format
-        self._heads, self._offsets = heads, offsets
+        self._window = window
+        self._format = format
+        self._heads = heads
+        self._offsets = offsets
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class. A stream is scanned from header to header."""
@@ -106,7 +111,9 @@ class _Window:
     """Reads of a file, in pieces that mostly hold what is read next."""
 
     def __init__(self, store: Store, path: str, size: int) -> None:
-        self.store, self.path, self.size = store, path, size
+        self.store = store
+        self.path = path
+        self.size = size
         self._held = (0, b"")
 
     def get(self, start: int, length: int) -> bytes:
@@ -116,7 +123,8 @@ class _Window:
             if start < 0 or length < 0 or start + length > self.size:
                 raise CorruptFileError(f"it ends at byte {self.size:,}, and bytes up to {start + length:,} are needed")
             held = read_exactly(self.store, self.path, start, min(max(length, _WINDOW_BYTES), self.size - start))
-            at, self._held = start, (start, held)
+            at = start
+            self._held = (start, held)
         return held[start - at : start - at + length]
 
 
@@ -124,7 +132,8 @@ class _FlatTable:
     """A table of FlatBuffers: fields by their numbers."""
 
     def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
+        self._data = data
+        self._at = at
         self._fields = at - struct.unpack_from("<i", data, at)[0]
 
     def _field(self, number: int) -> int | None:
@@ -166,7 +175,8 @@ def _message(window: _Window, offset: int) -> IpcMessage:
     (length,) = struct.unpack_from("<i", prefix, 4)
     header = window.get(offset + 8, length)
     message = _FlatTable(header, struct.unpack_from("<I", header)[0])
-    kind, body = message.number(1, "<B"), message.number(3, "<q")
+    kind = message.number(1, "<B")
+    body = message.number(3, "<q")
     size = 8 + length + body
     if body < 0 or offset + size > window.size:
         raise CorruptFileError(f"the message at byte {offset:,} ends at byte {offset + size:,} of {window.size:,}")

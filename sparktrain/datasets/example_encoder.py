@@ -16,7 +16,8 @@ from sparktrain.datasets.example_layout import KINDS
 from sparktrain.errors import DataError
 
 _NUMBERS = {kind: number for number, kind in KINDS.items()}
-_FIRST, _SECOND = b"\x0a", b"\x12"
+_FIRST = b"\x0a"
+_SECOND = b"\x12"
 """The keys of the fields 1 and 2 of a message, with a length before the content."""
 
 

@@ -12,7 +12,10 @@ KINDS = {1: "bytes", 2: "float32", 3: "int64"}
 Span = tuple[str, int, int]
 """Kind of a feature, and where its only value or packed values start and end."""
 
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_VARINT = 0
+_FIXED64 = 1
+_DELIMITED = 2
+_FIXED32 = 5
 _FEW_BYTES = 40
 
 
@@ -133,7 +136,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
-    value, shift = byte & 0x7F, 7
+    value = byte & 0x7F
+    shift = 7
     while True:
         at += 1
         byte = data[at]

@@ -64,7 +64,8 @@ def located(paths: Sequence[str], subject: str) -> tuple[str, tuple[Pattern, ...
     common = 0
     while all(len(folder) > common and folder[common] == folders[0][common] for folder in folders):
         common += 1
-    base, first = places[0][1], folders[0]
+    base = places[0][1]
+    first = folders[0]
     patterns = [
         Pattern(path, parts[common:], count - common) for (path, _, parts), count in zip(places, fixed, strict=True)
     ]
@@ -131,9 +132,11 @@ def _place(path: str, subject: str) -> tuple[str, tuple[str, ...]]:
     url = _URL.match(path)
     if url is None or url[1].lower() == "file":
         local = unquote(urlsplit(path).path) if path[:5].lower() == "file:" else os.path.expanduser(path)
-        base, store_path = "/", os.path.abspath(local)
+        base = "/"
+        store_path = os.path.abspath(local)
     else:
-        base, store_path = f"{url[1].lower()}://{url[2]}/", url[3]
+        base = f"{url[1].lower()}://{url[2]}/"
+        store_path = url[3]
     parts = tuple(part for part in store_path.split("/") if part)
     if parts and (problem := path_problem("/".join(parts))):
         raise DataError(f"{subject}: path {path!r} {problem}: write the path that you mean")
@@ -153,7 +156,8 @@ def _fixed(parts: tuple[str, ...]) -> int:
 
 
 def _expanded(store: Store, pattern: Pattern) -> Iterator[str]:
-    folder, tail = pattern.parts[: pattern.fixed], pattern.parts[pattern.fixed :]
+    folder = pattern.parts[: pattern.fixed]
+    tail = pattern.parts[pattern.fixed :]
     return _walk(store, "/".join(folder), tail)
 
 
@@ -162,7 +166,8 @@ def _walk(store: Store, folder: str, rest: tuple[str, ...]) -> Iterator[str]:
     if not rest:
         yield from _beneath(store, folder)
         return
-    head, tail = rest[0], rest[1:]
+    head = rest[0]
+    tail = rest[1:]
     if head == "**":
         for path in _beneath(store, folder):
             if _matches(tuple(path.removeprefix(f"{folder}/").split("/")), rest):

@@ -110,7 +110,8 @@ class _Planner:
             groups, lengths = opened_file.groups(names)
         except CorruptFileError as error:
             self._corrupt(where, error)
-            groups, lengths = error.good, {}
+            groups = error.good
+            lengths = {}
         file = replace(file, groups=groups, footer=opened_file.footer, footer_checksum=opened_file.footer_checksum)
         return PlannedFile(file, columns, opened_file.nulls(names), lengths)
 
@@ -258,7 +259,9 @@ class _Verification:
 
     def __init__(self, draft: Manifest, store: Store, groups: int) -> None:
         self._fetcher = GroupFetcher(draft, store)
-        self._columns, self._name, self._groups = draft.columns, draft.name, groups
+        self._columns = draft.columns
+        self._name = draft.name
+        self._groups = groups
         self._clock = SystemClock()
         self._logged_at = self._clock.now()
         self._done = 0

@@ -174,9 +174,11 @@ def _check_shapes(columns: Sequence[Column], lengths: Lengths, subject: str) -> 
         if wrong:
             least, greatest = wrong[0]
             length = f"{least}" if least == greatest else f"{least} to {greatest}"
-            noun, step = "lists", f"pad them with pad={{{column.name!r}: {max(greatest, *column.shape)}}}"
+            noun = "lists"
+            step = f"pad them with pad={{{column.name!r}: {max(greatest, *column.shape)}}}"
             if column.kind is ColumnKind.BINARY:
-                noun, step = "bytes", "pass on_error='skip', which looks at all rows before the start"
+                noun = "bytes"
+                step = "pass on_error='skip', which looks at all rows before the start"
             problems.append(
                 f"column {column.name!r} has {noun} of length {length}, and of {column.shape[-1]} in the groups that "
                 f"were looked at first: make them equally long, or {step}"

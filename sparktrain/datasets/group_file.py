@@ -61,10 +61,13 @@ def regrouped(
                 room = _room(part, most_rows - rows, most_bytes - size)
                 yield _one([*waiting, part.slice(0, room)])
                 part = part.slice(room)
-                waiting, rows, size = [], 0, 0
+                waiting = []
+                rows = 0
+                size = 0
             if part.num_rows:
                 waiting.append(part)
-                rows, size = rows + part.num_rows, size + part.nbytes
+                rows = rows + part.num_rows
+                size = size + part.nbytes
     if waiting:
         yield _one(waiting)
 
@@ -79,7 +82,8 @@ def read_group(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 def checksum(data: Any) -> int:
     """CRC-32C of `data`, bytes or a buffer of them. Other threads run in between, however much it is."""
-    view, value = memoryview(data).cast("B"), 0
+    view = memoryview(data).cast("B")
+    value = 0
     for start in range(0, len(view), _CHECKSUM_BYTES):
         value = google_crc32c.extend(value, pa.py_buffer(view[start : start + _CHECKSUM_BYTES]))
     return int(value)

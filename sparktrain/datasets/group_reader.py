@@ -167,7 +167,8 @@ class GroupReader:
     def _of_group(self, group: int, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
         batch, arrays = self._group(group)
         local = rows - self._starts[group]
-        first, last = int(local[0]), int(local[-1])
+        first = int(local[0])
+        last = int(local[-1])
         run = last - first + 1 == len(local) and bool((np.diff(local) == 1).all())
         columns: Arrays = {}
         for name in names:

@@ -173,7 +173,8 @@ class HostCache:
     def _write(self, path: Path, size: int, write: Callable[[Path], object]) -> None:
         """Have `write` write a file, and publish it; everything else is evicted when the disk is full."""
         work_path = path.with_suffix(f".{uuid4().hex}{_IN_WORK}")
-        full, attempts = False, _FOLDER_TIMES
+        full = False
+        attempts = _FOLDER_TIMES
         while True:
             try:
                 write(work_path)
@@ -268,7 +269,8 @@ class _Usage:
         self._files: list[tuple[float, Path, int]] = []
         self.left_folders: list[Path] = []
         """Those of earlier boots of this host, with files that may lack bytes, and that no process uses."""
-        boot, booted = _boot(), _booted()
+        boot = _boot()
+        booted = _booted()
         with suppress(FileNotFoundError):
             for folder in list(home.iterdir()):
                 if _FOLDER_NAME.fullmatch(folder.name) and not folder.is_symlink() and (folder / _LOCK).exists():

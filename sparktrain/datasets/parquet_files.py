@@ -28,8 +28,15 @@ _FAILURES = (pa.ArrowException, OSError)
 """What Arrow raises for bytes that it cannot decode."""
 
 # Numbers of fields in Parquet's footer.
-_ROW_GROUPS, _COLUMNS, _NUM_ROWS, _CHUNK_METADATA = 4, 1, 3, 3
-_COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS, _NULL_COUNT = 7, 9, 11, 12, 3
+_ROW_GROUPS = 4
+_COLUMNS = 1
+_NUM_ROWS = 3
+_CHUNK_METADATA = 3
+_COMPRESSED_SIZE = 7
+_DATA_PAGE = 9
+_DICTIONARY_PAGE = 11
+_STATISTICS = 12
+_NULL_COUNT = 3
 
 
 class ColumnChunk(Struct, frozen=True):
@@ -87,7 +94,9 @@ class ParquetRows(GroupedFile):
         footer: bytes,
     ) -> None:
         self.schema, self.footer, self.footer_checksum = schema, len(footer), checksum(footer)
-        self._store, self._path, self._size = store, path, size
+        self._store = store
+        self._path = path
+        self._size = size
         self._metadata = metadata
         self._row_groups = row_groups
         self._leaves = [metadata.schema.column(index) for index in range(metadata.num_columns)]
@@ -175,7 +184,8 @@ def _row_groups(footer: bytes, columns: int) -> list[RowGroup]:
 
 
 def _chunk(metadata: dict[int, Any]) -> ColumnChunk:
-    start, size = int(metadata[_DATA_PAGE]), int(metadata[_COMPRESSED_SIZE])
+    start = int(metadata[_DATA_PAGE])
+    size = int(metadata[_COMPRESSED_SIZE])
     dictionary = int(metadata.get(_DICTIONARY_PAGE, 0))
     start = min(start, dictionary) if dictionary > 0 else start
     if start < 0 or size < 0:

@@ -88,7 +88,8 @@ def _alike(
     start = int(np.frombuffer(offsets, np.int32)[bodies.offset])
     matrix = np.frombuffer(data, np.uint8)[start : start + len(rows) * len(first)].reshape(len(rows), len(first))
     matches = with_layout(matrix, first, spans)
-    rows, matrix = rows[matches], matrix if matches.all() else matrix[matches]
+    rows = rows[matches]
+    matrix = matrix if matches.all() else matrix[matches]
     arrays = []
     for (name, (_, lists, _)), field in zip(wanted.items(), schema, strict=True):
         values = values_at(matrix, first, spans[name])

@@ -88,13 +88,15 @@ def records_of(store: Store, path: str) -> Iterator[list[bytes]]:
     pieces = store.pieces(path)
     if compression := compression_of(store.read_range(path, 0, HEAD_BYTES)):
         pieces = _decompressed(pieces, compression, store.where(path))
-    tail, at = b"", 0
+    tail = b""
+    at = 0
     for piece in pieces:
         data = tail + piece
         starts, lengths, end = frames(data, at)
         check_records(data, starts, lengths, at)
         yield [data[start:stop] for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-        tail, at = data[end:], at + end
+        tail = data[end:]
+        at = at + end
     if tail:
         raise CorruptFileError(f"the record at byte {at:,} is cut")
 
@@ -108,8 +110,11 @@ class TfRecordRows(GroupedFile):
     def __init__(self, store: Store, path: str, size: int, compression: str, features: Mapping[str, str]) -> None:
         """See `Manifest.compression` and `Manifest.features`. Reads nothing."""
         self.schema = example_schema(features) if features else pa.schema([(RECORD, pa.binary())])
-        self._store, self._path, self._size = store, path, size
-        self._compression, self._features = compression, features
+        self._store = store
+        self._path = path
+        self._size = size
+        self._compression = compression
+        self._features = features
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class. Reads the whole file, in pieces."""
@@ -157,7 +162,8 @@ class _Index:
     def __init__(self) -> None:
         self.groups: list[Group] = []
         self.rows = 0
-        self.least, self.most = 2**62, 0
+        self.least = 2**62
+        self.most = 0
         self._rest = b""
         self._at = 0
         """Of `_rest` in the file."""
@@ -171,9 +177,11 @@ class _Index:
             raise CorruptFileError(str(error), tuple(self.groups)) from error
         if len(lengths):
             self.rows += len(lengths)
-            self.least, self.most = min(self.least, int(lengths.min())), max(self.most, int(lengths.max()))
+            self.least = min(self.least, int(lengths.min()))
+            self.most = max(self.most, int(lengths.max()))
             self._group(starts + lengths + (self._at + 4))
-        self._rest, self._at = data[end:], self._at + end
+        self._rest = data[end:]
+        self._at = self._at + end
 
     def finish(self) -> None:
         """Check that the file ends with a record. Raises CorruptFileError."""
@@ -201,7 +209,8 @@ def frames(data: bytes, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], 
 
     Checks the checksums of lengths. `at` is the place of `data` in the file, for messages. Raises CorruptFileError.
     """
-    place, end = 0, len(data)
+    place = 0
+    end = len(data)
     runs: list[tuple[int, int, int]] = []
     checked: set[bytes] = set()
     previous = b""

@@ -3,7 +3,16 @@
 import struct
 from typing import Any
 
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = 1, 2, 3, 7, 8, 9, 10, 11, 12, 13
+_TRUE = 1
+_FALSE = 2
+_BYTE = 3
+_DOUBLE = 7
+_BINARY = 8
+_LIST = 9
+_SET = 10
+_MAP = 11
+_STRUCT = 12
+_UUID = 13
 _INTEGERS = (4, 5, 6)
 _DEEPEST = 32
 
@@ -70,7 +79,8 @@ class _Decoder:
         byte = self._byte()
         if byte < 0x80:
             return byte
-        value, shift = byte & 0x7F, 7
+        value = byte & 0x7F
+        shift = 7
         while byte >= 0x80:
             byte = self._byte()
             value |= (byte & 0x7F) << shift

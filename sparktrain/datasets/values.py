@@ -120,7 +120,8 @@ def to_numpy(array: pa.Array, column: Column) -> NDArray[Any]:
     if column.kind is ColumnKind.BINARY:
         return _bytes_of(array).reshape(len(array), *(column.shape or ()))
     while pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
-        rows, array = len(array), array.flatten()
+        rows = len(array)
+        array = array.flatten()
         if column.shape is not None and len(column.shape) == 1:
             return _numbers(array).reshape(rows, *column.shape)
         return _numbers(array.flatten()).reshape(rows, *(column.shape or ()))
@@ -165,7 +166,8 @@ def _filled_bytes(batch: pa.RecordBatch, columns: Sequence[Column], pad: Mapping
     arrays = dict(_leaves(batch))
     row_bytes = 0
     for column in columns:
-        array, width = arrays[column.name], pad.get(column.name, 0)
+        array = arrays[column.name]
+        width = pad.get(column.name, 0)
         if is_vector(array.type):
             _, sizes, _, values = array.flatten()
             width = max(width, pc.max(sizes).as_py() or 0, pc.max(pc.list_value_length(values)).as_py() or 0)

@@ -48,12 +48,15 @@ def shortened(traceback: str, most: int = _SHOWN_LINES) -> list[str]:
 
 def _numbered(lines: Iterable[str]) -> Iterator[int]:
     """The number of the frame of each line: a frame starts where a file is named, or where the indentation ends."""
-    number, within = 0, False
+    number = 0
+    within = False
     for line in lines:
         if _FRAME.match(line):
-            number, within = number + 1, True
+            number = number + 1
+            within = True
         elif within and not line.startswith("    "):
-            number, within = number + 1, False
+            number = number + 1
+            within = False
         yield number
 
 

@@ -340,7 +340,11 @@ def is_live(stream: TextIO) -> bool:
 
 
 _NOTEBOOK_PAGE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">{code}</pre>'
-_BLACK, _RED, _GREEN, _YELLOW, _GREY = (30, 30, 30), (200, 60, 60), (40, 150, 70), (180, 130, 20), (128, 128, 128)
+_BLACK = (30, 30, 30)
+_RED = (200, 60, 60)
+_GREEN = (40, 150, 70)
+_YELLOW = (180, 130, 20)
+_GREY = (128, 128, 128)
 _NOTEBOOK_THEME = TerminalTheme(
     (255, 255, 255),
     _BLACK,

@@ -29,7 +29,8 @@ class LogTable:
         grid.add_column("parameters", no_wrap=True, overflow="ellipsis")
         newest = {log.member.trial: log for log in chosen(self._logs, LogSelection())}
         for result in self._view.results:
-            log, count = newest.get(result.id), sum(member_log.member.trial == result.id for member_log in self._logs)
+            log = newest.get(result.id)
+            count = sum(member_log.member.trial == result.id for member_log in self._logs)
             cells = [str(result.id), str(result.status), str(result.generations), str(count)]
             cells += ["" if log is None else formatting.size(log.size), formatting.params(result.params)]
             grid.add_row(*map(Text, cells), style=STYLES.get(result.status, ""))

@@ -39,7 +39,8 @@ class RunsTable:
             yield Text(f"{formatting.plain(broken_run.name)}: {formatting.plain(broken_run.problem)}", style="red")
 
     def _cells(self, run: ListedRun) -> list[str]:
-        view, value = run.view, run.value
+        view = run.view
+        value = run.value
         of = "" if view.total is None else f"/{view.total}"
         failed = sum(view.counts.get(status, 0) for status in FAILED_OR_LOST)
         return [

@@ -15,7 +15,8 @@ from sparktrain.state.trial import TrialStatus
 
 def of_view(view: RunView) -> Standing:
     """A run as its directory shows it."""
-    count, best = view.counts, view.leader
+    count = view.counts
+    best = view.leader
     return Standing(
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
@@ -39,9 +40,11 @@ def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Tex
     line = Text(f"{formatting.plain(name)}  " if name else "", style="bold" if name else "")
     total = "" if of.total is None else f"/{of.total}" if short else f" of {of.total}"
     # A stopped trial has no result: such a run counts the trials that a resume does not run.
-    finished, word = of.done, "done"
+    finished = of.done
+    word = "done"
     if of.stopped:
-        finished, word = of.done - of.failed - of.lost - of.stopped - of.pruned, "succeeded"
+        finished = of.done - of.failed - of.lost - of.stopped - of.pruned
+        word = "succeeded"
     noun = "" if short else " trial" if (of.total or finished) == 1 else " trials"
     line.append(f"{finished}{total}{noun} {word}", "not bold")
     if running is not None:

@@ -69,7 +69,8 @@ def _driver(view: RunView) -> dict[str, Any]:
 
 
 def _trial(trial: TrialView) -> dict[str, Any]:
-    report, newest = trial.report, trial.checkpoint
+    report = trial.report
+    newest = trial.checkpoint
     reported = (
         None if report is None else {"step": report.step, "metrics": json_value(report.metrics), "at": trial.reported}
     )

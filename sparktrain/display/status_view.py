@@ -23,7 +23,8 @@ _SHOWN_FAILURES = 3
 _SHOWN_RESTARTS = 6
 _GO_FIRST = (4, 6, 3, 7)
 """Columns that are left out first to make room for parameters: checkpoint, generation, age of the report, and hosts."""
-_CUT, _CUT_AT_LEAST = 2, 10
+_CUT = 2
+_CUT_AT_LEAST = 10
 """The column that a narrow terminal cuts then: what was reported."""
 _PARAMS_AT_LEAST = 16
 _STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
@@ -159,7 +160,8 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
 
 
 def _cells(trial: TrialView, view: RunView, now: float, writes: Mapping[str, Callable[[float], str]]) -> list[str]:
-    report, result = trial.report, trial.result
+    report = trial.report
+    result = trial.result
     metrics = {} if report is None else parts.objective_first(report.metrics, view.metric)
     hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
     until = now if view.state is RunState.RUNNING else (view.last_record or now)

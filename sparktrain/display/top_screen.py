@@ -63,12 +63,15 @@ class TopScreen:
         self._asks = False
         self._message = ""
         self._rows: list[TrialView] = []
-        self._view, self._now = view, now
+        self._view = view
+        self._now = now
         self._arrange(None)
 
     def update(self, view: RunView, now: float) -> None:
         """Show this view from now on. The selected trial stays selected."""
-        news, self._view, self._now = view is not self._view, view, now
+        news = view is not self._view
+        self._view = view
+        self._now = now
         if news:
             self._arrange(self._chosen())
 
@@ -78,12 +81,15 @@ class TopScreen:
 
     def press(self, key: TopKey) -> TopAction | None:
         """Change what is shown, and return what the command must do."""
-        is_answer, self._asks, self._message = self._asks, False, ""
+        is_answer = self._asks
+        self._asks = False
+        self._message = ""
         if is_answer:
             return TopAction.STOP if key is TopKey.YES else None
         if self.log is not None:
             if key is TopKey.QUIT:
-                self.log, self.log_text = None, ""
+                self.log = None
+                self.log_text = ""
             return None
         match key:
             case TopKey.QUIT:
@@ -100,7 +106,8 @@ class TopScreen:
 
     def _ask(self) -> None:
         """Ask whether to stop the run where this process can; otherwise show how."""
-        view, driver = self._view, self._view.driver
+        view = self._view
+        driver = self._view.driver
         if view.state is not RunState.RUNNING or driver is None:
             self._message = "the run has no driver that runs: there is nothing to stop"
         elif not view.same_host:

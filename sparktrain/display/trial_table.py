@@ -162,7 +162,8 @@ def _shown(result: SweepOutcome) -> list[Row]:
 
 
 def _notes(result: SweepOutcome, rows: list[Row]) -> Iterator[str]:
-    fixed, number = _fixed(_rows(result)), len(_rows(result))
+    fixed = _fixed(_rows(result))
+    number = len(_rows(result))
     if fixed:
         yield f"every trial: {formatting.params(fixed)}"
     size = result.replication.size
@@ -253,7 +254,8 @@ def _trailing(rows: list[Row], best: Row | None) -> list[TableColumn]:
 
 def _fitting(result: SweepOutcome, rows: list[Row], width: int) -> list[TableColumn]:
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
-    metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
+    metrics = _metrics(result, rows)
+    trailing = _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
     leading = next((columns for columns in candidates if _total([*columns, *metrics[:1], *trailing]) <= width), None)
     if leading is None:

@@ -41,7 +41,8 @@ class KlistTicket(Struct, frozen=True):
 
 def ticket_of(output: str) -> KlistTicket | None:
     """The ticket in the output of `klist`; None when it has none."""
-    principal, ticket = _PRINCIPAL.search(output), _TICKET.search(output)
+    principal = _PRINCIPAL.search(output)
+    ticket = _TICKET.search(output)
     if principal is None or ticket is None:
         return None
     renewable = _RENEWABLE.search(output, ticket.end())

@@ -69,7 +69,8 @@ def call_roll(
     """
     from sparktrain.driver.spark_job import CheckupJob  # Spark alone has slots to call, and a machine may lack it
 
-    address, name = facts.address, f"doctor-{uuid.uuid4().hex[:12]}"
+    address = facts.address
+    name = f"doctor-{uuid.uuid4().hex[:12]}"
     certificates = issue(name)
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)
@@ -171,7 +172,8 @@ class SlotSurvey:
             case m.MemberShared(key=key) if key == CLOCK:
                 link.post(m.PeerShared(agent, CLOCK, repr(self._clock.wall()).encode()))
             case m.Ready() if not self._formed:
-                params, store = {MARKER: self._shared.marker}, self._shared.address
+                params = {MARKER: self._shared.marker}
+                store = self._shared.address
                 if self._shared.tokens is not None:
                     link.post(self._shared.tokens)
                 link.post(m.StartMember(agent, self._slots, params, 0, None, 0, store=store))

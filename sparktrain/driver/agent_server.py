@@ -88,7 +88,8 @@ class Server:
         receive_upload: Callable[[m.UploadHeader, AsyncIterator[bytes]], Awaitable[m.UploadDone]],
     ) -> tuple[str, int]:
         """Listen, and pass the events of agents to `feed`; returns the address to connect to."""
-        self._feed, self._stored = feed, stored
+        self._feed = feed
+        self._stored = stored
         return await self._listener.start(self._serve, receive_upload)
 
     async def close(self) -> None:

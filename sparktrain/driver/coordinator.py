@@ -64,7 +64,8 @@ WORDS_S = 1.0
 WORD_TIMEOUT_S = 20.0
 """How long Spark may take to report the reason before a trial is given up."""
 
-STOPPED_SETTLE_S, INTERRUPTED_SETTLE_S = 3.0, 1.0
+STOPPED_SETTLE_S = 3.0
+INTERRUPTED_SETTLE_S = 1.0
 """How long a run that was stopped waits for a sampler that is in one call; after Ctrl-C the user waits, too."""
 
 logger = logging.getLogger("sparktrain")
@@ -367,7 +368,8 @@ class Coordinator:
 
     async def _sweep_checkpoints(self, work: RunRequest, swept: do.SweepCheckpoints) -> None:
         """Delete what no gang will resume from; files that cannot be deleted only take up space."""
-        survivors, generation = swept.kept, swept.before
+        survivors = swept.kept
+        generation = swept.before
         try:
             await aside(
                 lambda: checkpoints.collect_garbage(work.store, work.layout, swept.trial, survivors, generation)
@@ -472,7 +474,8 @@ class Coordinator:
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
-        behind_s, slow = run.writer.behind_s, run.sampling.note
+        behind_s = run.writer.behind_s
+        slow = run.sampling.note
         progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow)
         run.pace.made(now, self._clock.now() - now)
         run.work.watcher.update(progress)

@@ -24,7 +24,9 @@ def written_manifest(plan: DataPlan, name: str, folder: str, store: Store, show:
     """The manifest of a dataset, after its rows were written where that is needed."""
     if name in plan.manifests:
         return plan.manifests[name]
-    source, subject, columns = plan.sources[name], f"data[{name!r}]", plan.columns[name]
+    source = plan.sources[name]
+    subject = f"data[{name!r}]"
+    columns = plan.columns[name]
     task = WriteTask(store.address, folder, columns, subject, dict(source.pad))  # type: ignore[union-attr]
     clock = SystemClock()
     started = clock.now()

@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 WATCH_S = 1.0
 """Interval at which a thread that waits for the loop looks whether it still runs."""
-MOST_BREAKS, BREAKS_S = 10, 5.0
+MOST_BREAKS = 10
+BREAKS_S = 5.0
 """An event loop that breaks more often than this within so many seconds does not continue: the cause stays."""
 
 logger = logging.getLogger("sparktrain")
@@ -56,7 +57,8 @@ class _LoopThread:
             ) from cause
 
     def _serve(self) -> None:
-        clock, breaks = SystemClock(), deque[float](maxlen=MOST_BREAKS)
+        clock = SystemClock()
+        breaks = deque[float](maxlen=MOST_BREAKS)
         while True:
             try:
                 self.loop.run_forever()
@@ -102,7 +104,8 @@ def tell(work: "Coroutine[Any, Any, None]", what: str) -> None:
 def wait(running: "Future[T]", timeout_s: float | None = None) -> T:
     """What was submitted, once it is done. Raises what it raises, TimeoutError after `timeout_s`, and PoolError when
     the loop has ended before it."""
-    watched, clock = _loop(), SystemClock()
+    watched = _loop()
+    clock = SystemClock()
     deadline = None if timeout_s is None else clock.now() + timeout_s
     while True:
         remaining_s = WATCH_S if deadline is None else min(WATCH_S, max(0.0, deadline - clock.now()))

@@ -209,7 +209,8 @@ def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[
     if not prepared.tensorboard:
         yield
         return
-    address, run = engine.address(), prepared.layout
+    address = engine.address()
+    run = prepared.layout
     feed = BoardFeed(RunLocation(prepared.store, run), SystemClock())
     with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers, feed=feed) as board:
         display.print_line(f"{run.path}: TensorBoard: {board.url}")
@@ -230,7 +231,8 @@ def _page(prepared: PreparedRun, agents: AgentPool, display: Display) -> Iterato
         else:
             agents.stop_trial(TrialId(trial), "stopped on its page")
 
-    address, where = agents.engine.address(), prepared.store.where(prepared.layout.path)
+    address = agents.engine.address()
+    where = prepared.store.where(prepared.layout.path)
     with LivePage.start(where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
         display.print_line(f"{prepared.layout.path}: page: {page.url}")
         yield

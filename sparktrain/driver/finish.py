@@ -38,7 +38,8 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
     earlier driver that was suspended before it wrote the file. `journal` is that of the calling driver, if it had to
     take over. Raises DeposedError where it no longer owns the run, or the run was deleted.
     """
-    spec, ending = prepared.spec, ran.end.ending
+    spec = prepared.spec
+    ending = ran.end.ending
     sweep_result = SweepResult(
         name=spec.name,
         status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
@@ -54,7 +55,9 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         other_metrics=spec.other_metrics,
         constraints=spec.constraints,
     )
-    store, path, content = prepared.store, prepared.layout.results, to_bytes(sweep_result)
+    store = prepared.store
+    path = prepared.layout.results
+    content = to_bytes(sweep_result)
     if journal is not None:
         journal.check()  # nor may a run that was deleted meanwhile look as if it were stored
     if not store.put_if_absent(path, content) and store.read(path) != content:
@@ -94,7 +97,8 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
 
 def _ended_now(prepared: PreparedRun, sweep: Sweep) -> list[AnyRecord]:
     """The records of a driver that finds nothing left to do, after one that has recorded no end."""
-    times, start = sweep.times, prepared.driver_started
+    times = sweep.times
+    start = prepared.driver_started
     start = replace(start, ran_s=times.ran_s + times.unended_s, predecessor_seen=times.last_seen)
     return [start, RunEnded(ending=Ending.COMPLETE, at=start.at)]
 

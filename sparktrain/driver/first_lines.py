@@ -45,7 +45,8 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
 def _changed(prepared: PreparedRun) -> Iterator[str]:
     """What proposes other trials than under the drivers before."""
     assert prepared.found is not None
-    old_plan, now = prepared.found.plan, prepared.plan
+    old_plan = prepared.found.plan
+    now = prepared.plan
     if old_plan.sampler != now.sampler:
         names = [shown_name("grid" if plan.sampler is msgspec.UNSET else plan.sampler) for plan in (old_plan, now)]
         yield f"another sampler: {names[1]} proposes what is left to run, and knows the results of {names[0]}"
@@ -92,7 +93,8 @@ def _replicated(prepared: PreparedRun) -> str:
 
 
 def _succeeded(count: Counter[TrialStatus]) -> list[str]:
-    number, pruned = count[TrialStatus.SUCCEEDED], count[TrialStatus.PRUNED]
+    number = count[TrialStatus.SUCCEEDED]
+    pruned = count[TrialStatus.PRUNED]
     parts = [_count(number, "keeps its result", "keep their results")] if number else []
     return [*parts, *([_count(pruned, "stays pruned", "stay pruned")] if pruned else [])]
 

@@ -112,7 +112,8 @@ def shortage(join: m.Join, others: Sequence[m.Join], gpu_mib: int) -> str:
                 "and nvidia-smi does not report it there: install it, or give each agent a GPU of its own"
             )
         if total and sharing * gpu_mib > total:
-            agents, capacity = formatting.count(sharing, "agent"), formatting.size(total * MIB)
+            agents = formatting.count(sharing, "agent")
+            capacity = formatting.size(total * MIB)
             gpu = f"{name} on {join.host} ({capacity})"
             return f"{subject} for each of {agents} is more than their GPU has, {gpu}: {_fewer(sharing)}"
     return ""

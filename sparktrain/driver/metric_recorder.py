@@ -81,9 +81,11 @@ class MetricRecorder(JournalPort):
 
     def _flush(self) -> None:
         if (dropped := self._dropped) > self._named:
-            new_count, self._named = dropped - self._named, dropped
+            new_count = dropped - self._named
+            self._named = dropped
             logger.warning("%d reports of trials are not in the run's history: the driver's disk was full", new_count)
-        remaining, self._since = self._waiting.size, self._clock.now()
+        remaining = self._waiting.size
+        self._since = self._clock.now()
         while remaining > 0:
             lines = self._waiting.oldest()
             self._log.append(lines)

@@ -153,7 +153,8 @@ class AgentPool:
 
     def close(self) -> None:
         """Dismiss the agents and release their slots; a second call does nothing. Blocks for some seconds at most."""
-        coordinator, self._coordinator = self._coordinator, None
+        coordinator = self._coordinator
+        self._coordinator = None
         if coordinator is None:
             return
         self._cancel_idle()
@@ -202,7 +203,8 @@ class AgentPool:
 
         Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
         """
-        coordinator, clock = self.check_free(), SystemClock()
+        coordinator = self.check_free()
+        clock = SystemClock()
         self._cancel_idle()
         self._unavailable = None
         self._want_jobs()
@@ -224,7 +226,8 @@ class AgentPool:
         the pool is closed, or on another run.
         """
         with self._job_lock:
-            coordinator, self._on = self.check_free(), work.spec.name
+            coordinator = self.check_free()
+            self._on = work.spec.name
         try:
             return self._run(coordinator, work)
         finally:
@@ -240,9 +243,11 @@ class AgentPool:
         with _keyboard_interrupts():
             running = submit(coordinator.run(work))
             try:
-                ran, interrupted = wait(running), False
+                ran = wait(running)
+                interrupted = False
             except KeyboardInterrupt:
-                ran, interrupted = self._interrupted(running, work), True
+                ran = self._interrupted(running, work)
+                interrupted = True
         if self._idle_timeout_s is not None and not interrupted:
             self._idle = submit(self._rest(self._idle_timeout_s))
         return ran, interrupted
@@ -309,7 +314,8 @@ class AgentPool:
         """Take the slots, and submit the agents' jobs, unless they run. Raises PoolError when others hold the slots."""
         held = HOLDERS.take(self._id, self.engine.holder, self.agents - self._without_gpus, self.engine.slots)
         with self._job_lock:
-            self._held, self._wants_jobs = held, self._coordinator is not None
+            self._held = held
+            self._wants_jobs = self._coordinator is not None
         if not self._wants_jobs:  # another thread has closed it
             HOLDERS.free(self._id)
         self._launch()
@@ -348,7 +354,8 @@ class AgentPool:
             if idle and self._on is not None:
                 return []
             self._wants_jobs = False
-            jobs, self._jobs = [job.batch for job in self._jobs.values()], {}
+            jobs = [job.batch for job in self._jobs.values()]
+            self._jobs = {}
         HOLDERS.free(self._id)
         return [*jobs, *self._vacancies.retire()]
 
@@ -387,7 +394,8 @@ class AgentPool:
         """Why agents do not join, as far as it is known. Gives up where executors lack a module that every agent needs:
         Spark would retry for a quarter of an hour. Blocks, in any thread."""
         self._vacancies.look(self._running())
-        job, coordinator = next(iter(self._running()), None), self._coordinator
+        job = next(iter(self._running()), None)
+        coordinator = self._coordinator
         if job is not None and coordinator is not None and coordinator.agents_alive == 0:
             missing = job.lacking()
             if missing is not None:
@@ -406,7 +414,8 @@ class AgentPool:
             await aside(partial(_end, jobs), "sparktrain-idle")
 
     def _cancel_idle(self) -> None:
-        idle, self._idle = self._idle, None
+        idle = self._idle
+        self._idle = None
         if idle is not None:
             idle.cancel()
 

@@ -315,7 +315,8 @@ class PreparedRun:
 
     def _as_started(self, before: Plan) -> "PreparedRun":
         """The same with options that were not given taken from the plan of the existing run."""
-        prepared, gang = self, before.spec["gang"]
+        prepared = self
+        gang = before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
             prepared = self._with_backend(self.choice.kept(Backend(gang["backend"])))
         warm_plan = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
@@ -364,8 +365,11 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     Touches neither the run directory nor Spark, but for the schemas of DataFrames; blocks on the stores of data files.
     """
     program = function if isinstance(function, StoredProgram) else FunctionProgram(function)
-    trial_space, arguments, argument_dict = as_space(space), options.asked, cast(dict[str, Any], options.asked)
-    gang, env = options.gang(), options.environment()
+    trial_space = as_space(space)
+    arguments = options.asked
+    argument_dict = cast(dict[str, Any], options.asked)
+    gang = options.gang()
+    env = options.environment()
     choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
     gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
@@ -447,17 +451,22 @@ def compose_again(
     """
     check_tensorboard(tensorboard)
     place = run_in(directory)
-    store, layout = place.store, place.layout
+    store = place.store
+    layout = place.layout
     stored_run = look(store, layout)
     if stored_run is None:
         raise RunDirectoryError(f"{directory} is no longer a run directory: its run.json was deleted")
-    code, trial_env = plans.read_code(store, layout, stored_run.plan.code), variables(env or {})
+    code = plans.read_code(store, layout, stored_run.plan.code)
+    trial_env = variables(env or {})
     sampler = None if stored_run.plan.sampler is msgspec.UNSET else stored_choice(stored_run.plan.sampler)
-    plan, notes = stored_run.plan, tuple[str, ...]()
+    plan = stored_run.plan
+    notes = tuple[str, ...]()
     if extension is not None and stored_run.extended_before(this_driver()):
-        extension, notes = None, ("was extended by the driver that this one replaces",)
+        extension = None
+        notes = ("was extended by the driver that this one replaces",)
     if extension is None:
-        spec, space = plan.sweep_spec(), from_document(plan.space)
+        spec = plan.sweep_spec()
+        space = from_document(plan.space)
     else:
         spec, space, notes = extension.of(stored_run)
         sampler_choice(sampler, spec).sampler(space)  # raises where it cannot do so many trials, or this space

@@ -54,7 +54,8 @@ def progress_of(
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[trial_id] for trial_id in sorted(sweep.gangs) if trials[trial_id].status is TrialStatus.RUNNING]
     running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
-    best, queued = ended.best, len(sweep.queue)
+    best = ended.best
+    queued = len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
     slots = min(len(machine.agents), work.agents) // work.spec.gang.size
     to_come = None if work.total is None else work.total - ended.done - len(running)
@@ -106,7 +107,8 @@ def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
 
 
 def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
-    place, pace = gang.places[rank], gang.paces.get(rank)
+    place = gang.places[rank]
+    pace = gang.paces.get(rank)
     report = trial.last_report if rank == CHIEF else None
     step = pace.step if pace is not None else None
     return MemberLine(
@@ -173,7 +175,8 @@ def _unexplained(machine: Machine) -> str:
 
 def _unwell(machine: Machine) -> str:
     """Note on agents that get no members, and on one that keeps the run waiting."""
-    sweep, agents = machine.sweep, machine.agents.all()
+    sweep = machine.sweep
+    agents = machine.agents.all()
     if sweep is None:
         return ""
     if (excluded := sweep.health.exclusions(agents)) or sweep.gangs or not sweep.queue:
@@ -183,7 +186,8 @@ def _unwell(machine: Machine) -> str:
 
 def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
     """Note on agents that the run needs to make progress."""
-    sweep, agents = machine.sweep, len(machine.agents)
+    sweep = machine.sweep
+    agents = len(machine.agents)
     if sweep is not None and sweep.shortage.of_least_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.shortage.of_least_since + sweep.limits.start_timeout_s - at)
         return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"

@@ -148,7 +148,8 @@ def write_data(
 def _written(
     plan: DataPlan, name: str, document: dict[str, Any], store: Store, layout: RunLayout, show: Show, members: int
 ) -> DataRef:
-    folder, path = layout.dataset(name, _digest(document)), _manifest_path(layout, name, document)
+    folder = layout.dataset(name, _digest(document))
+    path = _manifest_path(layout, name, document)
     try:
         content = store.read(path)
     except FileNotFoundError:

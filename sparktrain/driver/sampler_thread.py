@@ -125,7 +125,8 @@ class SamplerThread:
         process = os.getpid()
         while (call := self._calls.get()) is not None:
             self._current = call.doing, self._clock.now()
-            result, failed = None, None
+            result = None
+            failed = None
             try:
                 result = guarded(call.doing, call.work)
             except BaseException as error:
@@ -177,7 +178,8 @@ def guarded_aside(doing: str, call: Callable[[], T], timeout_s: float | None) ->
     process = os.getpid()
 
     def work() -> None:
-        result, failed = None, None
+        result = None
+        failed = None
         try:
             result = guarded(doing, call)
         except BaseException as error:

@@ -163,7 +163,8 @@ class CheckupJob(SlotJob):
 
 def without_gpus(cores: int, cpus: int) -> ResourceProfile:
     """Executors as those of the session, with so many `cores` and `cpus` for a task, and without its GPUs."""
-    executor, task = ExecutorResourceRequests().cores(cores), TaskResourceRequests().cpus(cpus)
+    executor = ExecutorResourceRequests().cores(cores)
+    task = TaskResourceRequests().cpus(cpus)
     return ResourceProfileBuilder().require(executor).require(task).build
 
 

@@ -86,7 +86,9 @@ class Uploads:
     async def _unpack(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         """Write small files, some at a time: most of what each takes is a wait for the store."""
         content = await _held(header, chunks)
-        room, start, writing = asyncio.Semaphore(AT_ONCE), 0, []
+        room = asyncio.Semaphore(AT_ONCE)
+        start = 0
+        writing = []
         for part in header.parts:
             writing.append(self._put(header, part.name, content[start : start + part.size_bytes], room))
             start += part.size_bytes
@@ -124,7 +126,8 @@ class Uploads:
 
 async def _held(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> bytes:
     """The content of several small files. Raises ProtocolError where it does not match the header."""
-    size, content = sum(part.size_bytes for part in header.parts), bytearray()
+    size = sum(part.size_bytes for part in header.parts)
+    content = bytearray()
     fits = all(part.size_bytes >= 0 for part in header.parts) and size <= m.PARCEL_BYTES
     if not fits or len(header.parts) > m.PARCEL_FILES:
         raise ProtocolError(

@@ -44,7 +44,8 @@ class Vacancies(Generic[C]):
 
     def look(self, jobs: Iterable[C]) -> None:
         """Resubmit slots that have been vacant for a while in `jobs`, those of the pool."""
-        now, vacant = self._clock.now(), set[int]().union(*(job.vacant() for job in jobs))
+        now = self._clock.now()
+        vacant = set[int]().union(*(job.vacant() for job in jobs))
         self._vacancies = {slot: gap for slot, gap in self._vacancies.items() if slot in vacant or gap.job}
         for slot in sorted(vacant):
             if slot not in self._vacancies:
@@ -58,5 +59,6 @@ class Vacancies(Generic[C]):
 
     def retire(self) -> list[C]:
         """The jobs of resubmitted slots; from now on no slot is vacant."""
-        vacancies, self._vacancies = self._vacancies, {}
+        vacancies = self._vacancies
+        self._vacancies = {}
         return [vacancy.job for vacancy in vacancies.values() if vacancy.job is not None]

@@ -72,5 +72,7 @@ class WaitingReports:
         self._read += len(piece)
         if self._read == self._written:
             self._file.close()
-            self._file, self._read, self._written = None, 0, 0
+            self._file = None
+            self._read = 0
+            self._written = 0
         return bool(piece)

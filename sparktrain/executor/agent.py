@@ -84,7 +84,9 @@ class Attendance:
 
     async def run(self) -> tuple[str, bool]:
         """Run until dismissed or refused; returns why, and whether the coordinator was ever reached."""
-        reached, rests, away = False, Backoff(REST_S, REST_AT_MOST_S), ""
+        reached = False
+        rests = Backoff(REST_S, REST_AT_MOST_S)
+        away = ""
         try:
             link = await self._dialer.attend(self._ticket.connect_s)
             while True:
@@ -110,7 +112,8 @@ class Attendance:
         Where the ticket has a limit because Spark does not end the task, it raises Unreachable once the driver's host
         has refused connections for that long.
         """
-        backoff, refused_since = Backoff(PAUSE_S, PAUSE_AT_MOST_S), None
+        backoff = Backoff(PAUSE_S, PAUSE_AT_MOST_S)
+        refused_since = None
         while True:
             started = self._clock.now()
             try:
@@ -189,7 +192,8 @@ class Agent:
 
     async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place
-        names, mib = tuple(device.name for device in place.devices), tuple(device.mib for device in place.devices)
+        names = tuple(device.name for device in place.devices)
+        mib = tuple(device.mib for device in place.devices)
         where = names, place.executor, place.address, place.task, away, mib, batch
         self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():

@@ -17,7 +17,8 @@ from sparktrain.store.folder_removal import discard, remove
 KEPT = 3
 """An agent serves one run at a time; a member of the run before may still be ending."""
 
-_FUNCTION, _MODULES = "function", "modules"
+_FUNCTION = "function"
+_MODULES = "modules"
 _UNFINISHED = "unfinished-"
 _KEEPING = Lock()
 """Held by the one agent of this process that writes to the folder; agents follow each other there."""

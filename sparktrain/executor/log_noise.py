@@ -62,7 +62,8 @@ class NoiseFilter:
         if len(last) <= _LONGEST and _START.match(last):
             self._held = last
             return shown
-        self._held, self._inside = b"", bool(last)
+        self._held = b""
+        self._inside = bool(last)
         return shown + last
 
     def rest(self) -> bytes:

@@ -73,14 +73,16 @@ class LogFollower:
             yield piece
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        sent, last = 0, b""
+        sent = 0
+        last = b""
         while sent < self._limit:
             finished = self._finished  # before the read, so that the end is the end
             self.trim()
             chunk = self._read(sent, min(CHUNK_BYTES, self._limit - sent))
             if chunk:
                 yield chunk
-                sent, last = sent + len(chunk), chunk[-1:]
+                sent = sent + len(chunk)
+                last = chunk[-1:]
             elif finished:
                 return
             else:

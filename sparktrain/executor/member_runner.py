@@ -168,7 +168,8 @@ class MemberSession:
 
     def _not_saved(self, child: MemberProcess, unsaved: pm.Unsaved, post: Post) -> None:
         """Report it at once; after too long without a save on this host's disk the member is lost, for another host."""
-        host, now = socket.gethostname(), self._clock.now()
+        host = socket.gethostname()
+        now = self._clock.now()
         post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})"))
         if not unsaved.disk:
             return
@@ -187,7 +188,8 @@ class MemberSession:
                 self._keeping.cancel()
             self._flush(post)
         if not self._outcome_sent:
-            stopped, tail = self._stop_grace_s is not None, tail_lines(self._home / "log.txt")
+            stopped = self._stop_grace_s is not None
+            tail = tail_lines(self._home / "log.txt")
             self._fail(post, classify(exited, stopped=stopped, disconnected=child.disconnected, log_tail=tail))
 
     async def _run_to_exit(self, child: MemberProcess, post: Post) -> pm.Exited:
@@ -397,7 +399,8 @@ class _Pace:
 
     def stepped(self, step: int, training: bool) -> m.MemberStepped:
         """The message for the coordinator; its rate covers the time since the last call."""
-        now, per_s = self._clock.now(), 0.0
+        now = self._clock.now()
+        per_s = 0.0
         if self._last is not None and now > self._last[0]:
             per_s = max(0, step - self._last[1]) / (now - self._last[0])
         self._last = (now, step)

@@ -105,7 +105,8 @@ class MemoryHolder:
 
         Raises CheckpointError for one that is gone or is not whole: the next gang reads the store.
         """
-        base, held_snapshot = start.memory, self._held
+        base = start.memory
+        held_snapshot = self._held
         assert base is not None
         if held_snapshot is None or not self._is_base(held_snapshot, start):
             raise CheckpointError(f"this agent holds no snapshot of step {base.step} in memory any more")
@@ -132,7 +133,8 @@ class MemoryHolder:
     # ---- internal
 
     def _is_base(self, kept: _Held, start: m.StartMember) -> bool:
-        base, member = start.memory, start.member
+        base = start.memory
+        member = start.member
         mine = base is not None and (kept.generation, kept.step, kept.checksum) == (
             base.generation,
             base.step,

@@ -113,7 +113,8 @@ class SnapshotKeeper:
 
     async def _take(self, home: Path, snapshot: pm.Snapshot) -> Path:
         """Move the snapshot out of the member's home, which may be removed before the write ends."""
-        source, target = Path(snapshot.folder), self._in_work / uuid4().hex
+        source = Path(snapshot.folder)
+        target = self._in_work / uuid4().hex
 
         def move() -> None:
             if home.resolve() not in source.resolve().parents:
@@ -125,7 +126,8 @@ class SnapshotKeeper:
         return target
 
     async def _write(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
-        layout, policy = RunLayout(start.member.run), self._policy
+        layout = RunLayout(start.member.run)
+        policy = self._policy
         draft = Draft(
             start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
         )
@@ -179,10 +181,12 @@ class SnapshotKeeper:
         Reads no file from the store if this agent has written or fetched the checkpoint last. Raises CheckpointError
         if it is corrupt, and OSError if the store or the disk fails or takes too long.
         """
-        checkpoint, policy = start.checkpoint, self._policy
+        checkpoint = start.checkpoint
+        policy = self._policy
         if checkpoint is None:
             return ""
-        target, held = home / "restore", self._local / checkpoint.digest
+        target = home / "restore"
+        held = self._local / checkpoint.digest
         abandoned = threading.Event()
 
         def bring() -> None:

@@ -43,7 +43,8 @@ class Storing:
     @property
     def problem(self) -> str:
         """The files that were not stored so far, with reasons, in one line; empty without a problem."""
-        shown, hidden_count = map(_line, self._problems[:SHOWN]), len(self._problems) - SHOWN
+        shown = map(_line, self._problems[:SHOWN])
+        hidden_count = len(self._problems) - SHOWN
         return "; ".join(shown) + (f"; and {hidden_count:,} more" if hidden_count > 0 else "")
 
     async def bring(self, name: str, chunks: AsyncIterator[bytes], *, grows: bool = False) -> None:
@@ -150,7 +151,8 @@ def _parcels(sizes: dict[Path, int]) -> Iterator[dict[Path, int]]:
         full = len(parcel) == m.PARCEL_FILES or sum(parcel.values()) + size > m.PARCEL_BYTES
         if parcel and (full or names + name > NAMES_BYTES):
             yield parcel
-            parcel, names = {}, 0
+            parcel = {}
+            names = 0
         parcel[path] = size
         names += name
     if parcel:

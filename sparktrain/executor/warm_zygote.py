@@ -65,7 +65,8 @@ class WarmZygote:
         while True:
             async with self._lock:
                 self._fork_spare()
-                spare, self._spare = self._spare, None
+                spare = self._spare
+                self._spare = None
                 with suppress(ZygoteLostError):
                     assert spare is not None
                     child = self._taken = await spare
@@ -85,7 +86,9 @@ class WarmZygote:
                 await self._close()
                 if self._loading:  # an import ended the zygote: it would end the next one too
                     self._wanted.clear()
-                self._zygote, self._loaded, self._loading = self._new(), set(), False
+                self._zygote = self._new()
+                self._loaded = set()
+                self._loading = False
                 self._zygote.start()
                 with suppress(ZygoteLostError):
                     await self._load()
@@ -116,14 +119,16 @@ class WarmZygote:
 
     async def _drop_spare(self) -> None:
         """End a spare that lacks the modules of the next import."""
-        spare, self._spare = self._spare, None
+        spare = self._spare
+        self._spare = None
         if spare is not None:
             child = await spare
             child.kill(0.0)
             await child.wait()
 
     async def _close(self) -> None:
-        spare, self._spare = self._spare, None
+        spare = self._spare
+        self._spare = None
         await self._zygote.close()
         if spare is not None:
             spare.cancel()

@@ -102,7 +102,9 @@ def _cast(rows: NDArray[Any], feed: Feed, subject: str) -> NDArray[Any]:
         return rows.astype(ml_dtypes.bfloat16)
     kind = np.dtype(field.dtype)
     if kind.kind in "iu" and rows.dtype.kind in "iu" and not np.can_cast(rows.dtype, kind) and rows.size:
-        least, upper, range_ = int(rows.min()), int(rows.max()), np.iinfo(kind)
+        least = int(rows.min())
+        upper = int(rows.max())
+        range_ = np.iinfo(kind)
         if least < range_.min or upper > range_.max:
             names = ", ".join(repr(column.name) for column in feed.columns)
             raise DataError(

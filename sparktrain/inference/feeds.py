@@ -42,7 +42,10 @@ class ColumnTable:
     def usable(self) -> list[Column]:
         """The columns that can become tensors."""
         return [
-            candidate for candidates in self._columns.values() for candidate in candidates if isinstance(candidate, Column)
+            candidate
+            for candidates in self._columns.values()
+            for candidate in candidates
+            if isinstance(candidate, Column)
         ]
 
     def column(self, name: str, wanted: str) -> Column:
@@ -132,7 +135,8 @@ def _by_default(signature: ModelSignature, table: ColumnTable) -> dict[str, tupl
 
 def _problem(feed: Feed) -> str | None:
     """Why these columns cannot feed the input, as far as types show; None when they can."""
-    field, first = feed.input, feed.columns[0]
+    field = feed.input
+    first = feed.columns[0]
     if len(feed.columns) > 1:
         if not_numbers := [fed_column for fed_column in feed.columns if fed_column.kind is not ColumnKind.NUMBER]:
             column = not_numbers[0]

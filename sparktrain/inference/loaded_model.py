@@ -72,7 +72,8 @@ class LoadedModel:
 
         if self._function is None:
             self._function = self._traced(signature.inputs)
-        total, parts = len(tensors[0]), []
+        total = len(tensors[0])
+        parts = []
         with tf.device(self._device):
             for start in range(0, total, batch_size):
                 rows = min(batch_size, total - start)
@@ -91,7 +92,8 @@ class LoadedModel:
         import keras
         import tensorflow as tf
 
-        model, structure = self._model, input_structure(self._model)
+        model = self._model
+        structure = input_structure(self._model)
         specs = [tf.TensorSpec((None, *field.shape), field.dtype, name=f"input_{i}") for i, field in enumerate(inputs)]
 
         def call(*tensors: Any) -> Any:

@@ -73,7 +73,8 @@ def _write(model: Any, folder: str) -> None:
             f"the model ({type(model).__name__}) has no fixed inputs, so it cannot be exported: call fit() or "
             "model.build(input_shape) first, or wrap it in keras.Model(x, model(x)) with x = keras.Input(...)"
         )
-    structure, outputs = input_structure(model), output_names(model)
+    structure = input_structure(model)
+    outputs = output_names(model)
     specs = [
         tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name=name)
         for tensor, name in zip(model.inputs, input_names(model), strict=True)

@@ -67,7 +67,8 @@ def signature_of(graphs: tuple[GraphSignatures, ...], tag_set: str | None, key: 
     if len(matches) != 1:
         listing = ", ".join(repr(",".join(graph.tags)) for graph in graphs)
         raise SpecError(f"tag_set is {tag_set!r}, and the model {url} has the graphs {listing}: pass one of these")
-    key, named = key or SERVING, {name: pair for name, pair in matches[0].signatures.items() if name != _INTERNAL}
+    key = key or SERVING
+    named = {name: pair for name, pair in matches[0].signatures.items() if name != _INTERNAL}
     if key not in named:
         raise SpecError(
             f"signature_def_key is {key!r}, and the model {url} has the signatures "

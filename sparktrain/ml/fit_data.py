@@ -16,7 +16,8 @@ BUCKETS = 1_000_000
 
 def columns_of(params: KerasFitParams) -> FitColumns:
     """The columns of a batch. Raises SpecError for params that exclude each other."""
-    split, indicator = params.getOrDefault("validationSplit"), params.value("validationIndicatorCol")
+    split = params.getOrDefault("validationSplit")
+    indicator = params.value("validationIndicatorCol")
     if split and indicator is not None:
         raise SpecError(
             f"validationSplit ({split:g}) and validationIndicatorCol ({indicator!r}) both choose the validation data: "
@@ -24,7 +25,9 @@ def columns_of(params: KerasFitParams) -> FitColumns:
         )
     if params.isSet("featuresCol") and params.isSet("inputCols"):
         raise SpecError("featuresCol and inputCols are both set: set one")
-    label, weight, features = params.getOrDefault("labelCol"), params.value("weightCol"), params.feature_columns
+    label = params.getOrDefault("labelCol")
+    weight = params.value("weightCol")
+    features = params.feature_columns
     if twice := [column for column in (label, weight) if column in features]:
         raise SpecError(f"{twice[0]!r} is a column of the features too: leave it out of inputCols")
     return FitColumns(tuple(features), label, weight, params.stacked, bool(split) or indicator is not None)

@@ -95,7 +95,8 @@ class KerasModel(Model, KerasModelParams, MLWritable, MLReadable["KerasModel"]):
         return model
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        prediction, probability = self.getOrDefault("predictionCol"), self.value("probabilityCol")
+        prediction = self.getOrDefault("predictionCol")
+        probability = self.value("probabilityCol")
         new_columns = [prediction] if probability is None else [prediction, probability]
         check_columns(dataset, {"features": self.feature_columns}, new_columns)
         features: Any = self.feature_columns

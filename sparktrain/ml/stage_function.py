@@ -25,7 +25,8 @@ def restored(extra: Mapping[str, Any], files: Mapping[str, bytes]) -> UserFuncti
 
     Raises FunctionError when its module is missing, or its pickle is of another version of Python.
     """
-    reference, described = extra["function"], extra["described"]
+    reference = extra["function"]
+    described = extra["described"]
     if reference is None:
         _check_python(extra["python"], described)
     try:
@@ -50,7 +51,8 @@ def _check_python(saved: str, described: str) -> None:
 
 def _reference(function: Any) -> str | None:
     """`module:name`, when an import finds this very function; None for one of a script, notebook or function."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", "")
     if module in (None, "__main__", "__mp_main__") or "<" in name:
         return None
     reference = f"{module}:{name}"

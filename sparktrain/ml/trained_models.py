@@ -39,7 +39,10 @@ def failed(trial: TrialResult | None, directory: str | None) -> RunFailedError:
         error = RunFailedError(
             f"training the model of a param map failed (trial {trial.id} of {directory}): {trial.error}"
         )
-        error.traceback, error.log_tail = trial.error.traceback, trial.error.log_tail
-        error.rank, error.host, error.log = trial.error.rank, trial.error.host, trial.log
+        error.traceback = trial.error.traceback
+        error.log_tail = trial.error.log_tail
+        error.rank = trial.error.rank
+        error.host = trial.error.host
+        error.log = trial.log
     error.directory = directory
     return error

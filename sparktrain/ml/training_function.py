@@ -5,7 +5,8 @@ from typing import Any
 
 from sparktrain.errors import FunctionError
 
-TRAIN, VALIDATION = "train", "validation"
+TRAIN = "train"
+VALIDATION = "validation"
 """The names of the datasets."""
 
 

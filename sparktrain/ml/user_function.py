@@ -40,7 +40,9 @@ class UserFunction:
 
     def for_run(self, columns: FitColumns) -> Callable[..., Any]:
         """The training function for `run` and `launch`; its parameters are those of `fit_built`."""
-        function, builds, offered = self.function, self.builds, self._offered(columns)
+        function = self.function
+        builds = self.builds
+        offered = self._offered(columns)
 
         def train(ctx: Any, model_params: dict[str, Any], **settings: Any) -> Any:
             if not builds:

@@ -35,13 +35,15 @@ def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[f
     step = max(1.0, float(round(step))) if whole else step
     if high <= low or low + step == low:
         return [low]
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [count * step for count in range(first, min(last, first + 3 * most) + 1)]
 
 
 def powers(low: float, high: float, most: int = 5) -> list[float]:
     """Powers of ten from `low` to `high`, both positive; their ends where there is none between them."""
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    first = math.ceil(math.log10(low) - 1e-9)
+    last = math.floor(math.log10(high) + 1e-9)
     every = max(1, math.ceil((last - first + 1) / most))
     return [10.0**power for power in range(first, last + 1, every)] or [low, high]
 
@@ -75,9 +77,12 @@ class Scale:
         if math.isnan(value):
             return self.start
         value = max(self.low, min(self.high, value))
-        low, high = self.low, self.high
+        low = self.low
+        high = self.high
         if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
+            low = math.log(low)
+            high = math.log(high)
+            value = math.log(value)
         part = 0.5 if high <= low else (value - low) / (high - low)
         return self.start + part * (self.end - self.start)
 
@@ -85,7 +90,8 @@ class Scale:
         """The value at a place, also beyond either end."""
         part = (place - self.start) / (self.end - self.start)
         if self.log:
-            low, high = math.log(self.low), math.log(self.high)
+            low = math.log(self.low)
+            high = math.log(self.high)
             return max(5e-324, math.exp(max(-700.0, min(700.0, low + part * (high - low)))))
         return self.low + part * (self.high - self.low)
 
@@ -116,7 +122,8 @@ def scale(values: Iterable[float | None], start: float, end: float, *, log: bool
     finite_values = finite(values)
     if not finite_values:
         return Scale(0.0, 1.0, start, end)
-    low, high = min(finite_values), max(finite_values)
+    low = min(finite_values)
+    high = max(finite_values)
     if low == high:
         around = abs(low) * 0.05 or 0.5
         return Scale(low - around, high + around, start, end)
@@ -170,7 +177,8 @@ def legend(entries: Sequence[tuple[str, str]], right: float, top: float, room: f
         if size > room:
             break
         parts += [svg.bar((right - size, top - 8), (9, 9), colour), svg.text((right - size + 13, top), name)]
-        right, room = right - size - _LEGEND_GAP, room - size - _LEGEND_GAP
+        right = right - size - _LEGEND_GAP
+        room = room - size - _LEGEND_GAP
     return parts
 
 

@@ -12,7 +12,8 @@ from sparktrain.notebook.svg import FAINT, Point
 from sparktrain.report.palette import BEST, SERIES, ramp_colour, status_colour
 from sparktrain.report.views.value_axis import ValueAxis, lines_axis, value_axis
 
-WIDTH, HEIGHT = 760.0, 320.0
+WIDTH = 760.0
+HEIGHT = 320.0
 SMALL = 640.0, 220.0
 DOTS = 400
 """Most trials that are drawn one by one; of more, the best and a part of the others that are spread evenly."""
@@ -159,7 +160,8 @@ def _edge_marks(values: Sequence[tuple[float, Value]], axis: ValueAxis | None, f
         if place - (14 + room if is_left else 0) > free and written < _MOST_LABELS:
             at = place - 7 if is_left else place + 7, tip + (9 if above else -2)
             parts.append(svg.text(at, words, "end" if is_left else "start"))
-            free, written = place + (8 if is_left else room + 14), written + 1
+            free = place + (8 if is_left else room + 14)
+            written = written + 1
         else:
             free = max(free, place + 8)
     return parts
@@ -239,7 +241,8 @@ def _strongest_last(values: Sequence[float | None]) -> list[tuple[int, float]]:
     strengths = [max(0.0, min(1.0, numbers[0])) if (numbers := finite([value])) else 0.0 for value in values]
     order = sorted(range(len(strengths)), key=strengths.__getitem__)
     if len(order) > DOTS:
-        weaker, best = order[:-_BEST_LINES], order[-_BEST_LINES:]
+        weaker = order[:-_BEST_LINES]
+        best = order[-_BEST_LINES:]
         order = [*weaker[:: math.ceil(len(weaker) / (DOTS - _BEST_LINES))], *best]
     return [(at, strengths[at]) for at in order]
 
@@ -250,7 +253,8 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     shown = rows[:MOST_ROWS]
     frame = Frame(WIDTH, 64 + 18.0 * max(1, len(shown)), left=120)
     x = scale([0.0, *(span.end for span in spans)], *frame.across)
-    top, bottom = frame.top + 4, frame.height - frame.bottom
+    top = frame.top + 4
+    bottom = frame.height - frame.bottom
     parts = [svg.line((frame.left, bottom), (frame.across[1], bottom))]
     for place, label in x.ticks(7):
         parts += [svg.line((place, top), (place, bottom), 0.12), svg.text((place, bottom + 15), label, "middle")]
@@ -258,7 +262,8 @@ def timeline(spans: Sequence[Span], names: tuple[str, str]) -> str:
     place_of = {row: top + 18 * at + 2 for at, row in enumerate(shown)}
     pixel = x.value(frame.left + 1) - x.value(frame.left)
     for bar in joined([span for span in spans if span.row in place_of], pixel):
-        start, end = x(bar.start), x(bar.end)
+        start = x(bar.start)
+        end = x(bar.end)
         parts.append(
             svg.bar((start, place_of[bar.row]), (end - start, 14), status_colour(bar.kind), bar.note or bar.kind)
         )

@@ -61,7 +61,9 @@ def curves_figure(data: CurvesData) -> "Figure":
 
     figure = go.Figure()
     if data.band is not None:
-        steps, low, high = list(data.band.steps), list(data.band.low), list(data.band.high)
+        steps = list(data.band.steps)
+        low = list(data.band.low)
+        high = list(data.band.high)
         outline = {"x": steps + steps[::-1], "y": high + low[::-1]}
         fill = {"fill": "toself", "fillcolor": "rgba(138, 138, 138, 0.25)", "line": {"width": 0}}
         figure.add_trace(go.Scatter(**outline, **fill, name=data.band.name, hoverinfo="skip"))

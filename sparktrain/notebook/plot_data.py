@@ -15,7 +15,8 @@ from sparktrain.report.views.trial_rows import TrialRow
 from sparktrain.report.views.value_axis import ValueAxis
 
 NO_METRIC = "no trial has a value to compare by: the run has no metric, or no trial with a result"
-_MINUTES_FROM, _HOURS_FROM = 300.0, 3 * 3600.0
+_MINUTES_FROM = 300.0
+_HOURS_FROM = 3 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
 
 def parallel_data(of: ReportDocument) -> ParallelData | None:
     """None where no trial has a value, or no parameter differs."""
-    view, rows = of.views.parallel, _rows(of)
+    view = of.views.parallel
+    rows = _rows(of)
     if not view.axes or not view.trials or of.headline.metric is None:
         return None
     shown = [rows[trial] for trial in view.trials]
@@ -122,7 +124,8 @@ def timeline_data(of: ReportDocument) -> TimelineData | None:
     view = of.views.timeline
     if view is None:
         return None
-    unit, per = ("seconds", 1.0)
+    unit = "seconds"
+    per = 1.0
     if view.seconds >= _MINUTES_FROM:
         unit, per = ("minutes", 60.0) if view.seconds < _HOURS_FROM else ("hours", 3600.0)
     return TimelineData([_span(bar, view, per) for bar in view.bars], unit)
@@ -170,7 +173,8 @@ def _dimension(axis: Axis, rows: Sequence[TrialRow]) -> Dimension:
 
 
 def _span(bar: Bar, view: TimelineView, per: float) -> Span:
-    lane, kind = view.lanes[bar.lane], view.kinds[bar.kind]
+    lane = view.lanes[bar.lane]
+    kind = view.kinds[bar.kind]
     took = formatting.duration(bar.end - bar.start)
     note = f"trial {bar.trial}, generation {bar.generation}: {kind}, {took}"
     return Span(f"{formatting.short_host(lane.host)} {lane.slot}", bar.start / per, bar.end / per, kind, note)

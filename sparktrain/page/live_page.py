@@ -61,7 +61,8 @@ class LivePage:
             SpecError: the port cannot be had.
             OSError: the process cannot start.
         """
-        token, reader = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        token = secrets.token_urlsafe(24)
+        reader = secrets.token_urlsafe(24)
         with listening_on(bind, port, "port") as listening:
             number = listening.getsockname()[1]
             settings = PageSettings(directory, listening.fileno(), number, token, reader, on_stop is not None)

@@ -27,7 +27,8 @@ HEARTBEAT_S = 10.0
 LONGEST_WAIT_S = 30.0
 MOST_PARAMS_BYTES = 2**16
 """The most bytes of the parameters of an added trial."""
-TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
 _HEADERS = (
     ("Content-Security-Policy", SERVED_POLICY),
     ("X-Content-Type-Options", "nosniff"),
@@ -206,6 +207,7 @@ class _Request:
     def answer(self, body: bytes, kind: str, status: str = "200 OK", *more: tuple[str, str]) -> Iterable[bytes]:
         """The whole answer, compressed where that is worth it and the browser takes it."""
         if len(body) > 4096 and "gzip" in self.environ.get("HTTP_ACCEPT_ENCODING", ""):
-            body, more = gzip.compress(body, 1), (*more, ("Content-Encoding", "gzip"))
+            body = gzip.compress(body, 1)
+            more = (*more, ("Content-Encoding", "gzip"))
         self.begin(kind, ("Content-Length", str(len(body))), *more, status=status)
         return [body]

@@ -130,7 +130,8 @@ class PageFeed:
 
     def _repeat(self, over: threading.Event, look: Callable[[], None], least_s: float) -> None:
         """Call `look` again and again, for a share of the time, while the page has readers."""
-        warned, pause_s = False, 0.0
+        warned = False
+        pause_s = 0.0
         while not over.wait(pause_s):
             self._await_reader(over)
             began = self._clock.now()
@@ -154,13 +155,15 @@ class PageFeed:
             self._news.notify_all()
 
     def _show(self, view: RunView) -> None:
-        now, records = self._clock.wall(), self._observer.records
+        now = self._clock.wall()
+        records = self._observer.records
         inputs = replace(self._inputs, view=view, records=records, now=now)
         self._publish(view, records, headline_of(inputs), trial_rows(inputs))
 
     def look_at_reports(self) -> None:
         """Compute the views again where anything is new. Blocks on the store; for one thread."""
-        blocks, inputs = block_paths(self._place.store, self._place.layout), self._inputs
+        blocks = block_paths(self._place.store, self._place.layout)
+        inputs = self._inputs
         if blocks != self._blocks:
             problems = [problem for problem in inputs.problems if not problem.startswith(NO_REPORTS)]
             reports = read_reports(self._place, problems)
@@ -170,7 +173,9 @@ class PageFeed:
         views = views_of(inputs, trial_rows(inputs))
         with self._news:
             self._inputs = replace(self._inputs, reports=inputs.reports, problems=inputs.problems)
-            self._blocks, self._viewed, self._views = blocks, inputs.view, views
+            self._blocks = blocks
+            self._viewed = inputs.view
+            self._views = views
             self._announce((), views)
 
     def _publish(
@@ -181,7 +186,8 @@ class PageFeed:
             new_rows = [row for row in rows if former_rows.get(row.id) != row]
             moved = headline != self._headline
             self._inputs = replace(self._inputs, view=view, records=records, now=self._clock.wall())
-            self._headline, self._rows = headline, rows
+            self._headline = headline
+            self._rows = rows
             if new_rows or moved:
                 self._announce(new_rows, None)
 

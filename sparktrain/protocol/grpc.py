@@ -105,7 +105,8 @@ class GrpcListener(Listener):
 
     async def start(self, on_link: OnLink, on_upload: OnUpload) -> tuple[str, int]:
         """See base class."""
-        self._on_link, self._on_upload = on_link, on_upload
+        self._on_link = on_link
+        self._on_upload = on_upload
         self._server = aio.server(options=self._options(), compression=grpc.Compression.NoCompression)
         methods = {
             "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
@@ -158,7 +159,8 @@ class GrpcListener(Listener):
     def _credentials(self) -> Any:
         def renewed() -> Any:
             """Called by gRPC's threads before each handshake; None where nothing has changed."""
-            configuration, self._renewed = self._renewed, None
+            configuration = self._renewed
+            self._renewed = None
             return configuration
 
         first = _configuration(self._certificates)
@@ -331,7 +333,8 @@ class GrpcDialer(Dialer):
         self._link = self._carrier = self._channel = None
 
     async def _find(self, causes: dict[str, AttemptError], limit_s: float) -> Any:
-        hosts, backoff = list(self._ticket.hosts), Backoff(_PAUSE_S, _PAUSE_AT_MOST_S, jitter=(0.5, 1.5))
+        hosts = list(self._ticket.hosts)
+        backoff = Backoff(_PAUSE_S, _PAUSE_AT_MOST_S, jitter=(0.5, 1.5))
         while hosts:
             for host in tuple(hosts):
                 causes.setdefault(host, AttemptError("no answer before the deadline", final=False))

@@ -81,7 +81,8 @@ class MemoryListener(Listener):
 
     async def start(self, on_link: OnLink, on_upload: OnUpload) -> tuple[str, int]:
         """See base class; the address is only a name."""
-        self._on_link, self._on_upload = on_link, on_upload
+        self._on_link = on_link
+        self._on_upload = on_upload
         return "memory", 0
 
     def renew(self, certificates: CertificateBundle) -> None:
@@ -104,7 +105,8 @@ class MemoryListener(Listener):
             raise Unreachable("the coordinator is not listening in this process")
         server_link = MemoryLink(name, AGENT_SPEECH, self._limits)
         agent_link = MemoryLink("coordinator", COORDINATOR_SPEECH, self._limits)
-        server_link.other, agent_link.other = agent_link, server_link
+        server_link.other = agent_link
+        agent_link.other = server_link
         self._links.add(server_link)
         self._spawn(serve(server_link, self._on_link)).add_done_callback(lambda _: self._links.discard(server_link))
         return agent_link

@@ -13,7 +13,8 @@ LINGER_S = 10.0
 """How long a peer may still receive, and close its end, once the server has closed its own."""
 
 _CHUNK_BYTES = 256 * 1024
-_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
 
 
 class Splice:
@@ -39,7 +40,8 @@ class Splice:
         self._selector = selector
         self._clock = clock
         self._there = {peer: server, server: peer}
-        self._outer, self._server = peer, server
+        self._outer = peer
+        self._server = server
         self._unsent = {peer: memoryview(b""), server: memoryview(b"")}
         """Bytes to send, by destination. While there are some, no more are read for it."""
         self._ended: set[socket.socket] = set()
@@ -109,7 +111,8 @@ class Splice:
         self._ended.add(here)
         if not self.ending:
             linger = self._clock.now() + LINGER_S
-            self.ending, self.deadline = True, linger if self.admitted else min(linger, self.deadline)
+            self.ending = True
+            self.deadline = linger if self.admitted else min(linger, self.deadline)
         if not self._unsent[self._there[here]]:
             self._send_end(self._there[here])
         self.over = self.over or len(self._ended) == len(self._there)

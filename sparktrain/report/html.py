@@ -49,7 +49,8 @@ _MAIN = '</head><body><noscript>This page draws with JavaScript.</noscript><div 
 
 def report_html(document: Struct) -> bytes:
     """The whole page of a document, which needs no network and no other file. Pure but for the package's own files."""
-    uplot, app = asset("uplot.js").decode(), asset("app.js").decode()
+    uplot = asset("uplot.js").decode()
+    app = asset("app.js").decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hash_of(uplot)} {hash_of(app)}; "
         "base-uri 'none'; form-action 'none'"

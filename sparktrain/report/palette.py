@@ -51,7 +51,8 @@ def status_colour(status: str) -> str:
 def as_css() -> str:
     """The colours as properties of CSS, such as `--succeeded`."""
     fixed = {"best": BEST, **STATUS_COLOURS, **{f"series-{place}": colour for place, colour in enumerate(SERIES)}}
-    light, dark = _properties(fixed | _ramp(RAMP_LIGHT)), _properties(_ramp(RAMP_DARK))
+    light = _properties(fixed | _ramp(RAMP_LIGHT))
+    dark = _properties(_ramp(RAMP_DARK))
     return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
 
 

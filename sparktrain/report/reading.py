@@ -36,7 +36,8 @@ def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:
     problems: list[str] = []
     observer = Observer(place, clock)
     try:
-        view, records = observer.look(), observer.records
+        view = observer.look()
+        records = observer.records
     except JournalCorruptError as error:
         problems.append(f"the journal is corrupt, so that what came after that is not shown: {error}")
         view, records = _before_damage(place)
@@ -56,7 +57,8 @@ def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
     _, replay = read_stable(place.store, journal, (), survey(place.store, journal))
     overview = read_overview(place.store, place.layout)
     plan = plans.read(place.store, place.layout, _digest(replay.records) or str(overview["plan"]))
-    total, started = overview.get("trials"), overview.get("started")
+    total = overview.get("trials")
+    started = overview.get("started")
     data = RunData(
         kind=plan.kind,
         function=plan.function,

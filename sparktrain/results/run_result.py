@@ -129,8 +129,10 @@ def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:
     if trial is not None:
         error.restarts = tuple(gang_text.restart_lines(trial.restarts))
     if trial is not None and failure is not None:
-        error.rank, error.host = failure.rank, failure.host
-        error.traceback, error.log_tail = failure.traceback, failure.log_tail
+        error.rank = failure.rank
+        error.host = failure.host
+        error.traceback = failure.traceback
+        error.log_tail = failure.log_tail
         error.log = log_of(trial, failure)
     return error
 

@@ -47,7 +47,8 @@ def _as_it_stands(view: RunView, now: float) -> SweepOutcome:
     if view.state is RunState.ENDED:
         return result
     if view.state is RunState.RUNNING:
-        ran_s, wall_s = view.seconds(now), view.wall_seconds(now)
+        ran_s = view.seconds(now)
+        wall_s = view.wall_seconds(now)
         return replace(result, status=SweepStatus.RUNNING, seconds=ran_s, wall_seconds=wall_s)
     how = view.commands.how_to_resume(view.directory, view.name)
     reason = f"its driver ({view.driver or 'unknown'}) does not answer; to continue: {how}"

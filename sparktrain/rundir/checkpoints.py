@@ -121,7 +121,8 @@ def write(
     content = _publish(store, place.manifest(draft.step), manifest)
     (draft.folder / MANIFEST).write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    generation, path = draft.member.generation, place.manifest(draft.step)
+    generation = draft.member.generation
+    path = place.manifest(draft.step)
     return Checkpoint(generation, draft.step, path, digest, draft.keep, draft.score)
 
 
@@ -203,7 +204,8 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
         match = _FILE.fullmatch(path)
         if match is None or match["manifest"] is None:
             continue
-        size, problem = 0, ""
+        size = 0
+        problem = ""
         try:
             size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=CheckpointManifest).shards)
         except msgspec.MsgspecError as error:
@@ -244,7 +246,8 @@ def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Ch
 
     When a manifest cannot be read, all files with its generation and step count as its own.
     """
-    named, unknown = set(), set()
+    named = set()
+    unknown = set()
     for checkpoint in kept:
         named.add(checkpoint.manifest)
         try:
@@ -304,7 +307,8 @@ def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> CheckpointM
 
 def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
     """Put the manifest at `path`, and return its content: perhaps from an earlier attempt with a lost answer."""
-    content, failed = msgspec.json.encode(manifest), None
+    content = msgspec.json.encode(manifest)
+    failed = None
     try:
         store.put_if_absent(path, content)
     except OSError as error:  # it may have taken effect all the same
@@ -377,7 +381,8 @@ def _fetched(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -> I
 
 def _verified(store: Store, path: str, shard: Shard) -> Iterator[bytes]:
     """The shard's pieces. Raises CheckpointError, after the last one at the latest, when their digest differs."""
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
     try:
         for piece in store.pieces(path):
             digest.update(piece)

@@ -51,7 +51,8 @@ def report_starts(table: "pa.Table") -> "NDArray[np.int64]":
 def rows_of(table: "pa.Table") -> list[StepRow]:
     """The reports as objects, of a table in which the rows of a report follow one another: for few of them."""
     trial, generation, rank, step, time = (column(table, name) for name in COLUMNS[:5])
-    names, values = table["name"].to_pylist(), table["value"].to_pylist()
+    names = table["name"].to_pylist()
+    values = table["value"].to_pylist()
     starts = report_starts(table).tolist()
     rows = []
     for first, end in zip(starts, [*starts, len(table)][1:], strict=True):

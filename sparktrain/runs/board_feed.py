@@ -80,7 +80,8 @@ class BoardFeed:
     def _read_reports(self) -> None:
         from sparktrain.runs.stored_reports import StoredReports
 
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         if self._paths is None or self._paths != block_paths(store, layout):
             self._paths, table = read_parts(store, layout)
             self._reports = StoredReports(table)
@@ -118,7 +119,8 @@ class BoardFeed:
             self._written_space = space
 
     def _write_trial(self, events: ReportEvents, each: TrialView, view: RunView) -> None:
-        trial, result = int(each.result.id), each.result
+        trial = int(each.result.id)
+        result = each.result
         if (ended := events.ended(trial)) is not None and ended != result.status:
             events.forget(trial)  # a driver that resumes the run has started it again
         rows = self._reports.of(trial) if self._reports is not None else []

@@ -23,7 +23,8 @@ def unnamed_files(store: Store, layout: RunLayout) -> list[str]:
 
     None in a folder with a manifest that cannot be read.
     """
-    named, unknown = set[str](), list[str]()
+    named = set[str]()
+    unknown = list[str]()
     for path, manifest in manifests_of(store, layout):
         named.add(path)
         if isinstance(manifest, DataError):

@@ -16,7 +16,8 @@ from sparktrain.rundir.layout import ExportedModel, MemberLayout
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import hold
 
-KERAS, PATH = "keras", "path"
+KERAS = "keras"
+PATH = "path"
 
 
 class StoredModel(NamedTuple):
@@ -57,7 +58,8 @@ def local_copy(store: Store, model: StoredModel) -> Iterator[Path]:
 
     Blocks on the store and the disk. Raises OSError.
     """
-    folder, stays = hold("model"), False
+    folder = hold("model")
+    stays = False
     try:
         yield _fetched(store, model.path, folder.path)
         stays = model.kind == PATH

@@ -27,7 +27,8 @@ def changed_space(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str] |
     None where one of them has no parameters by name: it lists whole cases, or is of a newer version.
     """
     try:
-        old_texts, now = node_texts(dict(old)), node_texts(dict(new))
+        old_texts = node_texts(dict(old))
+        now = node_texts(dict(new))
     except (SpecError, KeyError, TypeError, ValueError, AttributeError):
         return None
     if bool(old_texts) != bool(old["values"]) or bool(now) != bool(new["values"]):

@@ -136,7 +136,8 @@ def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
 
 def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
     """The content of `run.json`. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
-    where, content = store.where(layout.spec), store.read_range(layout.spec, 0, MOST_BYTES + 1)
+    where = store.where(layout.spec)
+    content = store.read_range(layout.spec, 0, MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise RunDirectoryError(
             f"{where} is no overview of a run, for it has more than {formatting.size(MOST_BYTES)}: choose another dir"
@@ -203,9 +204,11 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
     clock = SystemClock()
     until = clock.now() + timeout_s
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3  # in which the certificate comes before anything is asked for
-    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    received = ssl.MemoryBIO()
+    to_send = ssl.MemoryBIO()
     tls = context.wrap_bio(received, to_send)
     with socket.create_connection(address, timeout_s) as connection:
         while True:
@@ -228,7 +231,8 @@ def past(records: Sequence[AnyRecord], metric: str | None) -> list[PastSuggestio
         if isinstance(record, TrialsAdded):
             history += ends[observed_count : record.observed]
             history.append(PastSuggestion(TrialId(first), record.cases, record.exhausted, record.memo))
-            first, observed_count = first + len(record.cases), max(observed_count, record.observed)
+            first = first + len(record.cases)
+            observed_count = max(observed_count, record.observed)
     return history + ends[observed_count:]
 
 

@@ -123,7 +123,8 @@ def content(store: Store, log: LogFile, tail: int | None = None) -> Iterator[byt
 
 def _start_of_tail(store: Store, log: LogFile, lines: int) -> int:
     """Where the last `lines` lines start; an end without a newline is a line too."""
-    start, remaining = log.size, lines
+    start = log.size
+    remaining = lines
     while start > 0:
         length = min(TAIL_BYTES, start)
         piece = store.read_range(log.path, start - length, length)
@@ -134,7 +135,8 @@ def _start_of_tail(store: Store, log: LogFile, lines: int) -> int:
             for _ in range(remaining - 1):
                 piece = piece[: piece.rindex(b"\n")]
             return start - length + piece.rindex(b"\n") + 1
-        remaining, start = remaining - newlines, start - length
+        remaining = remaining - newlines
+        start = start - length
     return 0
 
 
@@ -161,7 +163,9 @@ class Follower:
         """
         if (notice := delay_of(self._place.store)) is not None:
             notify(notice)
-        generation, at, quiet = Generation(0), 0, 0
+        generation = Generation(0)
+        at = 0
+        quiet = 0
         while True:
             view = self._look()
             newest = self._newest(view)
@@ -169,7 +173,8 @@ class Follower:
                 if generation:
                     yield from self._rest(generation, at)
                     notify(f"trial {self._wanted.trial} restarts: generation {newest}")
-                generation, at = newest, self._start(newest)
+                generation = newest
+                at = self._start(newest)
             start = at
             for piece in self._rest(generation, at):
                 at += len(piece)
@@ -192,7 +197,8 @@ class Follower:
         return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
 
     def _start(self, generation: Generation) -> int:
-        tail, self._tail = self._tail, None
+        tail = self._tail
+        self._tail = None
         path = self._path(generation)
         if tail is None or not self._place.store.exists(path):
             return 0

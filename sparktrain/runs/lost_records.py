@@ -77,7 +77,8 @@ def lost_records(
 def restored(lost: Lost) -> list[AnyRecord]:
     """The records that make the journal complete for the trials that it knows: their results, and their generations,
     so that no later gang takes the same number."""
-    results, facts = {result.id: result for result in lost.results}, list[AnyRecord]()
+    results = {result.id: result for result in lost.results}
+    facts = list[AnyRecord]()
     for trial, generation in lost.generations:
         members = results[trial].members if trial in results else ()
         hosts = tuple(member.host or "" for member in members)

@@ -63,7 +63,8 @@ def nondominated(losses: "NDArray[Any]") -> "NDArray[Any]":
         mask[:1] = True
         mask[1:] = distinct[1:, -1] < lowest[:-1]
         return mask[row_of.reshape(-1)]
-    front, size = np.empty((distinct.shape[1] - 1, len(distinct))), 0
+    front = np.empty((distinct.shape[1] - 1, len(distinct)))
+    size = 0
     for number, row in enumerate(distinct[:, 1:]):
         if not np.logical_and.reduce([front[at, :size] <= value for at, value in enumerate(row)]).any():
             front[:, size], size, mask[number] = row, size + 1, True

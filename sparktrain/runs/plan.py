@@ -263,11 +263,14 @@ def changed_lines(old: object, new: object) -> list[str]:
     old_lines, now = _changed(_lines(old), _lines(new))
     if max(len(old_lines), len(now)) <= _COMPARED_LINES:
         return [line for line in difflib.ndiff(old_lines, now) if line[0] in "+-"]
-    deletions, insertions = Counter(old_lines) - Counter(now), Counter(now) - Counter(old_lines)
+    deletions = Counter(old_lines) - Counter(now)
+    insertions = Counter(now) - Counter(old_lines)
     if not deletions and not insertions:  # the same lines in another order
-        deletions, insertions = Counter(old_lines[:1]), Counter(now[:1])
+        deletions = Counter(old_lines[:1])
+        insertions = Counter(now[:1])
     # Each side gets half of the lines, and what the other one leaves.
-    removed, added = [f"- {line}" for line in deletions.elements()], [f"+ {line}" for line in insertions.elements()]
+    removed = [f"- {line}" for line in deletions.elements()]
+    added = [f"+ {line}" for line in insertions.elements()]
     shown = max(_SHOWN_LINES // 2, _SHOWN_LINES - len(added))
     return [*removed[:shown], *added, *removed[shown:]]
 

@@ -60,7 +60,8 @@ def has_traces(place: RunLocation) -> bool:
     They show that a directory with a corrupt `run.json` is that of a run. Raises RunDirectoryError for the journal of a
     later sparktrain, OSError from the store.
     """
-    store, layout = place.store, place.layout
+    store = place.store
+    layout = place.layout
     try:
         if newest_driver(store, layout.journal) is not None:
             return True

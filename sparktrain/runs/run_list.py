@@ -41,7 +41,8 @@ class ListedRun:
     @property
     def value(self) -> float | None:
         """The value of the best trial so far."""
-        best, metric = self.view.leader, self.view.metric
+        best = self.view.leader
+        metric = self.view.metric
         return None if best is None or metric is None else best.metrics[metric]
 
 
@@ -91,7 +92,8 @@ def sorted_runs(runs: Sequence[ListedRun], order: str) -> list[ListedRun]:
 
 
 def _by_best(run: ListedRun) -> tuple[object, ...]:
-    value, view = run.value, run.view
+    value = run.value
+    view = run.view
     if value is None:
         return (True, "", "", 0.0)
     return (False, view.metric, view.mode, -value if view.mode == "max" else value)

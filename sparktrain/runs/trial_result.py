@@ -208,7 +208,8 @@ class Home(Protocol):
 
 def result_of(trial: Trial, home: Home) -> TrialResult:
     """The result of a trial, so far when its status is not final yet."""
-    members, shape = _member_results(trial, home), home.spec.replication
+    members = _member_results(trial, home)
+    shape = home.spec.replication
     replica = shape.replica(trial.id)
     return TrialResult(
         id=trial.id,

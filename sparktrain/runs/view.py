@@ -278,7 +278,9 @@ class _Times:
     def _see(self, record: AnyRecord) -> None:
         match record:
             case DriverStarted(at=at, trials=total, local=local):
-                self.driver_started, self.total, self.end = at, total, None
+                self.driver_started = at
+                self.total = total
+                self.end = None
                 self.local = local
             case RunEnded():
                 self.end = record
@@ -295,7 +297,8 @@ class _Times:
 
 
 def _trial(trial: Trial, home: RunData, times: _Times) -> TrialView:
-    newest, result = trial.checkpoints.newest, result_of(trial, home)
+    newest = trial.checkpoints.newest
+    result = result_of(trial, home)
     if (labels := home.labels.get(trial.id)) is not None:
         result = replace(result, notes=labels.notes, tags=labels.tags)
     return TrialView(

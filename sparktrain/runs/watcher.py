@@ -74,7 +74,8 @@ class Observer:
         board = self._served(alive)
         news = self._read_labels() or news
         if self._view is None or news or (alive, board) != (self._alive, self._board):
-            self._alive, self._board = alive, board
+            self._alive = alive
+            self._board = board
             self._view = view_of(self._known())
         return self._view
 
@@ -87,17 +88,20 @@ class Observer:
         """Whether anything was new."""
         news = bool(opened.records) or opened.term != self._term
         if opened.afresh:
-            self._records, self._notes = [], ()
+            self._records = []
+            self._notes = ()
         self._records += opened.records
         self._notes = tuple(dict.fromkeys((*self._notes, *opened.notes)))
         if opened.term != self._term:
             self._driver = writer.newest_driver(self._place.store, self._place.layout.journal)
-            self._term, self._asked_at = opened.term, None
+            self._term = opened.term
+            self._asked_at = None
         return news
 
     def _read_labels(self) -> bool:
         """Whether users have added notes or tags; looks for them each few seconds."""
-        now, old_labels = self._clock.now(), self._labels
+        now = self._clock.now()
+        old_labels = self._labels
         if self._labels_due is not None and now < self._labels_due:
             return False
         self._labels_due = now + LABELS_S
@@ -122,8 +126,10 @@ class Observer:
         return find_board(self._place.store, self._place.layout, self._driver.host, self._driver.pid)
 
     def _known(self) -> RunData:
-        plan, overview = self._plan(), self._overview or {}
-        total, started = overview.get("trials"), overview.get("started")
+        plan = self._plan()
+        overview = self._overview or {}
+        total = overview.get("trials")
+        started = overview.get("started")
         return RunData(
             kind=plan.kind,
             function=plan.function,
@@ -144,7 +150,8 @@ class Observer:
 
     def _plan(self) -> Plan:
         """The plan of the newest driver."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         if self._overview is None:
             try:
                 self._overview = read_overview(store, layout)

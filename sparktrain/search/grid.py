@@ -50,7 +50,8 @@ class SpaceSampler(Sampler):
         self._begin([case for event in history if isinstance(event, PastSuggestion) for case in event.cases])
 
     def _begin(self, known: Sequence[Params]) -> None:
-        keys, size = Counter(map(_key, known)), self._space.size
+        keys = Counter(map(_key, known))
+        size = self._space.size
         remaining = size if self._limit is None else min(max(0, self._limit - len(known)), size)
         walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(remaining, MAX_TRIALS)))
         self.total = None if walked == MAX_TRIALS < remaining else walked + len(known)

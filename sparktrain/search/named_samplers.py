@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MOST_GP_TRIALS = 300
 """The most trials of a Gaussian process: one suggestion takes 7 s there, and grows with their third power."""
-LEAST_POPULATION, MOST_POPULATION = 8, 50
+LEAST_POPULATION = 8
+MOST_POPULATION = 50
 NO_GOAL = Goal(None, True)
 _BATCH = 4
 """Cases of one call of a sampler that computes, so that the first slots need not wait for the last case."""

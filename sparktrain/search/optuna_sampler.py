@@ -113,7 +113,8 @@ class OptunaSampler(Sampler):
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
         import_optuna()
-        notes, cases = [], []
+        notes = []
+        cases = []
         quota = count if self.total is None else min(count, self.total - self._count)
         for _ in range(min(quota, self._batch)):
             if (proposal := self._new_case()) is None:
@@ -182,7 +183,8 @@ class OptunaSampler(Sampler):
         """The next case, and what a restart needs beside it; None where the sampler stops while it looks for one."""
         from optuna.trial import TrialState
 
-        fixed, repeats = self._combination(), 0
+        fixed = self._combination()
+        repeats = 0
         refused: list[dict[str, Any]] = []
         for _ in range(MOST_ASKS):
             trial = self._ask(fixed)
@@ -299,7 +301,8 @@ class OptunaSampler(Sampler):
 
         _, storage = self._study
         trial = create_trial(state=state, system_attrs=dict(attrs or {}))
-        trial.params, trial.distributions = params, _Shared((path, self._distributions[path]) for path in params)
+        trial.params = params
+        trial.distributions = _Shared((path, self._distributions[path]) for path in params)
         storage.create_new_trial(self._study_id, trial)
         self._numbers += 1
         return self._numbers - 1
@@ -379,7 +382,8 @@ def _key(case: Params) -> bytes:
 def _quiet(name: str) -> Iterator[None]:
     """Keep one of Optuna's loggers from printing a line."""
     chosen = logging.getLogger(name)
-    was_disabled, chosen.disabled = chosen.disabled, True
+    was_disabled = chosen.disabled
+    chosen.disabled = True
     try:
         yield
     finally:

@@ -192,7 +192,8 @@ class Grid(ListedSpace):
         accepted = refused = 0
         for params in self._extend({}, 0):
             if self.where is None or holds(self.where, params, "grid(where=...)"):
-                accepted, refused = accepted + 1, 0
+                accepted = accepted + 1
+                refused = 0
                 yield params
                 continue
             refused += 1

@@ -182,7 +182,8 @@ class StudySampler:
     def _suggest(self, number: TrialId, trial: "Trial", asked: Mapping[str, Any]) -> Reply:
         from optuna.distributions import json_to_distribution
 
-        name, distribution = asked["name"], json_to_distribution(asked["distribution"])
+        name = asked["name"]
+        distribution = json_to_distribution(asked["distribution"])
         value = _suggested(trial, name, distribution)
         params = self._params.setdefault(number, {})
         fresh = name not in params
@@ -274,10 +275,12 @@ def _suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> A
     from optuna.distributions import FloatDistribution, IntDistribution
 
     if isinstance(distribution, FloatDistribution):
-        low, high = distribution.low, distribution.high
+        low = distribution.low
+        high = distribution.high
         return trial.suggest_float(name, low, high, step=distribution.step, log=distribution.log)
     if isinstance(distribution, IntDistribution):
-        low, high = distribution.low, distribution.high
+        low = distribution.low
+        high = distribution.high
         return trial.suggest_int(name, low, high, step=distribution.step, log=distribution.log)
     return trial.suggest_categorical(name, distribution.choices)  # type: ignore[attr-defined]  # there is no fourth
 

@@ -40,7 +40,8 @@ class WarmSampler(Sampler):
         """See base class."""
         if not self._left:
             return self._inner.suggest(count)
-        cases, self._left = tuple(self._left[:count]), self._left[count:]
+        cases = tuple(self._left[:count])
+        self._left = self._left[count:]
         self._history.append(PastSuggestion(TrialId(self._given), cases, False))
         self._given += len(cases)
         self._open()

@@ -107,7 +107,8 @@ class Comparison:
         )  # fmt: skip
         for row in self.simulated:
             baseline = self._whole(row)
-            value, found_s = row.mean(best_value), row.mean(lambda run: run.found_s)
+            value = row.mean(best_value)
+            found_s = row.mean(lambda run: run.found_s)
             grid.add_row(
                 str(row.choice.slots),
                 ", ".join(map(str, row.choice.stopper)) or "none",

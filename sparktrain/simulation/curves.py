@@ -115,7 +115,8 @@ def _cases(result: SweepResult, trials: Sequence[TrialResult]) -> RecordedCases 
 def _curve(trial: TrialResult, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> LearningCurve:
     gaps = [max(0.0, later - earlier) for earlier, later in pairwise(times)]
     start = median(gaps) if gaps else trial.seconds
-    at, points = start, []
+    at = start
+    points = []
     for step, gap, value in zip(steps, [0.0, *gaps], values, strict=True):
         at += gap
         points.append(CurvePoint(int(step), at, float(value)))

@@ -49,7 +49,8 @@ class AsRecorded(Order):
 
     def propose(self, count: int) -> tuple[list[int], bool]:
         """See base class."""
-        first, self._next = self._next, min(self._total, self._next + count)
+        first = self._next
+        self._next = min(self._total, self._next + count)
         return list(range(first, self._next)), self._next == self._total
 
     def observe(self, trial: Trial, value: float | None, step: int) -> None:
@@ -136,7 +137,8 @@ def _scale(leaf: Leaf) -> Callable[[Any], float]:
         return leaf.share
     if isinstance(leaf, Distribution) and leaf.kind != "choice":
         warp = math.log if leaf.kind in _LOG else float
-        low, high = warp(leaf.arguments[0]), warp(leaf.arguments[1])
+        low = warp(leaf.arguments[0])
+        high = warp(leaf.arguments[1])
         return lambda value: (warp(value) - low) / ((high - low) or 1.0)
     values = list(leaf.arguments if isinstance(leaf, Distribution) else leaf)
     return lambda value: float(values.index(value)) if value in values else float(len(values))

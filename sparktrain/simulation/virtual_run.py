@@ -101,7 +101,8 @@ class VirtualRun:
         self._metric = metric
         self._sign = -1.0 if mode == "max" else 1.0
         self._stopper = stopper
-        self._start_s, self._stop_s = start_s, stop_s
+        self._start_s = start_s
+        self._stop_s = stop_s
         self._machine = Machine(_FOREVER)
         self._limits = on.RunLimits(
             lookahead=1, max_failures=None, total=total, agents=slots, metric=metric, mode=mode, stopper=stopper
@@ -170,7 +171,8 @@ class VirtualRun:
             self._schedule(agent, member, number + 1)
 
     def _schedule(self, agent: AgentId, member: Member, number: int) -> None:
-        curve, first = self._curves[self._proposed[member.trial]], self._first[member.trial]
+        curve = self._curves[self._proposed[member.trial]]
+        first = self._first[member.trial]
         start_s = curve.points[first - 1].seconds if first else 0.0
         end_s = curve.points[number].seconds if number < len(curve.points) else curve.seconds
         self._push(self._began[member.trial] + end_s - start_s, agent, member, number)

@@ -63,7 +63,8 @@ class CheckpointHistory:
     def borrow(self, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Continue from a checkpoint of another trial; returns those that no longer count."""
         dropped = [candidate for candidate in self.kept if candidate.manifest != checkpoint.manifest]
-        self.kept, self.corrupt = [checkpoint], []
+        self.kept = [checkpoint]
+        self.corrupt = []
         return dropped
 
     def mark_corrupt(self, manifest: str, reason: str) -> None:
@@ -80,7 +81,8 @@ class CheckpointHistory:
     def trust_again(self) -> None:
         """Corrupt checkpoints count again: the user may have put copies back."""
         all_of_them = [*(checkpoint for checkpoint, _ in self.corrupt), *self.kept]
-        self.kept, self.corrupt = sorted(all_of_them, key=lambda each: (each.generation, each.step)), []
+        self.kept = sorted(all_of_them, key=lambda each: (each.generation, each.step))
+        self.corrupt = []
 
     def corruption_report(self, last: Failure) -> Failure:
         """The failure of a trial without any checkpoint that can be read; `last` is the newest reason."""

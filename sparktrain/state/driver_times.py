@@ -22,7 +22,8 @@ class DriverTimes:
         """The next record of the journal."""
         match record:
             case DriverStarted(at=at, ran_s=ran_s):
-                self.ran_s, self._newest = ran_s, at
+                self.ran_s = ran_s
+                self._newest = at
                 self._owned_since = at or None
                 self._started = self._started or self._owned_since
             case RunEnded(at=at, seconds=seconds, ending=ending):

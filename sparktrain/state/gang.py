@@ -177,7 +177,8 @@ class Gang:
 
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
         """`agent` starts the next incarnation of member `rank`, which must train at `by`."""
-        self.absent[rank].stage, self.absent[rank].by = AbsenceStage.STARTING, by
+        self.absent[rank].stage = AbsenceStage.STARTING
+        self.absent[rank].by = by
         self.agents = (*self.agents[:rank], agent, *self.agents[rank + 1 :])
         return self.member(rank)
 

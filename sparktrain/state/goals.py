@@ -28,7 +28,8 @@ class Goals:
         """All trials of the case have results, under this driver or an earlier one; a case of one trial is that."""
         value = self._value(case)
         if value is not None and (self._best is None or value < (self._value(self._best) or 0.0)):
-            self._best, self._since_best = case, 0
+            self._best = case
+            self._since_best = 0
         else:
             self._since_best += 1
 
@@ -42,7 +43,8 @@ class Goals:
 
     def reached(self) -> Stop | None:
         """Why no further trial is needed, if so."""
-        limits, best = self._limits, self._best
+        limits = self._limits
+        best = self._best
         if limits.metric is None or best is None:
             return None
         value = best.metrics[limits.metric]

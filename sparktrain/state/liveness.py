@@ -31,7 +31,8 @@ class Leases:
         Call it before each `expired`, many times in each `SLEPT_S`. After a gap it renews all leases, for the agents
         were not silent.
         """
-        gap_s, self._looked_at = 0.0 if self._looked_at is None else at - self._looked_at, at
+        gap_s = 0.0 if self._looked_at is None else at - self._looked_at
+        self._looked_at = at
         if gap_s <= SLEPT_S:
             return 0.0
         for agent in self._until:

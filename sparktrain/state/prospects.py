@@ -40,7 +40,8 @@ def _hopeless_hosts(sweep: Sweep) -> Collection[str]:
 
 def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
     """A member that failed before it entered may enter on hosts without such a failure, or on hosts that join later."""
-    health, limits = sweep.health, sweep.limits
+    health = sweep.health
+    limits = sweep.limits
     healthy_agents = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
     since = at if health.first_failed_at is None else health.first_failed_at
     awaited = len(alive) < limits.agents and at < since + AGENTS_TIMEOUT_S
@@ -49,7 +50,9 @@ def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
 
 def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
     """Why the run must end: agents are missing for too long, are all excluded, or none can load the function."""
-    health, limits, fit = sweep.health, sweep.limits, len(able(alive, sweep))
+    health = sweep.health
+    limits = sweep.limits
+    fit = len(able(alive, sweep))
     late = sweep.shortage.of_least_since is not None and at >= sweep.shortage.of_least_since + limits.start_timeout_s
     if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
         return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)

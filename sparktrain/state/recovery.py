@@ -92,8 +92,10 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
             if trial.checkpoints.all_corrupt:
                 trial.checkpoints.trust_again()  # or it would silently start at step 0
             # Not by `move`: under one driver no trial leaves a final status.
-            trial.status, trial.failure = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED, None
-            trial.failed_at, trial.taking_over = None, ""
+            trial.status = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED
+            trial.failure = None
+            trial.failed_at = None
+            trial.taking_over = ""
         trial.dropped = []  # left-over files of older generations are deleted anyway
         trial.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
@@ -135,7 +137,9 @@ def _cause(trial: Trial) -> Restart:
 def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
     match record:
         case GangFormed(generation=generation, hosts=hosts):
-            trial.status, trial.generation, trial.hosts = TrialStatus.RUNNING, generation, hosts
+            trial.status = TrialStatus.RUNNING
+            trial.generation = generation
+            trial.hosts = hosts
             trial.host = hosts[0] if hosts else None
             trial.last_report = None
             trial.train_to_pause()
@@ -151,7 +155,9 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
-            trial.restarts, trial.status, trial.taking_over = (*trial.restarts, restart), TrialStatus.QUEUED, ""
+            trial.restarts = (*trial.restarts, restart)
+            trial.status = TrialStatus.QUEUED
+            trial.taking_over = ""
         case TrialPaused(restart=restart):
             trial.restarts = (*trial.restarts, restart)
             trial.come_to_pause()
@@ -167,8 +173,12 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case TrialReported(report=report):
             trial.last_report = report
         case TrialConcluded(status=status):
-            trial.status, trial.metrics, trial.extra = status, record.metrics, record.extra
-            trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
+            trial.status = status
+            trial.metrics = record.metrics
+            trial.extra = record.extra
+            trial.failure = record.failure
+            trial.seconds = record.seconds
+            trial.notices = record.notices
             sweep.recover_end(trial)
             sweep.goals.recover_slots(record.seconds * max(1, len(trial.hosts)))
 

@@ -84,7 +84,8 @@ def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     resumed_from = max(kept_steps, default=None)
     last_step = max((pace.step for pace in gang.paces.values()), default=None)
     lost = None if last_step is None else max(0, last_step - (resumed_from or 0))
-    rank, host = failure.rank or 0, failure.host or trial.host
+    rank = failure.rank or 0
+    host = failure.host or trial.host
     return Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
 
 

@@ -204,7 +204,8 @@ class RunMachine:
         return [do.Send(agent, m.Judged(member, step, self.sweep.pruned.next_step(trial), trial.stopping))]
 
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
-        rank, outcome = message.member.rank, message.outcome
+        rank = message.member.rank
+        outcome = message.outcome
         if self._unasked(gang, rank, outcome):
             return self._drop(agent_id, "it ended its member without a request", at)
         agent = self._agents.get(agent_id)
@@ -289,7 +290,8 @@ class RunMachine:
 
     def _size(self, trial: Trial, at: float) -> int:
         """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
-        full_size, short_since = self.sweep.limits.size, self.sweep.shortage.of_whole_since
+        full_size = self.sweep.limits.size
+        short_since = self.sweep.shortage.of_whole_since
         began = trial.generation != NOT_FORMED
         if self.sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
             return full_size
@@ -298,7 +300,8 @@ class RunMachine:
     def _form(self, trial: Trial, agents: list[AgentState], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)
         roles = self.sweep.limits.roles[: len(agents)]
-        newest, generation = trial.checkpoints.newest, Generation(trial.generation + 1)
+        newest = trial.checkpoints.newest
+        generation = Generation(trial.generation + 1)
         gang = Gang(self.sweep.run, trial.id, generation, ids, places(agents, roles), at, newest)
         bases = self._memory.form(trial, gang)
         self.sweep.start(trial, gang)
@@ -306,7 +309,8 @@ class RunMachine:
         for rank, agent in enumerate(agents):
             member = gang.member(Rank(rank))
             self._agents.occupy(agent, member)
-            base, grows = bases[rank], gang.size < self.sweep.limits.size
+            base = bases[rank]
+            grows = gang.size < self.sweep.limits.size
             start = do.PlaceMember(agent.id, member, gang.size, trial.params, newest, memory=base, may_grow=grows)
             commands.append(start)
         return commands
@@ -376,7 +380,8 @@ class RunMachine:
 
     def _take_over(self, trial: Trial, at: float) -> Commands:
         """The trial continues from another one's checkpoint once its gang has ended; its own are not needed."""
-        doomed, trial.dropped = tuple(self.sweep.exploits.unused(trial.dropped)), []
+        doomed = tuple(self.sweep.exploits.unused(trial.dropped))
+        trial.dropped = []
         deleted: Commands = [do.DeleteCheckpoints(trial.id, doomed)] if doomed else []
         return [*self._advise(self.sweep.gangs[trial.id], at), *deleted]
 
@@ -424,7 +429,8 @@ class RunMachine:
             return self._stop_members(gang, at)
         if (hung := self._restarts.overdue(gang, at)) is not None:
             return self._drop(gang.agents[hung], f"its member hangs, and did not end within {END_TIMEOUT_S:g} s", at)
-        limit, blamed = self.sweep.limits.trial_timeout_s, list[do.Command]()
+        limit = self.sweep.limits.trial_timeout_s
+        blamed = list[do.Command]()
         if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
             failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
             gang.fail(failure, at)

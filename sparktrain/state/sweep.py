@@ -138,7 +138,8 @@ class Sweep:
 
     def take_facts(self, at: float) -> list[AnyRecord]:
         """The records since the last call, with the time `at`."""
-        facts, self._facts = self._facts, []
+        facts = self._facts
+        self._facts = []
         return [replace(fact, at=self._wall(at)) for fact in facts]
 
     def _wall(self, at: float) -> float:
@@ -150,7 +151,8 @@ class Sweep:
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
         requested, observed = self._asked
-        cases, memo = suggested.cases, suggested.memo
+        cases = suggested.cases
+        memo = suggested.memo
         added = TrialsAdded(
             cases=cases, exhausted=self.exhausted, asked=requested, observed=observed, memo=memo, each=self.cases.size
         )
@@ -209,7 +211,9 @@ class Sweep:
         return absence is not None
 
     def _returned(self, gang: Gang, rank: Rank, absence: Absence, at: float) -> None:
-        trial, failure, lost = self.trials[gang.trial], absence.failure, gang.member(rank)
+        trial = self.trials[gang.trial]
+        failure = absence.failure
+        lost = gang.member(rank)
         newest = trial.checkpoints.newest
         step = newest.step if newest is not None else None
         where = (int(rank), gang.places[rank].host)
@@ -258,8 +262,11 @@ class Sweep:
         """
         del self.gangs[gang.trial]
         self.starved = False
-        trial, outcome = self.trials[gang.trial], gang.verdict()
-        trial.seconds, trial.failure, trial.notices = outcome.seconds, outcome.failure, outcome.notices
+        trial = self.trials[gang.trial]
+        outcome = gang.verdict()
+        trial.seconds = outcome.seconds
+        trial.failure = outcome.failure
+        trial.notices = outcome.notices
         self._facts += self.pruned.on_ended_early(trial, outcome.pruned)
         if trial.pruning is not None:
             trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
@@ -274,7 +281,8 @@ class Sweep:
         if outcome.failure is None and self.stop is not None and trial.pauses_at is not None:
             return self._stopped(trial)  # on its way to a pause it was advised to return what it had
         if outcome.failure is None:
-            trial.metrics, trial.extra = outcome.metrics or {}, outcome.extra
+            trial.metrics = outcome.metrics or {}
+            trial.extra = outcome.extra
             trial.notices += (*self.pruned.notices(trial), *filter(None, [trial.advice]))
             self.finish(trial, TrialStatus.SUCCEEDED)
             return trial
@@ -283,7 +291,8 @@ class Sweep:
 
     def _pause(self, trial: Trial, gang: Gang, elsewhere: bool) -> Trial | None:
         """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
-        newest, why = trial.checkpoints.newest, trial.pausing
+        newest = trial.checkpoints.newest
+        why = trial.pausing
         if self.stop is not None:
             return self._stopped(trial)
         if newest is None and why is None:  # promoted while its gang ended
@@ -294,14 +303,16 @@ class Sweep:
                 trial.failure = cause
                 return self._failed(trial, gang, cause)
         if newest is None:
-            trial.pruning, trial.failure = why, None
+            trial.pruning = why
+            trial.failure = None
             trial.forget_pause()
             trial.notices += (NO_CHECKPOINT,)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
         reason = PROMOTED if why is None else why.reason
         pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, paused=True)
-        trial.restarts, trial.failure = (*trial.restarts, pause), None
+        trial.restarts = (*trial.restarts, pause)
+        trial.failure = None
         self._facts.append(TrialPaused(trial=trial.id, restart=pause))
         trial.move(TrialStatus.PAUSED)
         self.paused[trial.id] = trial
@@ -310,14 +321,19 @@ class Sweep:
     def _again(self, trial: Trial, gang: Gang) -> Trial | None:
         """The gang is gone, and another one follows: for another trial's state, for a larger gang, or because the trial
         is promoted and has no checkpoint to wait with. Returns the trial where the run stops."""
-        newest, reason, trial.taking_over = trial.checkpoints.newest, trial.taking_over, ""
+        newest = trial.checkpoints.newest
+        reason = trial.taking_over
+        trial.taking_over = ""
         if self.stop is not None:
             return self._stopped(trial)
         step = newest.step if newest is not None else None
         if not reason and gang.grows and gang.growth is not None:
-            reason, step, trial.failed_at = gang.growth.reason, gang.kept_step, gang.failed_at
+            reason = gang.growth.reason
+            step = gang.kept_step
+            trial.failed_at = gang.failed_at
         again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
-        trial.restarts, trial.failure = (*trial.restarts, again), None
+        trial.restarts = (*trial.restarts, again)
+        trial.failure = None
         self._facts.append(GangRestarted(trial=trial.id, restart=again))
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)
@@ -358,7 +374,8 @@ class Sweep:
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self.decide(trial, gang, failure)
         if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
-            trial.failure, decision = trial.checkpoints.corruption_report(failure), Decision.FAIL
+            trial.failure = trial.checkpoints.corruption_report(failure)
+            decision = Decision.FAIL
         if decision is Decision.RETRY:
             self._restart(trial, gang, failure)
             return None

@@ -65,7 +65,8 @@ def is_mounted(folder: int) -> bool:
 
 
 def _remove_content(top: int, last: str) -> None:
-    mount, pending = mount_of(top), _emptied(top, top, last)
+    mount = mount_of(top)
+    pending = _emptied(top, top, last)
     while pending:
         name = pending.pop()
         with suppress(OSError):

@@ -47,7 +47,8 @@ class HeldFolder:
 
     def close(self) -> None:
         """Remove the folder. Blocks on local disk; raises nothing. A second call, or one in a fork, does nothing."""
-        lock, self._lock = self._lock, None
+        lock = self._lock
+        self._lock = None
         if lock is not None and os.getpid() == self._pid:
             remove(self.path, last=OWNER)
             os.close(lock)

@@ -9,7 +9,8 @@ from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import BlockingClock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
 
 T = TypeVar("T")
 

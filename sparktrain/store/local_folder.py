@@ -92,7 +92,8 @@ def delete_files(root: Path, top: str, folder: str, names: list[str]) -> None:
 
 def way_out(root: Path, path: str, folder: str) -> str | None:
     """See `Store.way_out`. A store may have runs in a mounted folder directly beneath its root. Raises OSError."""
-    place, parts = folder, path[len(folder) :].strip("/").split("/")
+    place = folder
+    parts = path[len(folder) :].strip("/").split("/")
     for part in parts:
         place = f"{place}/{part}" if place else part
         try:
@@ -132,7 +133,8 @@ def _opened(root: Path, top: str, folder: str) -> Iterator[int]:
     """Open a folder of the store. Raises OSError: ENOTDIR for a link in the way, EXDEV for a mount below `top`."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        mount, below_top = None, top.count("/") + 1
+        mount = None
+        below_top = top.count("/") + 1
         for number, part in enumerate(folder.split("/") if folder else (), 1):
             inner = os.open(part, folder_removal.FOLDER, dir_fd=descriptor)
             os.close(descriptor)

@@ -84,7 +84,8 @@ class LocalStore(Store):
             raise RunDirectoryError(self._explain(error)) from error
 
     def _probe(self, path: str) -> None:
-        created, again = self.put_if_absent(path, b"sparktrain"), self.put_if_absent(path, b"overwritten")
+        created = self.put_if_absent(path, b"sparktrain")
+        again = self.put_if_absent(path, b"overwritten")
         content = self.read(path)
         self.delete(path)
         if (created, again, content) != (True, False, b"sparktrain"):
@@ -97,7 +98,8 @@ class LocalStore(Store):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
-        target, call = self._file(path), self._call(path)
+        target = self._file(path)
+        call = self._call(path)
 
         def put() -> bool:
             created = not call.ask(lambda: os.path.lexists(target)) and _publish(call, target, data)
@@ -189,7 +191,8 @@ class LocalStore(Store):
 
     def create(self, path: str) -> NewFile:
         """See base class."""
-        target, call = self._file(path), self._call(path)
+        target = self._file(path)
+        call = self._call(path)
         unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
 
         def open_new() -> FileIO:
@@ -202,7 +205,8 @@ class LocalStore(Store):
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class."""
-        target, call = self._file(path), self._call(path)
+        target = self._file(path)
+        call = self._call(path)
         file = self._in_folder(call, target.parent, lambda: call.ask(lambda: _opened(target)))
         return LocalStream(file, target, partial(self._call, path))
 
@@ -223,7 +227,8 @@ class LocalStore(Store):
 
     def delete_folder(self, path: str, owns: OwnsPath) -> None:
         """See base class. Each folder in it has its own deadline."""
-        part, names = self._own_part(path, owns), defaultdict[str, list[str]](list)
+        part = self._own_part(path, owns)
+        names = defaultdict[str, list[str]](list)
         for file in part.files:
             folder, _, name = file.path.rpartition("/")
             names[folder].append(name)
@@ -321,7 +326,8 @@ class LocalNewFile(NewFile):
         self._unpublished = unpublished
         self._target = target
         self._call = call
-        self._digest, self._size = hashlib.sha256(), 0
+        self._digest = hashlib.sha256()
+        self._size = 0
 
     def write(self, data: bytes | memoryview) -> None:
         """See base class."""

@@ -103,7 +103,8 @@ def follow(
     (`spark.yarn.submit.waitAppCompletion`): the ResourceManager then reports it. Raises InfraError when YARN has no
     application in time, and KeyboardInterrupt for Ctrl-C, which does not end the application.
     """
-    application, old_run = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s), run_directory.look()
+    application = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s)
+    old_run = run_directory.look()
     try:
         with TemporaryFile() as printed, _started(line, printed) as process:
             _wait(process, application, run_directory, Changes(show), submit_timeout_s)

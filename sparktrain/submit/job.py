@@ -63,7 +63,8 @@ def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
     check_open(asked.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
     words, directory = _named(asked, arguments, place.mode)
-    moved, modules = shipped(words, []), list[str]()
+    moved = shipped(words, [])
+    modules = list[str]()
     if place.mode is Mode.CLUSTER:
         moved = shipped(words, [*asked.files, *_own_files(arguments)])
         modules = _modules_beside(arguments, asked.py_files)
@@ -145,7 +146,8 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
     while waiting:
         path = waiting.pop()
         for name in sorted({dotted.partition(".")[0] for dotted in imports_of_file(path).modules} - {*files, *ignored}):
-            module, package = path.with_name(f"{name}.py"), path.with_name(name)
+            module = path.with_name(f"{name}.py")
+            package = path.with_name(name)
             if (package / "__init__.py").is_file() and not archives:
                 raise SpecError(
                     f"{path} imports {name}, a package beside it that a driver in the cluster does not have: pack it "

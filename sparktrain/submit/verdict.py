@@ -9,7 +9,8 @@ from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.state.ending import Ending
 
-CALL_IS_WRONG, CLUSTER_FAILED = 2, 5
+CALL_IS_WRONG = 2
+CLUSTER_FAILED = 5
 """Exit codes of docs/command-line.md."""
 
 _STATUS = re.compile(r"User application exited with (?:status )?(\d+)")

@@ -149,6 +149,7 @@ def _error(ended: SweepResult) -> RunFailedError:
     error = kind(f"copy {trial.params.get('worker_num')} of {len(ended.trials)} failed: {why}; see {ended.directory}")
     error.directory = ended.directory
     if trial.error is not None:
-        error.traceback, error.log_tail = trial.error.traceback, trial.error.log_tail
+        error.traceback = trial.error.traceback
+        error.log_tail = trial.error.log_tail
         error.rank, error.host, error.log = trial.error.rank, trial.error.host, log_of(trial, trial.error)
     return error

@@ -23,7 +23,8 @@ class GoneModule(ModuleType):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{_PACKAGE}.{name}", f"Gone: {reason}.")
-        self._shown, self._reason = f"{_PACKAGE.rpartition('.')[2]}.{name}", reason
+        self._shown = f"{_PACKAGE.rpartition('.')[2]}.{name}"
+        self._reason = reason
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{self._shown}.{name} is gone: {self._reason}")

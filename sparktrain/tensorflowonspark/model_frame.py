@@ -92,7 +92,8 @@ def _matched(asked: Mapping[str, str], known: Mapping[str, bytes], kind: str, su
 
     Raises SpecError for a name that the model lacks.
     """
-    names, mapping = list(known), f"{kind}_mapping"
+    names = list(known)
+    mapping = f"{kind}_mapping"
     unknown = [name for name in asked if name not in known]
     if len(asked) == len(known) == 1 and unknown:
         logger.warning(

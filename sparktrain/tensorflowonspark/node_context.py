@@ -136,7 +136,8 @@ class TFNodeContext:
 
 def job_addresses(cluster: Mapping[str, list[str]], master_node: str | None) -> dict[str, list[str]]:
     """The cluster of a gang, with rank 0 under the name of the master, or as the first worker."""
-    chief, workers = cluster.get("chief", []), cluster.get("worker", [])
+    chief = cluster.get("chief", [])
+    workers = cluster.get("worker", [])
     named = {master_node: chief, "worker": workers} if master_node is not None else {"worker": [*chief, *workers]}
     other_jobs = {name: addresses for name, addresses in cluster.items() if name not in ("chief", "worker")}
     return {name: list(addresses) for name, addresses in {**other_jobs, **named}.items() if addresses}

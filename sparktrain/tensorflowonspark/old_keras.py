@@ -157,7 +157,8 @@ def _checkpoint(plain: Callable[..., None]) -> Callable[..., None]:
         """Give the file the ending that Keras 3 asks for, and save after each `period` epochs."""
         if type(period) is not int or period < 1:
             raise ValueError(f"ModelCheckpoint(period={period!r}): pass a whole number of epochs from 1")
-        path, alone = os.fspath(filepath), kwargs.get("save_weights_only", args[3] if len(args) > 3 else False)
+        path = os.fspath(filepath)
+        alone = kwargs.get("save_weights_only", args[3] if len(args) > 3 else False)
         if alone:
             path = weights_file(path)
         elif not path.endswith(_MODEL_FILES):
@@ -182,7 +183,8 @@ def _epoch_end(plain: Callable[..., None]) -> Callable[..., None]:
 
 def _gone_name(name: str) -> Any:
     """See PEP 562: `hasattr(tf, name)` stays False for a name that TensorFlow has no more."""
-    why, compat = _GONE.get(name, ""), vars(tf).get("compat")  # None while TensorFlow is imported
+    why = _GONE.get(name, "")
+    compat = vars(tf).get("compat")  # None while TensorFlow is imported
     if not why and not name.startswith("_") and hasattr(getattr(compat, "v1", None), name):
         why = f"write tf.compat.v1.{name}, after tf.compat.v1.disable_eager_execution() where it is for graphs"
     problem = f"module 'tensorflow' has no attribute {name!r}"

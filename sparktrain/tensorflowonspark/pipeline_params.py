@@ -10,7 +10,8 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 
-TENSORFLOW, SPARK = 0, 1
+TENSORFLOW = 0
+SPARK = 1
 """The values of `TFCluster.InputMode`."""
 _SPELLED = {"ps": "PS", "tfrecord": "TFRecord"}
 """Words of a param that its setter spells in another way."""

@@ -31,7 +31,11 @@ from sparktrain.training import attempt, failure
 from sparktrain.usercode.serialize import pack, preload_for, sizes_of_captures
 from sparktrain.usercode.target import Target, check_call, resolve
 
-OK, FAILED, REFUSED, TIMEOUT, CRASHED = "ok", "failed", "refused", "timeout", "crashed"
+OK = "ok"
+FAILED = "failed"
+REFUSED = "refused"
+TIMEOUT = "timeout"
+CRASHED = "crashed"
 """How a check ends: no problem; the function failed; the call is wrong; the time was over; its process died."""
 _CLUSTER = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy")
 
@@ -109,13 +113,15 @@ class FunctionCheck:
         try:
             self._examine()
         except UserError as error:
-            self.report.status, self.report.problem = REFUSED, str(error)
+            self.report.status = REFUSED
+            self.report.problem = str(error)
         self._finish()
 
     # ---- inside
 
     def _examine(self) -> None:
-        request, report = self._request, self.report
+        request = self._request
+        report = self.report
         with stderr_without(OF_TENSORFLOW):
             target = resolve(request.target)
         check_call(target.function, single(request.params), "--param")
@@ -137,11 +143,13 @@ class FunctionCheck:
         if request.workers > 1:
             is_explicit = request.backend != AUTO
             choice = Choice(gangs.backend(request.backend), "") if is_explicit else choose(False, strategy)
-            self.report.backend, self.report.backend_reason = choice.backend.value, choice.why or "it was asked for"
+            self.report.backend = choice.backend.value
+            self.report.backend_reason = choice.why or "it was asked for"
         return GangSpec(workers=request.workers, backend=choice.backend)
 
     def _ship(self, target: Target) -> None:
-        code, report = pack(target), self.report
+        code = pack(target)
+        report = self.report
         report.shipped_bytes = len(code.function) + len(code.archive)
         if code.archive:
             with zipfile.ZipFile(BytesIO(code.archive)) as archive:
@@ -155,7 +163,8 @@ class FunctionCheck:
         }
 
     def _hint(self, target: Target, strategy: bool) -> None:
-        hints, workers = self.report.hints, self._request.workers
+        hints = self.report.hints
+        workers = self._request.workers
         if workers > 1 and strategy:
             hints.append(
                 f"ctx.strategy() connects {workers} members in a gang alone: the batch was trained by one member"
@@ -167,7 +176,8 @@ class FunctionCheck:
         ]
 
     def _call(self, target: Target, gang: GangSpec, strategy: bool) -> None:
-        request, report = self._request, self.report
+        request = self._request
+        report = self.report
         report.mirrored = gang.size > 1 and not strategy
         context = local_context(
             request.params,
@@ -199,15 +209,19 @@ class FunctionCheck:
             report.hints.append("ctx.size is 1 here: --workers N checks the function as rank 0 of a gang of N")
 
     def _conclude(self, outcome: Outcome) -> None:
-        report, failed = self.report, outcome.failure
+        report = self.report
+        failed = outcome.failure
         report.seconds = outcome.seconds
         report.result = None if outcome.metrics is None else _named(outcome.metrics)
         if failed is not None:
-            report.status, report.problem, report.traceback = _status(failed), failed.summary, failed.traceback
+            report.status = _status(failed)
+            report.problem = failed.summary
+            report.traceback = failed.traceback
 
     def _observe(self) -> None:
         """What the function has left so far."""
-        report, ctx = self.report, self._context
+        report = self.report
+        ctx = self._context
         if ctx is None:
             return
         report.reports = [{"step": record.step, "metrics": _named(record.metrics)} for record in ctx.reports]
@@ -220,7 +234,8 @@ class FunctionCheck:
         report.keras_unsupported = self._unsupported()
 
     def _overdue(self, thread: int) -> None:
-        report, frame = self.report, sys._current_frames().get(thread)
+        report = self.report
+        frame = sys._current_frames().get(thread)
         report.status = TIMEOUT
         report.problem = (
             f"it did not end within {self._request.timeout_s:g} s: a loop of its own should end when ctx.should_stop() "

@@ -197,7 +197,8 @@ class LocalRun:
         return generation
 
     def _first_records(self, generation: int, afresh: bool) -> list[AnyRecord]:
-        newest, now = self.checkpoints.newest, SystemClock().wall()
+        newest = self.checkpoints.newest
+        now = SystemClock().wall()
         records: list[AnyRecord] = [DriverStarted(plan="", at=now)]
         if afresh:
             records += [TrialsAdded(cases=(self._wanted.params,), exhausted=True, asked=1, observed=0)]

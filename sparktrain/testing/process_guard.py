@@ -54,7 +54,8 @@ def _environment() -> Callable[[], None]:
 
 
 def _directory() -> Callable[[], None]:
-    folder, mask = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.umask(0)
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    mask = os.umask(0)
     os.umask(mask)
 
     def restore() -> None:
@@ -69,7 +70,8 @@ def _interpreter() -> Callable[[], None]:
     """The parts of `sys`; within the block, an entry of `sys.path` for the working directory names the present one."""
     names = ("argv", "path", "stdin", "stdout", "stderr", "excepthook", "displayhook")
     saved_attributes = {name: getattr(sys, name) for name in names}
-    path, argv = sys.path[:], sys.argv[:]
+    path = sys.path[:]
+    argv = sys.argv[:]
     sys.path[:] = [folder or os.getcwd() for folder in path]
 
     def restore() -> None:
@@ -96,7 +98,8 @@ def _signals() -> Callable[[], None]:
 
 def _logging() -> Callable[[], None]:
     root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
+    level = root.level
+    handlers = root.handlers[:]
 
     def restore() -> None:
         root.setLevel(level)

@@ -41,7 +41,8 @@ class RaceContract:
 
     @pytest.mark.timeout(RACE_DEADLINE_S + 60)
     def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
-        barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
+        barrier = self.contest.Barrier(CONTENDERS)
+        outcomes = self.contest.Queue()
         arguments = (self.reopen, store.address, self.rounds, barrier, outcomes)
         contenders = [self.contest.Process(target=_contend, args=(number, *arguments)) for number in range(CONTENDERS)]
         for contender in contenders:
@@ -151,7 +152,8 @@ class StoreContract(RaceContract):
         new_file.discard()
 
     def test_what_belongs_to_others_stays_and_is_named(self, store: Store) -> None:
-        run, alien = ("a/b/1", "a/b/c/2", "a/d/3", "a/e/f/4"), ("a/b/notes", "a/e/notes", "a/other/5", "a/other/g/6")
+        run = ("a/b/1", "a/b/c/2", "a/d/3", "a/e/f/4")
+        alien = ("a/b/notes", "a/e/notes", "a/other/5", "a/other/g/6")
         for path in (*run, *alien):
             store.put_if_absent(path, b"xy")
         folders = {"a/", "a/b/", "a/b/c/", "a/d/", "a/e/", "a/e/f/"}
@@ -344,7 +346,8 @@ def _contend(
     barrier: Barrier,
     outcomes: "Queue[tuple[int, list[bool]]]",
 ) -> None:
-    store, won = reopen(address), []
+    store = reopen(address)
+    won = []
     try:
         for turn in range(rounds):
             barrier.wait(RACE_DEADLINE_S)
@@ -361,7 +364,8 @@ def _contend(
 def _write_for_ever(reopen: Callable[[StoreAddress], Store], address: StoreAddress, report: Connection) -> None:
     """Write a file and a log, so that a kill hits the middle of one or, mostly, of a put."""
     store = reopen(address)
-    model, log = store.create("killed/model"), store.open_stream("killed/log")
+    model = store.create("killed/model")
+    log = store.open_stream("killed/log")
     for _ in range(3):
         model.write(bytes(PIECE_BYTES))
     for turn in count():

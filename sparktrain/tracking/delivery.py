@@ -152,6 +152,7 @@ class Delivery:
 
     def _name_dropped(self) -> None:
         with self._wake:
-            drop_count, self._named = self._dropped - self._named, self._dropped
+            drop_count = self._dropped - self._named
+            self._named = self._dropped
         if drop_count:
             logger.warning("callback %s is slow: %d reports were dropped, the oldest first", self.name, drop_count)

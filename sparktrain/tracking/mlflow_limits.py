@@ -6,9 +6,13 @@ from typing import Any, TypeVar
 
 from sparktrain.tracking.callback import TrackedReport
 
-METRICS, PARAMS, TAGS = 1000, 100, 100
+METRICS = 1000
+PARAMS = 100
+TAGS = 100
 """Most entries of a batch."""
-KEY_CHARS, PARAM_CHARS, TAG_CHARS = 250, 6000, 5000
+KEY_CHARS = 250
+PARAM_CHARS = 6000
+TAG_CHARS = 5000
 """Most characters, of MLflow 3; of a tag as many as older servers take, too."""
 
 _FORBIDDEN = re.compile(r"[^\w\-. /]", re.ASCII)

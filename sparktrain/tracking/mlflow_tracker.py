@@ -39,7 +39,10 @@ tries for a quarter of an hour by default, while the end of the run waits for ha
 LAST_S = 10.0
 """How long the end of a run retries what the server has not taken."""
 
-RUN, TRIAL, STATUS, COMPLETE = "sparktrain.run", "sparktrain.trial", "sparktrain.status", "sparktrain.complete"
+RUN = "sparktrain.run"
+TRIAL = "sparktrain.trial"
+STATUS = "sparktrain.status"
+COMPLETE = "sparktrain.complete"
 """Tags: of the parent; of a child; of both; of a child that has everything of its trial."""
 MODEL = "sparktrain.model"
 _PARENT = "mlflow.parentRunId"
@@ -169,7 +172,8 @@ class MLflowTracker(Callback):
 
             _set_limits()
             self._client = MlflowClient(self._uri)
-        client, name = self._client, self._options.experiment
+        client = self._client
+        name = self._options.experiment
         experiment = client.get_experiment_by_name(name)
         self._experiment = client.create_experiment(name) if experiment is None else experiment.experiment_id
         runs = self._search(f"tags.`{RUN}` = '{self._run.id}'")
@@ -200,7 +204,8 @@ class MLflowTracker(Callback):
         return {**tags, RUN: run.id, **{f"sparktrain.{name}": text_of(value, TAG_CHARS) for name, value in doc.items()}}
 
     def _search(self, query: str) -> list[Any]:
-        runs, token = [], None
+        runs = []
+        token = None
         while True:
             page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
             runs += page
@@ -306,7 +311,8 @@ class MLflowTracker(Callback):
             self._client.log_batch(self._parent, metrics=list(chunk))
         place = place_of(result.run.directory, LOOK_TIMEOUT_S)
         chief = Member(RunId(place.layout.path), TrialId(best.number), Generation(best.generation), CHIEF)
-        model, key = place.layout.member(chief).model, f"{best.number}/{best.generation}"
+        model = place.layout.member(chief).model
+        key = f"{best.number}/{best.generation}"
         if self._options.log_model == "none" or not place.store.exists(model):
             return
         if self._client.get_run(self._parent).data.tags.get(MODEL) == key:

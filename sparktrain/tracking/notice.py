@@ -69,7 +69,8 @@ class NoticeSender(Callback):
 
     def run_started(self, run: TrackedRun) -> None:
         """See base class."""
-        self._run, self._failed = run, False
+        self._run = run
+        self._failed = False
         self._over.clear()
         spawn(self._watch, "sparktrain-no-progress")
 
@@ -179,10 +180,12 @@ def post(url: str, made: Notice, clock: BlockingClock) -> None:
             with urllib.request.urlopen(request, timeout=REQUEST_S):
                 return
         except urllib.error.HTTPError as error:
-            problem, again = f"status {error.code}", error.code >= 500 or error.code == 429
+            problem = f"status {error.code}"
+            again = error.code >= 500 or error.code == 429
             error.close()
         except (OSError, ValueError) as error:
-            problem, again = str(getattr(error, "reason", "") or type(error).__name__), True
+            problem = str(getattr(error, "reason", "") or type(error).__name__)
+            again = True
         if not again or attempt == 2 or not retries.wait():
             break
     raise OSError(f"{masked(url)} has not taken it: {problem}")

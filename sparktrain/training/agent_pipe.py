@@ -116,7 +116,8 @@ class AgentWire:
     def take_asked(self) -> bool:
         """See base class."""
         self._receive()
-        is_requested, self._snapshot_asked = self._snapshot_asked, False
+        is_requested = self._snapshot_asked
+        self._snapshot_asked = False
         return is_requested
 
     # ---- rendezvous of the gang
@@ -184,7 +185,9 @@ class AgentWire:
             case m.StopAdvised():
                 self._heeded = True
             case m.ReportsJudged(step=step, next=following, stops=stops):
-                self._judged, self._next_judged, self._heeded = step, following, self._heeded or stops
+                self._judged = step
+                self._next_judged = following
+                self._heeded = self._heeded or stops
             case m.Form(places=places):
                 self._places = places
             case m.PeerMoved(rank=rank, place=place):

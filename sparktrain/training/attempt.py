@@ -47,9 +47,11 @@ def outcome_of(
 
     A child process that the function forked, and that returns from it, ends in here.
     """
-    pid, started = os.getpid(), clock.now()
+    pid = os.getpid()
+    started = clock.now()
     ended: FunctionResult | Failure
-    returned, pruned = False, None
+    returned = False
+    pruned = None
     try:
         value = call(function, context)
         returned = True

@@ -210,7 +210,8 @@ class TrainContext:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
         from sparktrain.training.strategies import sessions
 
-        assignment, wire = self._assignment, self._wire
+        assignment = self._assignment
+        wire = self._wire
         folders = (assignment.work_dir, str(Path(assignment.log_dir).parent))
         sessions.install(
             sessions.SessionMember(
@@ -242,7 +243,8 @@ class TrainContext:
         call it. Raises SpecError, StrategyError, FormError.
         """
         if self._strategies is None:
-            gang, backend = self._gang, self._assignment.backend
+            gang = self._gang
+            backend = self._assignment.backend
             self._strategies = Strategies(
                 gang.formation,
                 backend,
@@ -453,7 +455,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            assignment, turns = self._assignment, (self.local_rank, self._gang.formation.local_size)
+            assignment = self._assignment
+            turns = (self.local_rank, self._gang.formation.local_size)
             self._memory = MemorySaver(self._wire, assignment.memory_dir, assignment.may_grow, turns)
         return self._memory
 

@@ -59,7 +59,8 @@ def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:
 
 def _keep(folder: Path, save: Callable[[Path], ExportedModel]) -> None:
     """Have `save` write into a folder, which takes the place of an earlier export once it is whole."""
-    unfinished, target = folder / f".{uuid4().hex}", folder / EXPORTED
+    unfinished = folder / f".{uuid4().hex}"
+    target = folder / EXPORTED
     try:
         unfinished.mkdir()
         exported_model = save(unfinished)

@@ -32,7 +32,8 @@ def bounded(values: Mapping[Any, Any]) -> tuple[dict[str, Any], int]:
     kept_values: dict[str, Any] = {}
     size = 0
     for key, value in values.items():
-        name, plain = _name(key), _Copy().of(value)
+        name = _name(key)
+        plain = _Copy().of(value)
         size += len(json.dumps({name: plain}))
         if len(kept_values) == MAX_VALUES or size > MAX_BYTES:
             return kept_values, len(values) - len(kept_values)

@@ -86,7 +86,8 @@ def collapsible(smaps: str, page: int) -> Iterator[Region]:
         if not name.endswith(":"):
             start, end = _bounds(name) if _is_heap(fields) else (0, 0)
         elif name == "Rss:" and end and int(fields[0]) * 1024 >= _FULL * (end - start):
-            first, last = -(-start // page) * page, end // page * page
+            first = -(-start // page) * page
+            last = end // page * page
             if first < last:
                 yield Region(first, last - first)
 

@@ -176,7 +176,8 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    waits, membership = (RING_TIMEOUT_S, SLOW_S), (assignment.servers, assignment.member.incarnation)
+    waits = (RING_TIMEOUT_S, SLOW_S)
+    membership = (assignment.servers, assignment.member.incarnation)
     joining = backend.Joining(formation, wire, held.release, *waits, *membership)
 
     def connect() -> Ring:

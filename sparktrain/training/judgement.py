@@ -27,7 +27,8 @@ class Judgement:
     def reported(self, step: int) -> bool:
         """The member is about to report `step`; returns whether rules judge the report, so that it must not wait."""
         now = self._clock.now()
-        took, self._reported_at = now - self._reported_at, now
+        took = now - self._reported_at
+        self._reported_at = now
         judged = took >= LEAST_S and self._wire.judged(step, 0.0) is not None
         self._awaited = step if judged else None
         self._until = now + min(MOST_S, SHARE * took)
@@ -35,7 +36,8 @@ class Judgement:
 
     def stop(self) -> bool:
         """Whether the member should stop. The first call after a report blocks until it is judged, see above."""
-        step, self._awaited = self._awaited, None
+        step = self._awaited
+        self._awaited = None
         if step is not None:
             self._wire.judged(step, max(0.0, self._until - self._clock.now()))
         return self._wire.stop_advised()

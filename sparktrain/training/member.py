@@ -70,7 +70,8 @@ def rehearse() -> None:
 
 def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
     """Set up the process, load the function, join the gang, and train."""
-    host, homes = socket.gethostname(), find(assignment.sys_path)
+    host = socket.gethostname()
+    homes = find(assignment.sys_path)
     try:
         process_setup.enter(assignment)
     except OSError as error:

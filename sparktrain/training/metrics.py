@@ -140,7 +140,8 @@ def _alternatives(metric: str, metrics: dict[str, float]) -> str:
 
 def _is_real_scalar(value: Any) -> bool:
     """Whether `value` is one number of numpy, TensorFlow, Keras, JAX or torch; none of them is imported."""
-    shape, dtype = _attribute(value, "shape"), _attribute(value, "dtype")
+    shape = _attribute(value, "shape")
+    dtype = _attribute(value, "dtype")
     try:
         single = shape is not None and all(length == 1 for length in shape)
     except Exception:  # a shape that is unknown, or of another kind

@@ -36,7 +36,8 @@ class Homes(Struct, frozen=True):
 
     def rename(self, trace: TracebackException) -> None:
         """Change the file names in `trace`, its causes and its groups to the user's own."""
-        todo, visited_ids = [trace], set()
+        todo = [trace]
+        visited_ids = set()
         while todo:
             exception = todo.pop()
             if id(exception) in visited_ids:

@@ -227,7 +227,8 @@ class Zygote:
         """End every descendant, then this process: SIGTERM first, SIGKILL soon after."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         now = self._clock.now()
-        term_until, kill_until = now + TERM_GRACE_S, now + TERM_GRACE_S + KILL_TIMEOUT_S
+        term_until = now + TERM_GRACE_S
+        kill_until = now + TERM_GRACE_S + KILL_TIMEOUT_S
         for pid in process_tree.children():
             _signal_group(pid, signal.SIGTERM)
         while (alive := process_tree.children()) and self._clock.now() < kill_until:

@@ -110,7 +110,8 @@ def callable_in_python(function: object) -> bool:
 
 
 def _of_plain(function: FunctionType) -> Iterator[Capture]:
-    code, of = function.__code__, f" of {function.__name__}"
+    code = function.__code__
+    of = f" of {function.__name__}"
     used_names = set()
     for use in uses_of_globals(code):
         if use.name in function.__globals__ and use.name not in used_names:

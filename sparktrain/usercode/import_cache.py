@@ -101,7 +101,8 @@ class ImportCache:
     def _payload(self, others: dict[str, msgspec.Raw]) -> bytes:
         """The results that this process used, and those of other processes, as far as they fit."""
         mine = {digest: msgspec.Raw(msgspec.msgpack.encode(_stored(imports))) for digest, imports in self._used.items()}
-        payload, total = dict[str, msgspec.Raw](), 0
+        payload = dict[str, msgspec.Raw]()
+        total = 0
         for digest, raw in (mine | others).items():
             size = len(digest) + len(memoryview(raw))
             if total + size <= LIMIT_BYTES:
@@ -144,7 +145,8 @@ def _load(file: Path) -> dict[str, msgspec.Raw]:
             data = opened.read(2 * LIMIT_BYTES)
     except OSError:
         return {}
-    check, payload = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
+    check = data[:_CHECK_BYTES]
+    payload = data[_CHECK_BYTES:]
     if hashlib.sha256(payload).digest() != check:
         return {}
     try:

@@ -237,7 +237,8 @@ def uses_of_globals(code: CodeType) -> Iterator[Use]:
 
 def _add_texts(value: object, found: Imports) -> None:
     """Add the texts in a value that the code reads: in containers, which may be large and contain themselves."""
-    todo, looked = [value], 0
+    todo = [value]
+    looked = 0
     while todo and looked < MOST_ITEMS:
         looked += 1
         value = todo.pop()
@@ -283,7 +284,8 @@ def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> No
     for index, instruction in enumerate(instructions):
         context = instructions[max(0, index - 2) : index]
         if instruction.opname == "IMPORT_NAME":
-            module, chosen = _absolute(str(instruction.argval), context[0].argval, names), context[1].argval
+            module = _absolute(str(instruction.argval), context[0].argval, names)
+            chosen = context[1].argval
             found.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
         elif instruction.opname.startswith("STORE_") and context and context[-1].opname == "IMPORT_NAME":
             bound[_variables(instruction)[0]] = str(context[-1].argval).partition(".")[0]

@@ -64,7 +64,8 @@ def _of_function(function: Any) -> Iterator[KerasChoice]:
         called = (called or set()) | {
             _name(node) for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Call)
         }
-        file, line = code.co_filename.rpartition("/")[2], code.co_firstlineno - 1
+        file = code.co_filename.rpartition("/")[2]
+        line = code.co_firstlineno - 1
         yield from _choices(statements, names, file, line)
 
 

@@ -45,7 +45,8 @@ def archive_of(places: Iterable[Path], most_files: int = MAX_ARCHIVE_FILES) -> b
 
     Raises FunctionError when they are too large.
     """
-    files, stubs = {}, stub_files()
+    files = {}
+    stubs = stub_files()
     for place in places:
         for path in [place] if place.is_file() else _belonging(place, most_files):
             files[path.relative_to(place.parent).as_posix()] = path

@@ -60,7 +60,8 @@ def pack(
     target = function if isinstance(function, Target) else Target.of(function)
     sources = sources or Sources()
     if target.reference is not None:
-        data, archive = target.reference.encode(), _beside(target, sources, values)
+        data = target.reference.encode()
+        archive = _beside(target, sources, values)
     else:
         data = _pickle(target.function, limit)
         archive = _archive(_local_modules(target.function, data, sources), _dynamic(target, sources, values))
@@ -100,7 +101,8 @@ def preload_for(
     target = function if isinstance(function, Target) else Target.of(function)
     sources = sources or Sources()
     imports = imports_of_function(target.function)
-    modules, files = set(imports.modules), [target.file] if target.file else []
+    modules = set(imports.modules)
+    files = [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         modules.add(defined.__name__)

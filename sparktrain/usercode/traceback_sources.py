@@ -77,7 +77,8 @@ def _sources(function: bytes) -> dict[str, Source]:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main is not None:
         linecache.getlines(main)
-    sources, budget = {}, MAX_SOURCE_CHARS
+    sources = {}
+    budget = MAX_SOURCE_CHARS
     for name in list(linecache.cache):
         mine = name == main or _cell(name) is not None
         if mine and name.encode() in function:

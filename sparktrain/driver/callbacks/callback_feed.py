@@ -145,7 +145,8 @@ def listening(prepared: PreparedRun) -> Iterator[CallbackFeed | None]:
     if not prepared.callbacks:
         yield None
         return
-    feed, stuck_s = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S), None
+    feed = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S)
+    stuck_s = None
     try:
         yield feed
     except BaseException as error:

@@ -123,7 +123,8 @@ class EnqueuedSampler(Sampler):
             self._known.add(request.id)
             case, problem = self._places.find(request.params)
             if case is not None and self._listed and _key(case) in self._tried:
-                case, problem = None, "a list has each combination once, and this one is a trial already"
+                case = None
+                problem = "a list has each combination once, and this one is a trial already"
             if case is None:
                 logger.warning("the trial that %s added is left out: %s", request.user or "a user", problem)
                 continue
@@ -138,7 +139,8 @@ class EnqueuedSampler(Sampler):
 
     def _enlist(self, case: Mapping[str, Any]) -> bool:
         """Count a case of `inner`; returns whether it is a new trial, and none that a user added before its turn."""
-        number, key = TrialId(self._inner_count), _key(case)
+        number = TrialId(self._inner_count)
+        key = _key(case)
         self._inner_count += 1
         if self._listed and self._added[key] > 0:
             self._added[key] -= 1

@@ -46,7 +46,8 @@ class Extension:
             raise SpecError(f"{spec.name} is a run of one gang, only a sweep can be extended: see sparktrain.refit")
         listed = plan.sampler is msgspec.UNSET
         if self.space is None:
-            space, lines = from_document(plan.space), list[str]()
+            space = from_document(plan.space)
+            lines = list[str]()
         else:
             space, lines = self._widened(plan.space, plan.sampler)
         total = self._total(spec, len(found.sweep().trials) // spec.replication.size, listed, bool(lines))
@@ -132,7 +133,8 @@ def _node_grown(before: Any, after: Any, path: tuple[str, ...]) -> list[str]:
     if before == after:
         return []
     if isinstance(before, list):
-        before, after = {"list": before}, {"list": after}  # an axis of a grid
+        before = {"list": before}
+        after = {"list": after}  # an axis of a grid
     kinds = [next(iter(node)) for node in (before, after)]
     if kinds[0] != kinds[1]:
         raise SpecError(f"{name} is of kind {kinds[0]}, and would be of kind {kinds[1]}: {_STEP}")
@@ -141,7 +143,8 @@ def _node_grown(before: Any, after: Any, path: tuple[str, ...]) -> list[str]:
         return _grown(before["dict"], after["dict"], path)
     if kind == "when" and before.get("otherwise") == after.get("otherwise"):
         return _node_grown(before["when"], after["when"], path)
-    old, new = before[kind], after[kind]
+    old = before[kind]
+    new = after[kind]
     if kind in ("list", "choice"):
         lost = [value for value in old if value not in new]
         if not lost:

@@ -87,7 +87,8 @@ class FunctionProgram(Program):
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """See base class."""
-        sources, target = Sources(), self._target
+        sources = Sources()
+        target = self._target
         needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
         code = pack(target, limit, sources=sources, values=self._values)
         parts = fingerprint(target, code, sources=sources)

@@ -69,7 +69,8 @@ class Refit:
         Raises NoBestTrialError; SpecError for a trial or a run that is none; RunDirectoryError.
         """
         place = run_in(self.directory)
-        result, stored = load(self.directory), look(place.store, place.layout)
+        result = load(self.directory)
+        stored = look(place.store, place.layout)
         if stored is None or isinstance(result, RunResult):
             raise SpecError(f"{self.directory} holds no sweep: pass the directory of a sweep; `resume` continues a run")
         if self.trial is None:

@@ -28,7 +28,8 @@ from sparktrain.state.trial import TrialStatus
 
 NO_STATE = ("nsgaii",)
 """Samplers that count a result only in the generation of trials that they proposed it in."""
-_PARAMS, _METRICS = "params.", "metrics."
+_PARAMS = "params."
+_METRICS = "metrics."
 _ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
 
 
@@ -61,7 +62,9 @@ class WarmStart:
                 f"warm_start names {where}, the directory of this run itself, and there is no run in it: name a former "
                 "run, or leave warm_start out: the same call resumes a run"
             )
-        places, lines, results = Places(self.space), [], list[KnownResult]()
+        places = Places(self.space)
+        lines = []
+        results = list[KnownResult]()
         for source, label in zip(self.sources, self.labels, strict=True):
             if isinstance(source, FirstPoints):
                 continue
@@ -89,7 +92,8 @@ def checked(
         return WarmStart()
     if any(not isinstance(source, FirstPoints) for source in sources):
         _check_learns(spec, sampler, name)
-    places, points = Places(space), list[Params]()
+    places = Places(space)
+    points = list[Params]()
     for row in [row for source in sources if isinstance(source, FirstPoints) for row in source.rows]:
         case, problem = places.find(row)
         if case is None:
@@ -185,7 +189,8 @@ def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
 
 def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
     """The rows of a table such as that of `SweepResult.to_pandas`, or with bare names."""
-    metric, space = asked.metric or "", asked.space
+    metric = asked.metric or ""
+    space = asked.space
     assert space is not None
     values = next((name for name in (f"{_METRICS}{metric}", metric) if name in table.columns), None)
     if values is None:
@@ -200,7 +205,8 @@ def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
         named = {name.removeprefix(_PARAMS): cell for name, cell in row.items() if name.startswith(_PARAMS) == prefixed}
         chosen = {name: cell for name, cell in named.items() if prefixed or name in space.names}
         params = {name: plain(cell, f"warm_start: row {number}, {name!r}") for name, cell in chosen.items()}
-        value, status = row.get(values), str(row.get("status", "succeeded"))
+        value = row.get(values)
+        status = str(row.get("status", "succeeded"))
         measured = float(value) if isinstance(value, int | float) and status in ("succeeded", "pruned") else math.nan
         trials.append(_Found(params, status, measured))
     return trials
@@ -208,7 +214,8 @@ def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
 
 def _taken(found: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
     """The results within the space, and the line about all of them."""
-    usable, skip_counts = list[KnownResult](), Counter[str]()
+    usable = list[KnownResult]()
+    skip_counts = Counter[str]()
     for former_trial in found:
         case, _ = places.find(former_trial.params)
         if not math.isfinite(former_trial.value):

@@ -144,7 +144,8 @@ class LocalEngine:
         """See base class."""
         if not gpu_mib:
             return self
-        warm, self._warm = self._warm, None
+        warm = self._warm
+        self._warm = None
         engine = LocalEngine(self._machine, self._cores, self._here, warm)
         engine._totals = memory_of(self._here)
         engine._gpu_of_slot = gpu_of_each_slot(engine._totals, self.slots, gpu_mib)
@@ -178,7 +179,8 @@ class LocalEngine:
     ) -> tuple[int, int]:
         """See base class."""
         preflight.check_agents(wanted)
-        size, slots = spec.gang.size if spec is not None else 1, self.slots
+        size = spec.gang.size if spec is not None else 1
+        slots = self.slots
         if slots < size:
             raise ResourceError(
                 f"the gang has {size} members and local() has {formatting.count(slots, 'slot')}: a gang starts only "
@@ -229,7 +231,8 @@ class LocalEngine:
         places = {
             slot: self._place(cpus, self._gpus[held[slot]]) if shared else AgentPlace(cpus, None) for slot in slots
         }
-        warm, self._warm = self._warm, None
+        warm = self._warm
+        self._warm = None
         return LocalBatch(ticket, places, on_end, self._losses, self._tasks, nursery=warm)
 
     def _place(self, cpus: int, gpus: tuple[str, ...]) -> AgentPlace:

@@ -27,7 +27,8 @@ class Restarts:
     def started(self, slot: int, now: float) -> None:
         """Note that the agent of `slot` has started."""
         life = self._lives.setdefault(slot, _Life())
-        life.started_at, life.due = now, None
+        life.started_at = now
+        life.due = None
 
     def lost(self, slot: int, now: float) -> bool:
         """Note that the agent of `slot` lost its process; returns whether it restarts."""

@@ -77,7 +77,8 @@ class PushedFeed:
         """The run has ended, by `error` or well: calls raise it, or return. Blocks on the store."""
         with self._changed:
             self._closed = error
-            self._finished, self._opening = True, None
+            self._finished = True
+            self._opening = None
             self._changed.notify_all()
         if self._directory is not None:
             store, path = self._directory
@@ -114,7 +115,9 @@ class PushedFeed:
         """
         with self._turn:
             self._jobs += 1
-            number, last_opening, limit_s = self._jobs, None, timeout_s
+            number = self._jobs
+            last_opening = None
+            limit_s = timeout_s
             while (opening := self._wait(last_opening, limit_s)) is not None:
                 ticket = replace(opening.ticket, micro_batch=number, until_taken=True)
                 error = self._perform(send(ticket, f"{opening.tag}-{secrets.token_hex(4)}", opening.tasks), opening)
@@ -122,14 +125,16 @@ class PushedFeed:
                     return not self._finished
                 if not self._is_gone(opening, error):
                     raise error
-                last_opening, limit_s = opening, RESTART_S
+                last_opening = opening
+                limit_s = RESTART_S
             return False
 
     def end(self) -> None:
         """No more rows come: `should_stop` is True in members once they have taken what is there. Does not block."""
         with self._changed:
             self._finished = True
-            opening, self._opening = self._opening, None
+            opening = self._opening
+            self._opening = None
             self._changed.notify_all()
         if opening is not None:
             opening.on_end("")

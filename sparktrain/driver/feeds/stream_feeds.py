@@ -164,7 +164,8 @@ class StreamFeeds:
     def _epoch_of(self, message: MemberFeed) -> _Epoch | None:
         """The epoch that the message is about; None for one that another has followed. Cancels what it replaces."""
         key = message.member.trial, message.feed
-        generation, number = message.member.generation, message.epoch
+        generation = message.member.generation
+        number = message.epoch
         epoch = self._epochs.get(key)
         if epoch is not None and (epoch.generation, epoch.number) > (generation, number):
             return None
@@ -177,7 +178,8 @@ class StreamFeeds:
         return self._epochs[key]
 
     def _start(self, message: MemberFeed, epoch: _Epoch) -> None:
-        feed, rank_order = message.feed, sorted(epoch.asked)
+        feed = message.feed
+        rank_order = sorted(epoch.asked)
         addresses = tuple(epoch.asked[rank][1] for rank in rank_order)
         columns = self._columns.get(feed, ())
         ticket = FeedTicket(feed, addresses, self._feeder, self.keys.token, columns, epoch.number)

@@ -69,7 +69,9 @@ def curves_of_metric(columns: ReportColumns, metric: str, mode: str | None, plac
     mask = np.isfinite(columns.metrics[metric])
     if not mask.any():
         return None
-    trial, step, value = columns.trial[mask], columns.step[mask], columns.metrics[metric][mask]
+    trial = columns.trial[mask]
+    step = columns.step[mask]
+    value = columns.metrics[metric][mask]
     ids, index = np.unique(trial, return_inverse=True)
     steps, bucket = _grid(step)
     table = np.full((ids.size, steps.size), np.nan)

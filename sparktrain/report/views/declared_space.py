@@ -35,7 +35,8 @@ def _suggested(distributions: object) -> dict[str, Leaf]:
 
 
 def _leaf(document: Mapping[str, Any]) -> Leaf | None:
-    kind, arguments = document.get("name"), document.get("attributes", {})
+    kind = document.get("name")
+    arguments = document.get("attributes", {})
     if kind == "CategoricalDistribution":
         return Distribution("choice", tuple(arguments["choices"]))
     ends = arguments.get("low"), arguments.get("high")

@@ -40,7 +40,8 @@ class EnvironmentView(Struct, frozen=True, omit_defaults=True):
 
 def environment_view(inputs: RunInputs) -> EnvironmentView:
     """What the plan, the drivers and the records show."""
-    view, plan = inputs.view, inputs.plan
+    view = inputs.view
+    plan = inputs.plan
     started = [record for record in inputs.records if isinstance(record, DriverStarted)]
     run = {"function": view.function, "directory": view.directory, "members of a gang": view.gang}
     if view.driver is not None:

@@ -221,7 +221,8 @@ def _importance(name: str, resampled: Sequence[float]) -> Importance:
     ordered = sorted(resampled)
     share = fmean(ordered)
     outside = round(len(ordered) * (1 - INTERVAL) / 2)
-    low, high = ordered[outside], ordered[-1 - outside]
+    low = ordered[outside]
+    high = ordered[-1 - outside]
     return Importance(name, round(share, 4), round(min(low, share), 4), round(max(high, share), 4))
 
 

@@ -25,7 +25,8 @@ def parallel_view(axes: tuple[Axis, ...], results: Sequence[TrialRow], mode: str
     """Of `results`, the best first: the best half of `most`, and an even sample of the others."""
     shown = list(results)
     if len(shown) > most:
-        best, remainder = shown[: most // 2], shown[most // 2 :]
+        best = shown[: most // 2]
+        remainder = shown[most // 2 :]
         stride = len(remainder) / (most - most // 2)
         shown = best + [remainder[int(place * stride)] for place in range(most - most // 2)]
     return ParallelView(

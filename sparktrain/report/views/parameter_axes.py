@@ -48,9 +48,13 @@ class Axis(Struct, frozen=True, omit_defaults=True):
             return self.values.index(text) / last if text in self.values else None
         if not is_number(value) or self.low is None or self.high is None:
             return None
-        low, high, at = self.low, self.high, float(value)  # type: ignore[arg-type] # is_number has looked
+        low = self.low
+        high = self.high
+        at = float(value)  # type: ignore[arg-type] # is_number has looked
         if self.log:
-            low, high, at = math.log(low), math.log(high), math.log(at)
+            low = math.log(low)
+            high = math.log(high)
+            at = math.log(at)
         return 0.5 if high == low else (at - low) / (high - low)
 
 
@@ -98,7 +102,8 @@ def axes_of(cases: Iterable[Mapping[str, Any]], leaves: Mapping[str, Leaf] | Non
 def _axis(name: str, values: Sequence[Any], leaf: Leaf | None) -> Axis | None:
     """None where all values are the same, or there are too many texts."""
     if all(is_number(value) for value in values):
-        low, high = float(min(values)), float(max(values))
+        low = float(min(values))
+        high = float(max(values))
         if low == high:
             return None
         integer = all(float(value).is_integer() for value in values) and max(-low, high) < 2**53
@@ -136,7 +141,8 @@ def _listed(leaf: Leaf | None) -> tuple[Any, ...]:
 
 def _ticks(values: Sequence[float], leaf: Leaf | None) -> tuple[float, ...]:
     """The listed values between the ends of those that trials have; without a list, a few different whole ones."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     listed = {float(value) for value in _listed(leaf) if is_number(value) and low <= value <= high}
     if leaf is None and all(float(value).is_integer() for value in values):
         listed = set(map(float, values))

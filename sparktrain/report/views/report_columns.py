@@ -37,7 +37,8 @@ class ReportColumns:
         chief = column(table, "rank") == CHIEF
         trial, step = (column(table, name)[chief] for name in ("trial", "step"))
         codes, names = codes_of(table)
-        codes, value = codes[chief], np.asarray(table["value"].to_numpy(), np.float64)[chief]
+        codes = codes[chief]
+        value = np.asarray(table["value"].to_numpy(), np.float64)[chief]
         first = np.ones(trial.size, np.bool_)
         first[1:] = (trial[1:] != trial[:-1]) | (step[1:] != step[:-1])
         report = np.cumsum(first) - 1

@@ -69,7 +69,8 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
     for stay in sorted(stays, key=lambda stay: (stay.start, stay.trial)):
         for host in stay.hosts:
             lane = lanes.take(host, stay.start, stay.end)
-            begin, end = round(stay.start - start, 2), round(stay.end - start, 2)
+            begin = round(stay.start - start, 2)
+            end = round(stay.end - start, 2)
             bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
     order, ordered_lanes = lanes.in_order()
     placed = tuple(Bar(order[bar.lane], *_rest(bar)) for bar in bars[:MOST_BARS])

@@ -61,7 +61,8 @@ class _StepValues:
         losses = sign * columns.metrics[metric] if metric in columns.metrics else np.zeros(0)
         mask = np.isfinite(losses)
         self._losses = losses[mask]
-        self._trial, self._step_of = columns.trial[: mask.size][mask], columns.step[: mask.size][mask]
+        self._trial = columns.trial[: mask.size][mask]
+        self._step_of = columns.step[: mask.size][mask]
         self._sign = sign
         self._step: int | None = None
         self._by_step: tuple[Integers, Floats] = (self._trial[:0], self._losses[:0])
@@ -81,7 +82,8 @@ class _StepValues:
             early = self._step_of <= step
             trial = self._trial[early]
             last = np.append(trial[1:] != trial[:-1], True)[: trial.size]
-            self._step, self._by_step = step, (trial[last], self._losses[early][last])
+            self._step = step
+            self._by_step = (trial[last], self._losses[early][last])
         trial_ids, losses = self._by_step
         if not trial_ids.size:
             return np.full(trials.size, -np.inf)

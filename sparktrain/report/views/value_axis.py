@@ -67,7 +67,8 @@ def lines_axis(lines: Iterable[Iterable[float | None]], mode: str | None) -> Val
     if not finite:
         return None
     ordered = sorted(value for line in finite for value in line)
-    highest, lowest = value_axis(map(max, finite), mode), value_axis(map(min, finite), mode)
+    highest = value_axis(map(max, finite), mode)
+    lowest = value_axis(map(min, finite), mode)
     assert highest is not None
     assert lowest is not None
     low = lowest.low if lowest.below else ordered[0]
@@ -122,7 +123,8 @@ def _gap(ordered: Sequence[float], first: float, reach: float, stretch: float) -
     end = bisect_right(ordered, reach)
     limit = first + _STRETCH * (reach - first)
     while end < len(ordered):
-        last, value = ordered[end - 1], ordered[end]
+        last = ordered[end - 1]
+        value = ordered[end]
         if value > limit or value - last > _GAP * (last - first):
             break
         end += 1

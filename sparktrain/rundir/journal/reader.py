@@ -68,7 +68,8 @@ class Tail:
         listing, replayed = read_stable(self._store, self._layout, self.position, listing)
         if replayed.corruption is not None:
             raise _corrupt_error(self._store, self._layout, replayed)
-        self._listed, self.position = listing, replayed.chain
+        self._listed = listing
+        self.position = replayed.chain
         return JournalContents(replayed.records, listing.term, replayed.notes, replayed.afresh, listing.removal)
 
 
@@ -134,7 +135,11 @@ class Replayed(Struct, frozen=True):
 
 def survey(store: Store, layout: JournalLayout) -> Listing:
     """List the files of the journal. Blocks; raises OSError."""
-    terms, batches, snapshots, removals, foreign = [], set(), set(), [], []
+    terms = []
+    batches = set()
+    snapshots = set()
+    removals = []
+    foreign = []
     for path in store.list(layout.path):
         numbers = [int(part) for part in path.rpartition("/")[2].split("-")[1:] if part.isdecimal()]
         if len(numbers) == 1 and path == layout.term(numbers[0]):
@@ -209,7 +214,10 @@ class Replay:
 
     def _add(self, start: Replayed, last: Followed) -> Replayed:
         """Add the batches after `last` to the records that were read up to it."""
-        records, corruption, steps, index = list(start.records), None, list(_steps(start.chain, last)), 0
+        records = list(start.records)
+        corruption = None
+        steps = list(_steps(start.chain, last))
+        index = 0
         while index < len(steps) and corruption is None:
             term, number, limit = steps[index]
             content = self.batch(term, number)
@@ -285,7 +293,8 @@ class Replay:
         return None
 
     def _note_cut(self, term: int, number: int, content: Content) -> None:
-        header, count = content.header, len(content.records)
+        header = content.header
+        count = len(content.records)
         dropped = f"the last {header.records - count} of its {header.records} records" if header else "all its records"
         where = self._store.where(self._layout.batch(term, number))
         self._notes.append(

@@ -35,7 +35,8 @@ class Ownership(NamedTuple):
 
 def ownership(store: Store, layout: JournalLayout) -> Ownership:
     """Who owns the run at this moment. Blocks on the store. Raises OSError."""
-    listing, newest = survey(store, layout), b""
+    listing = survey(store, layout)
+    newest = b""
     if listing.term:
         with suppress(FileNotFoundError):  # deleted since it was listed
             newest = store.read(layout.term(listing.term))
@@ -61,7 +62,8 @@ class MarkedRemoval:
         number = before.removal + 1
         if not store.put_if_absent(layout.removal(number), msgspec.json.encode(RemovalMark(VERSION, who))):
             raise RunDirectoryError(f"{_run(store, layout)} is being deleted by another process: wait for its end")
-        removal, now = cls(store, layout, number), ownership(store, layout)
+        removal = cls(store, layout, number)
+        now = ownership(store, layout)
         if (now.terms, now.newest) != (before.terms, before.newest):
             store.delete(removal.mark)
             raise RunDirectoryError(
@@ -99,9 +101,11 @@ def check_unmarked(store: Store, layout: JournalLayout, clock: Clock, silent_s: 
         since_s = clock.wall() - store.stat(layout.removal(number)).modified
     except FileNotFoundError:  # it has ended
         return False
-    lives, step = since_s < silent_s, f"or pass --older-than {max(1, int(since_s))}s when you know that it is gone"
+    lives = since_s < silent_s
+    step = f"or pass --older-than {max(1, int(since_s))}s when you know that it is gone"
     if peer is not None and peer.host == socket.gethostname():
-        lives, step = peer.pid != os.getpid() and process_state(peer.pid) not in ("", "Z"), "or end it, and call again"
+        lives = peer.pid != os.getpid() and process_state(peer.pid) not in ("", "Z")
+        step = "or end it, and call again"
     if lives:
         raise RunDirectoryError(
             f"{_run(store, layout)} is being deleted by {peer or 'another process'}, which has started {ago(since_s)}: "

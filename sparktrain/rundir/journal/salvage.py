@@ -125,13 +125,15 @@ def _rescued(
     store: Store, layout: JournalLayout, listing: Listing, found: Replayed
 ) -> tuple[tuple[AnyRecord, ...], list[AnyRecord]]:
     """The longest readable start, possibly from a corrupt snapshot, and every intact record after it."""
-    start, paths = found.records, [layout.batch(*batch) for batch in found.unread]
+    start = found.records
+    paths = [layout.batch(*batch) for batch in found.unread]
     replay = Replay(store, layout, listing)
     for snapshot in sorted(listing.snapshots):
         records = replay.snapshot(*snapshot).records
         if counts(found.chain, Followed(*snapshot)) and _known(records) > _known(start):
             batches = [layout.batch(*batch) for batch in found.unread if batch > snapshot]
-            start, paths = records, [layout.snapshot(*snapshot), *batches]
+            start = records
+            paths = [layout.snapshot(*snapshot), *batches]
     return start, [record for path in paths for record in _intact_records(store, path)]
 
 
@@ -163,14 +165,16 @@ def _traces(store: Store, layout: RunLayout) -> dict[TrialId, Generation]:
     traces: dict[TrialId, Generation] = {}
     for path in store.list(f"{layout.path}/trials"):
         if match := _TRACE.fullmatch(path):
-            trial, generation = TrialId(int(match["trial"])), Generation(int(match["generation"]))
+            trial = TrialId(int(match["trial"]))
+            generation = Generation(int(match["generation"]))
             traces[trial] = max(generation, traces.get(trial, generation))
     return traces
 
 
 def _fenced(kept: list[AnyRecord], traces: dict[TrialId, Generation], known: int) -> list[AnyRecord]:
     """Add records of generations that have left files but no record: no gang may reuse their files."""
-    formed, finished = _formed(kept), _finished(kept)
+    formed = _formed(kept)
+    finished = _finished(kept)
     for trial, generation in sorted(traces.items()):
         if trial < known and generation > formed.get(trial, 0):
             fence = GangFormed(trial=trial, generation=generation, hosts=())

@@ -191,7 +191,8 @@ class Journal:
         self._check_rivals()
         if not created:
             self._recognise(self._layout.batch(self.term, number), content)
-        self._number, self._unsettled = number, None
+        self._number = number
+        self._unsettled = None
 
     def _header(self, kind: str, number: int) -> Header:
         return Header(VERSION, self._who.sparktrain, kind, self.term, number, 0, 0, self._follows)
@@ -241,7 +242,8 @@ class Compaction:
         `records` must be equivalent to the journal as of the call of `compaction`, but shorter. Raises OSError, and
         DeposedError when another driver has taken over; the journal stays intact wherever this ends.
         """
-        term, number = self._header.term, self._header.number
+        term = self._header.term
+        number = self._header.number
         path = self._layout.snapshot(term, number)
         created = self._store.put_if_absent(path, encode(self._header, records))
         if self._store.exists(self._layout.term(term + 1)):
@@ -313,7 +315,8 @@ def _newest(store: Store, layout: JournalLayout, term: int) -> DriverIdentity | 
     """The driver that has claimed the newest term."""
     if term == 0:
         return None
-    content, where = store.read(layout.term(term)), store.where(layout.term(term))
+    content = store.read(layout.term(term))
+    where = store.where(layout.term(term))
     try:
         claim = msgspec.json.decode(content, type=_AnyTerm)
         check_version(claim.version, str(claim.who.get("sparktrain")), where)

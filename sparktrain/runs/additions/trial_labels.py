@@ -13,7 +13,8 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.submission import current_user, new_name
 from sparktrain.store.base import Store
 
-LONGEST_NOTE, LONGEST_TAG = 2000, 100
+LONGEST_NOTE = 2000
+LONGEST_TAG = 100
 """Characters."""
 
 LabelKind = Literal["note", "tag", "untag"]
@@ -60,7 +61,8 @@ def checked_label(kind: LabelKind, text: object) -> str:
 
 def add_label(store: Store, layout: RunLayout, trial: int, kind: LabelKind, text: object) -> str:
     """Store a note or a tag of a trial that exists; returns its text. Blocks. Raises SpecError, OSError."""
-    plain, now = checked_label(kind, text), SystemClock().wall()
+    plain = checked_label(kind, text)
+    now = SystemClock().wall()
     label = Label(trial=trial, kind=kind, text=plain, user=current_user(), at=now)
     name = new_name(now)
     store.put_if_absent(layout.label(name), msgspec.json.encode(label))

@@ -147,7 +147,8 @@ class RunExaminer:
 
     def examine(self) -> Examined:
         """Examine the run. Raises RunDirectoryError when a newer sparktrain wrote it, OSError from the store."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         report, records = salvage.examine(store, layout)
         findings = [*_of_journal(report), *self._of_records(report, records)]
         overview = self._overview(findings)
@@ -175,7 +176,8 @@ class RunExaminer:
 
     def _of_records(self, report: SalvageReport, records: tuple[AnyRecord, ...]) -> Iterator[RunFinding]:
         """The records that a readable journal has lost for certain."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         lost = lost_records(store, layout, records, lambda: salvage.examine(store, layout)[1])
         if lost and report.whole:
             step = "--repair takes the results from there" if lost.results else "--repair starts a new generation"
@@ -198,7 +200,8 @@ class RunExaminer:
         self, findings: list[RunFinding], overview: dict[str, Any], records: tuple[AnyRecord, ...]
     ) -> Plan | None:
         """The plan that a resume would follow; examines the plans and the code of all drivers."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         begun = [record.plan for record in records if isinstance(record, DriverStarted)]
         newest = begun[-1] if begun else str(overview.get("plan", ""))
         followed = None
@@ -217,7 +220,8 @@ class RunExaminer:
         return followed
 
     def _view(self, plan: Plan, overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> RunView:
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         driver = writer.newest_driver(store, layout.journal)
         total = overview.get("trials")
         run_data = RunData(
@@ -243,7 +247,8 @@ class RunExaminer:
 
     def _of_reports(self, view: RunView) -> Iterator[RunFinding]:
         """The parts of reports that cannot be read, and those that a driver which died has left beside a joined one."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         for path in () if self._fast else block_paths(store, layout):
             try:
                 check_part(store, layout, path)
@@ -304,7 +309,8 @@ class RunExaminer:
     # ---- results
 
     def _of_results(self, view: RunView) -> Iterator[RunFinding]:
-        store, path = self._place.store, self._place.layout.results
+        store = self._place.store
+        path = self._place.layout.results
         if view.state is not RunState.ENDED:
             return
         where = store.where(path)

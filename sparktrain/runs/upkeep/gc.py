@@ -156,7 +156,8 @@ class Tidier:
         Raises RunDirectoryError when a driver owns the run, or may own it, SpecError when no trial can be the best,
         and as `Observer.look`.
         """
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         check_run(self._place)
         view = self._observer.look()
         check_idle(view, self._place, self._clock, self._older_than_s)
@@ -193,7 +194,9 @@ class Tidier:
 
     def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
         """Delete what was found, except files that a kept checkpoint names, whatever else is wrong."""
-        store, layout, needed = self._place.store, self._place.layout, set[str]()
+        store = self._place.store
+        layout = self._place.layout
+        needed = set[str]()
         for checkpoint in kept:
             with suppress(CheckpointError):  # one that cannot be read names nothing
                 needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
@@ -221,11 +224,13 @@ class Tidier:
         if not trial.result.status.observed:
             return  # a driver that resumes the run starts there
         stay = self._staying(trial, view)
-        store, path = self._place.store, self._place.layout.path
+        store = self._place.store
+        path = self._place.layout.path
         for checkpoint in trial.kept:
             if checkpoint in stay or store.way_out(checkpoint.manifest, path) is not None:
                 continue
-            files, size = [checkpoint.manifest], 0
+            files = [checkpoint.manifest]
+            size = 0
             try:
                 manifest = checkpoints.manifest_of(store, checkpoint)
                 files = checkpoints.files_of(checkpoint, manifest)
@@ -247,7 +252,8 @@ class Tidier:
         return [checkpoint for checkpoint in (history.newest, history.best) if checkpoint is not None]
 
     def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         cutoff = self._clock.wall() - self._older_than_s
         named = {file for drop in dropped for file in drop.files}
         borrowed = [checkpoint for trial in view.trials if trial.result.exploits for checkpoint in trial.kept]
@@ -260,7 +266,8 @@ class Tidier:
 
     def _old(self, files: Iterable[str], before: float) -> Iterator[Orphan]:
         """Those of the files that the run has written itself, and before that time."""
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         for file in files:
             with suppress(FileNotFoundError):
                 info = store.stat(file)

@@ -71,7 +71,8 @@ def _journal(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
 
 def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
     """Restore what the journal has lost and `results.json` has, so that no generation is used twice."""
-    store, layout = place.store, place.layout
+    store = place.store
+    layout = place.layout
     if not _found(examined, "journal"):
         return
     writer, opened = Journal.claim(store, layout.journal, this_process(clock, PURPOSE))
@@ -105,7 +106,8 @@ def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
 
 
 def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterator[str]:
-    store, path = place.store, place.layout.spec
+    store = place.store
+    path = place.layout.spec
     if _found(examined, "run.json") and examined.plan is not None:
         plan, spec = examined.plan, examined.plan.sweep_spec()
         try:
@@ -125,7 +127,8 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
 
 
 def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
-    store, layout = place.store, place.layout
+    store = place.store
+    layout = place.layout
     for finding in _found(examined, "code"):
         store.delete(finding.path)
         yield "code was deleted: resume by the call that started the run, which stores it once more"

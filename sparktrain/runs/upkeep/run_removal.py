@@ -93,7 +93,8 @@ class Remover:
         started, or another process has continued the removal.
         """
         removal, owner = self._find()
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         marked = MarkedRemoval.begin(store, layout.journal, who, owner)
         last = (marked.mark, layout.spec)
         journal = f"{layout.journal.path}/"
@@ -109,7 +110,8 @@ class Remover:
         return replace(removal, left=strays, runs=self._runs(strays), removed=True)
 
     def _find(self) -> tuple[Removal, Ownership]:
-        store, layout = self._place.store, self._place.layout
+        store = self._place.store
+        layout = self._place.layout
         owner = ownership(store, layout.journal)  # before the run is found to be idle
         interrupted = check_unmarked(store, layout.journal, self._clock, self._silent_s)
         self._check_evidence(interrupted)
@@ -165,7 +167,8 @@ class Remover:
         return tuple(path.removeprefix(f"{self._place.layout.path}/") for path in paths)
 
     def _runs(self, left: tuple[str, ...]) -> tuple[str, ...]:
-        store, path = self._place.store, self._place.layout.path
+        store = self._place.store
+        path = self._place.layout.path
         folders = (name for name in left[:_SHOWN] if name.endswith("/"))
         return tuple(name for name in folders if store.exists(f"{path}/{name}run.json"))
 

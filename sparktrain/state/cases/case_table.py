@@ -61,5 +61,6 @@ class CaseTable:
 
     def take_ended(self) -> list[TrialId]:
         """Trials that have got a result since the last call, under drivers before too."""
-        ended, self._ended = self._ended, []
+        ended = self._ended
+        self._ended = []
         return ended

@@ -26,7 +26,8 @@ class LostAgents:
     def awaits_reason(self, gang: Gang) -> bool:
         """The trial of an ended gang would be given up for the loss of an agent, and the cluster's reason is not known:
         what the cluster took does not count."""
-        trial, failure = self._sweep.trials[gang.trial], gang.verdict().failure
+        trial = self._sweep.trials[gang.trial]
+        failure = gang.verdict().failure
         if failure is None or failure.loss is not None:
             return False
         agent_lost = any(
@@ -42,7 +43,8 @@ class LostAgents:
         member, host = self._lost.pop(agent, (None, ""))
         if member is None:
             return None
-        trial, failure = self._sweep.trials[member.trial], Failure(loss.kind, lost_agent(host, reason), loss=loss)
+        trial = self._sweep.trials[member.trial]
+        failure = Failure(loss.kind, lost_agent(host, reason), loss=loss)
         gang = self._sweep.gangs.get(member.trial)
         alone = trial.alone.get(member)
         if alone is None and gang is not None and gang.generation == member.generation:

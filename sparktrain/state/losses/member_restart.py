@@ -50,9 +50,11 @@ class MemberRestarts:
             return False
         hung = gang.absent.get(rank)
         if hung is not None and hung.stage is AbsenceStage.ENDING:
-            failure, since = hung.failure, hung.since
+            failure = hung.failure
+            since = hung.since
         elif self._restarts(gang, rank, failure):
-            failure, since = _of(gang, rank, failure), at
+            failure = _of(gang, rank, failure)
+            since = at
         else:
             return False
         gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + self._wait_s))
@@ -120,7 +122,8 @@ class MemberRestarts:
         if _seat_of(agent) != (place.host, place.address):
             gang.move(rank, replace(place, host=agent.host, address=agent.address, port=0))
         trial = self._sweep.trials[gang.trial]
-        newest, port = trial.checkpoints.newest, gang.places[rank].port
+        newest = trial.checkpoints.newest
+        port = gang.places[rank].port
         return do.PlaceMember(agent.id, member, gang.size, trial.params, newest, port)
 
     def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
@@ -128,7 +131,8 @@ class MemberRestarts:
 
         None for a member that does not restart alone.
         """
-        rank, member = message.member.rank, message.member
+        rank = message.member.rank
+        member = message.member
         absence = gang.absent.get(rank)
         if absence is None:
             return None
@@ -165,7 +169,8 @@ class MemberRestarts:
     def overdue(self, gang: Gang, at: float) -> Rank | None:
         """Note that the gang fails where a member is away for too long; returns one that hangs and has not ended."""
         for rank, absence in gang.absent.items():
-            late, why = at >= absence.by, ""
+            late = at >= absence.by
+            why = ""
             if absence.stage is AbsenceStage.WAITING and (late or self._sweep.stop is not None):
                 where = "" if self._moves else f" on {gang.places[rank].host}"
                 why = f"no agent{where} was idle within {self._wait_s:g} s" if late else "the run stops"

@@ -29,7 +29,8 @@ class MemoryTier:
 
     def ended(self, gang: Gang) -> None:
         """The gang is gone; note from where the next one can resume, unless this trial has no next one like it."""
-        trial, cause = self._sweep.trials[gang.trial], gang.cause or gang.follower
+        trial = self._sweep.trials[gang.trial]
+        cause = gang.cause or gang.follower
         tried = gang.memory_step is not None and gang.running_since is None
         unread = tried and cause is not None and cause.kind in _UNREAD
         if (cause is None and not gang.grows) or unread or trial.stopping or trial.status is not TrialStatus.RUNNING:

@@ -42,7 +42,8 @@ class ThresholdRule(_CurveRule):
 
     def judge(self, trial: TrialId, point: int, value: float | None) -> str:
         """See base class."""
-        lower, upper = self._options.lower, self._options.upper
+        lower = self._options.lower
+        upper = self._options.upper
         if point <= self._options.warmup:
             return ""
         if value is None:
@@ -73,7 +74,8 @@ class PatienceRule(_CurveRule):
         super().record(trial, point, value)
         best, at = self._best.get(trial, (float("inf"), 0))
         if value is not None and self._improves(value, best):
-            best, at = self.aim.cost(value), point
+            best = self.aim.cost(value)
+            at = point
         self._best[trial] = best, at
 
     def trial_dropped(self, trial: TrialId) -> None:
@@ -97,7 +99,9 @@ class _Curve:
         """The trial has `cost` at `point`."""
         total, number = self.sums[-1] if self.sums else (0.0, 0)
         if cost is not None:
-            self.best, total, number = min(self.best, cost), total + cost, number + 1
+            self.best = min(self.best, cost)
+            total = total + cost
+            number = number + 1
         self.points.append(point)
         self.sums.append((total, number))
 

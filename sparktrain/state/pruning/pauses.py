@@ -12,7 +12,8 @@ class Pauses:
 
     def promote(self) -> None:
         """Trials that rules have promoted are next, those with the most steps first."""
-        paused, promoted = self._sweep.paused, self._sweep.pruned.promoted
+        paused = self._sweep.paused
+        promoted = self._sweep.pruned.promoted
         if not promoted:
             return
         for trial in sorted((paused[trial_id] for trial_id in promoted if trial_id in paused), key=_steps):

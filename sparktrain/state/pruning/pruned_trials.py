@@ -127,7 +127,8 @@ class PrunedTrials:
 
     def take_running(self) -> list[TrialId]:
         """The trials that were pruned or paused before their end, since the last call."""
-        running, self._running = list(dict.fromkeys(self._running)), []
+        running = list(dict.fromkeys(self._running))
+        self._running = []
         return running
 
     def metrics(self, trial: Trial) -> dict[str, float]:
@@ -147,7 +148,8 @@ class PrunedTrials:
             self._trials[record.trial].forget_pause()
             self.promoted.add(record.trial)
         elif isinstance(record, RungReached) and not record.goes_on:
-            trial, pruning = self._trials[record.trial], Pruning(record.step, record.value, record.reason)
+            trial = self._trials[record.trial]
+            pruning = Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung
             trial.forget_pause()
             if record.pauses:
@@ -204,7 +206,8 @@ class PrunedTrials:
 
     def take_settled(self) -> list[TrialId]:
         """Those trials, once."""
-        settled, self._settled = self._settled, []
+        settled = self._settled
+        self._settled = []
         return settled
 
 

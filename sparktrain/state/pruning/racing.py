@@ -59,7 +59,8 @@ def chance(differences: Sequence[float]) -> float:
     if not ranks:
         return 1.0
     if len(ranks) > _EXACT:
-        middle, deviation = sum(rank for rank, _ in ranks) / 2, math.sqrt(sum(rank * rank for rank, _ in ranks)) / 2
+        middle = sum(rank for rank, _ in ranks) / 2
+        deviation = math.sqrt(sum(rank * rank for rank, _ in ranks)) / 2
         return math.erfc((observed - middle - 1) / deviation / math.sqrt(2)) / 2
     ways = [1] + [0] * sum(rank for rank, _ in ranks)
     for rank, _ in ranks:

@@ -59,7 +59,8 @@ class Stopper:
         for rule in unknown:
             rule.learn_most(rule.progress(values[-1][0]))
             records.append(HorizonLearned(rule=rule.label, most=rule.most or 0))
-        waiting, self._waiting = self._waiting, {}
+        waiting = self._waiting
+        self._waiting = {}
         for other_trial, held in sorted(waiting.items()):
             for step, value in held:
                 rungs = self._on_value(unknown, other_trial, step, value)  # the other rules have judged it when it came
@@ -127,12 +128,14 @@ class Stopper:
         self, rules: Sequence[PruningRule], trial: TrialId, step: int, value: float | None
     ) -> list[RungReached]:
         """All of `rules` record the value; the records of the rule that stops the trial come last."""
-        going, stopping = list[RungReached](), list[RungReached]()
+        going = list[RungReached]()
+        stopping = list[RungReached]()
         for rule in rules:
             rungs = self._rungs(rule, trial, step, value)
             stops = bool(rungs) and not rungs[-1].goes_on
             if stops and (not stopping or (stopping[-1].pauses and not rungs[-1].pauses)):
-                going, stopping = [*going, *stopping], rungs
+                going = [*going, *stopping]
+                stopping = rungs
             else:
                 going += rungs
         return [*going, *stopping]

@@ -63,7 +63,8 @@ class HalvingRule(PruningRule):
 
     def judge(self, trial: TrialId, point: int, value: float | None) -> str:
         """See base class."""
-        costs, eta = self._costs.get((self._bracket(trial), point), []), self._options.eta
+        costs = self._costs.get((self._bracket(trial), point), [])
+        eta = self._options.eta
         number = len(costs) + 1
         if value is None:
             return "is not finite"

@@ -64,7 +64,8 @@ def explain(java_class: str, message: str, server: str = "") -> OSError:
 
     `server` is the principal of the service that demands a ticket, if known.
     """
-    name, line = java_class.rpartition(".")[2], first_line(message)
+    name = java_class.rpartition(".")[2]
+    line = first_line(message)
     if _NO_DIRECTORY.search(line):
         return NotADirectoryError(errno.ENOTDIR, line)
     if name in _CONTRACT_ERRORS:

@@ -83,9 +83,11 @@ class HadoopStore(Store):
 
     def probe(self) -> None:
         """See base class."""
-        store, path = self._probing(), f"probe-{uuid4().hex}"
+        store = self._probing()
+        path = f"probe-{uuid4().hex}"
         try:
-            created, again = store.put_if_absent(path, b"sparktrain"), store.put_if_absent(path, b"overwritten")
+            created = store.put_if_absent(path, b"sparktrain")
+            again = store.put_if_absent(path, b"overwritten")
             content = store.read(path)
             store.delete(path)
         except OSError as error:
@@ -125,7 +127,8 @@ class HadoopStore(Store):
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See base class."""
-        file, pieces = self._open(path), []
+        file = self._open(path)
+        pieces = []
         end = min(start + length, file.size())
         for place in range(start, end, PIECE_BYTES):
             pieces.append(file.read(place, min(PIECE_BYTES, end - place)))
@@ -225,7 +228,8 @@ class HadoopStore(Store):
         nothing in its trash. It refuses to delete an empty one to which another process adds something meanwhile.
         """
         part = self._own_part(path, owns)
-        mixed, holding = {path, *_folders_of(part.left)}, _folders_of(part.files)
+        mixed = {path, *_folders_of(part.left)}
+        holding = _folders_of(part.files)
         unmixed = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
         for folder in unmixed:
             if folder in holding:
@@ -233,7 +237,8 @@ class HadoopStore(Store):
         single = [file for file in part.files if file.rpartition("/")[0] in mixed]
         spread(lambda file, _: self._delete_own(file, _delete_file), single, _DELETING_THREADS)
         for folder in (*reversed([node for node in part.folders if node not in holding and node not in mixed]), path):
-            call, target = self._calls.start("delete", f"{self.where()}/{folder}"), self._target(folder)
+            call = self._calls.start("delete", f"{self.where()}/{folder}")
+            target = self._target(folder)
             if not _listed(call, target):
                 call.clean_up(partial(_delete_empty, target))
 

@@ -72,7 +72,8 @@ class HdfsStore(HadoopStore):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
             return explain("FileAlreadyExistsException", str(error))
-        match, text = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
+        match = _RPC_ERROR.match(str(error))
+        text = str(error) or type(error).__name__
         java_class, message = (match[1], match[2].removesuffix('")')) if match else ("", text)
         return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
 
@@ -85,10 +86,12 @@ class HdfsStore(HadoopStore):
 
 def _with_bounds(settings: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
     """`settings` with which a client tries NameNodes no longer than its caller waits."""
-    budget_s, attempts = 0.7 * min(policy.call_s, policy.again_s), 1
+    budget_s = 0.7 * min(policy.call_s, policy.again_s)
+    attempts = 1
     backoff = Backoff(_FAILOVER_MS / 1000, _FAILOVER_MAX_MS / 1000)
     while budget_s > backoff.pause_s:
-        budget_s, attempts = budget_s - backoff.next_s(), attempts + 1
+        budget_s = budget_s - backoff.next_s()
+        attempts = attempts + 1
     bounds = {
         "dfs.client.failover.max.attempts": str(attempts),
         "dfs.client.failover.sleep.base.millis": str(_FAILOVER_MS),
@@ -176,14 +179,16 @@ class _NativeClient(HadoopClient):
         self._client.raw.delete(path, True)
 
     def open(self, path: str) -> Reader:
-        waited_s, wait_s = 0.0, 0.01
+        waited_s = 0.0
+        wait_s = 0.01
         while waited_s < self._last_block_s:
             size = self._client.raw.get_file_info(path).length
             reader = _NativeReader(lambda: self._client.raw.read(path))
             if reader.size >= size:
                 return reader
             pause(wait_s)
-            waited_s, wait_s = waited_s + wait_s, 2 * wait_s
+            waited_s = waited_s + wait_s
+            wait_s = 2 * wait_s
         # A writer that appends for so long is dead, or notices that it must append again.
         self._client.raw.recover_lease(path)
         raise ConnectionError(f"the last block is not complete after {waited_s:.1f} s, and nothing of it can be read")

@@ -83,7 +83,8 @@ class HadoopStream(WriteStream):
         if not 0 <= size - self._size <= len(self._waiting):
             raise StoreError(f"{self._where} has {size} bytes: another process writes it too")
         del self._waiting[: size - self._size]
-        self._size, self._unsure = size, False
+        self._size = size
+        self._unsure = False
 
 
 def recovered_size(call: HdfsCall, path: str) -> int:

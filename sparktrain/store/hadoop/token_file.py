@@ -56,7 +56,8 @@ class TokenFile:
         with _changes.lock:
             _write(self._path, content)
             if not self._kept:
-                self._before, self._kept = os.environ.get(VARIABLE), True
+                self._before = os.environ.get(VARIABLE)
+                self._kept = True
             if os.environ.get(VARIABLE) != os.fspath(self._path):  # a native thread may be reading the environment
                 os.environ[VARIABLE] = os.fspath(self._path)
             _changes.count += 1

@@ -47,7 +47,8 @@ class Unpublished:
 
     def write(self, call: HdfsCall, data: bytes | memoryview) -> None:
         """Add `data` to the end."""
-        writer, view = self._writer, memoryview(data)
+        writer = self._writer
+        view = memoryview(data)
         if writer is None:
             raise ValueError(f"{self._target} is no longer being written")
         for start in range(0, len(view), PIECE_BYTES):
@@ -56,7 +57,8 @@ class Unpublished:
 
     def close(self, call: HdfsCall) -> None:
         """Close the file and verify its size: a broken connection closes a partial file as if it were complete."""
-        writer, path = self._writer, self._path
+        writer = self._writer
+        path = self._path
         if writer is None:
             raise ValueError(f"{self._target} is no longer being written")
         self._do(call, lambda client: writer.close())
@@ -72,7 +74,8 @@ class Unpublished:
         """
         target = self._target
         while True:
-            is_taken, failure = False, None
+            is_taken = False
+            failure = None
             try:
                 call.once(renaming(self._path, target))
                 return True
@@ -97,7 +100,8 @@ class Unpublished:
 
     def discard(self, call: HdfsCall) -> None:
         """Delete the file, unless it is published. Never raises."""
-        path, writer = self._path, self._writer
+        path = self._path
+        writer = self._writer
         self._writer = None
 
         def discard(client: HadoopClient) -> None:
@@ -115,7 +119,8 @@ class Unpublished:
         When the answer to a rename was lost, it may have been executed, or may be later. This decides it: the file has
         one of the two names, and a late rename no longer finds its source.
         """
-        path, fresh = self._path, self._fresh_path()
+        path = self._path
+        fresh = self._fresh_path()
         while True:
             try:
                 call.once(renaming(path, fresh))
@@ -173,7 +178,8 @@ class HadoopNewFile(NewFile):
         self._calls = calls
         self._where = where
         self._file: Unpublished | None = file
-        self._digest, self._size = hashlib.sha256(), 0
+        self._digest = hashlib.sha256()
+        self._size = 0
         self._start: bytearray | None = bytearray()
         """All that was written; None once that is too much."""
 
@@ -202,7 +208,8 @@ class HadoopNewFile(NewFile):
 
     def _ask(self, call: HdfsCall, request: Callable[[Unpublished], None]) -> None:
         """Make a request; while all that was written is known, retry it after that in a new temporary file."""
-        file, is_new = self._open(), False
+        file = self._open()
+        is_new = False
         while True:
             try:
                 if is_new:
@@ -220,7 +227,8 @@ class HadoopNewFile(NewFile):
 
     def discard(self) -> None:
         """See base class."""
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file is not None:
             file.discard(self._calls.start("discard", self._where))
 

@@ -70,7 +70,8 @@ class GatewayStream(HadoopStream):
 
     def _seal(self, call: HdfsCall) -> None:
         """Verify the file under a name that no request knows, make it read-only, and rename it back."""
-        path, aside = self._path, f"{self._path}.closing"
+        path = self._path
+        aside = f"{self._path}.closing"
         self._move(call, path, aside)
         self._cut(call, aside)
         call.ask(lambda client: cast("GatewayClient", client).protect(aside))

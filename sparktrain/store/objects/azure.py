@@ -91,7 +91,8 @@ class AzureBucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         properties = await (await self.blob(key)).get_blob_properties()
-        modified, writer = properties.last_modified.timestamp(), properties.metadata.get(WRITER)
+        modified = properties.last_modified.timestamp()
+        writer = properties.metadata.get(WRITER)
         return ObjectInfo(properties.size, modified, writer, properties.etag or "")
 
     async def get(self, key: str, start: int, length: int) -> bytes:

@@ -13,7 +13,8 @@ WRITER = "sparktrainwriter"
 PART_BYTES = 16 * 2**20
 """Size of a part of a large object; only the last part may be smaller. Services accept at most 10,000 parts."""
 
-CONNECT_S, ANSWER_S = 4.0, 30.0
+CONNECT_S = 4.0
+ANSWER_S = 30.0
 """Timeouts of a client for a connection, and for the next bytes on it."""
 
 

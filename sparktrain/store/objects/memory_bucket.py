@@ -45,7 +45,8 @@ class MemoryBucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         with _condition:
-            modified, writer = _files().modified(self._path(key)), _writers.get(self._path(key))
+            modified = _files().modified(self._path(key))
+            writer = _writers.get(self._path(key))
             size = _files().store[self._path(key)].size
             return ObjectInfo(size, modified.timestamp(), writer, f"{modified.isoformat()} {writer}")
 

@@ -80,11 +80,13 @@ class ObjectStore(Store):
             raise RunDirectoryError(f"run directory {self.where()} cannot be used: {error.strerror}") from error
 
     def _probe(self, path: str) -> None:
-        writer, call = uuid4().hex, self._call(path)
+        writer = uuid4().hex
+        call = self._call(path)
         created = call.create(lambda bucket: bucket.put(call.key, b"sparktrain", writer), writer)
         try:
             replaced = self.put_if_absent(path, b"overwritten") or self._new(path).publish_in_parts()
-            content, mark = self.read(path), self._call(path).ask(lambda bucket: bucket.head(call.key)).writer
+            content = self.read(path)
+            mark = self._call(path).ask(lambda bucket: bucket.head(call.key)).writer
             self.list(path)
         finally:
             self.delete(path)
@@ -103,7 +105,8 @@ class ObjectStore(Store):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
-        call, writer = self._call(path, len(data)), uuid4().hex
+        call = self._call(path, len(data))
+        writer = uuid4().hex
         return call.create(lambda bucket: bucket.put(call.key, data, writer), writer)
 
     def read(self, path: str) -> bytes:
@@ -168,7 +171,8 @@ class ObjectStore(Store):
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """See base class. Each request has its own deadline."""
-        keys, count = [self._key(path) for path in paths], self._bucket.deleted_at_once
+        keys = [self._key(path) for path in paths]
+        count = self._bucket.deleted_at_once
         for first in range(0, len(keys), count):
             self._delete_many(keys[first : first + count])
 
@@ -207,7 +211,8 @@ class LargeObject(NewFile):
         self._writer = uuid4().hex
         self._upload: Upload | None = None
         self._buffer = bytearray()
-        self._digest, self._size = hashlib.sha256(), 0
+        self._digest = hashlib.sha256()
+        self._size = 0
         self._ended = False
 
     def write(self, data: bytes | memoryview) -> None:
@@ -224,7 +229,8 @@ class LargeObject(NewFile):
                 self._send()
 
     def _send(self) -> None:
-        call, part = self._call(self._part_bytes), bytes(self._buffer)
+        call = self._call(self._part_bytes)
+        part = bytes(self._buffer)
         try:
             upload = self._start_upload(call)
             call.ask(lambda _: upload.add(part))
@@ -246,7 +252,8 @@ class LargeObject(NewFile):
         return Written(self._size, self._digest.hexdigest())
 
     def _publish_at_once(self) -> bool:
-        call, data = self._call(len(self._buffer)), bytes(self._buffer)
+        call = self._call(len(self._buffer))
+        data = bytes(self._buffer)
         try:
             return call.create(lambda bucket: bucket.put(self._key, data, self._writer), self._writer)
         finally:
@@ -254,7 +261,8 @@ class LargeObject(NewFile):
 
     def publish_in_parts(self) -> bool:
         """Publish as a multipart upload, whatever the size, and close the file: whether it got its name."""
-        call, last = self._call(len(self._buffer)), bytes(self._buffer)
+        call = self._call(len(self._buffer))
+        last = bytes(self._buffer)
         try:
             upload = self._start_upload(call)
             created = call.create(lambda _: upload.publish(last), self._writer)
@@ -268,7 +276,9 @@ class LargeObject(NewFile):
 
     def discard(self) -> None:
         """See base class. Blocks for 5 s at most: parts that it cannot delete stay invisible in the service."""
-        upload, self._upload, self._ended = self._upload, None, True
+        upload = self._upload
+        self._upload = None
+        self._ended = True
         self._buffer.clear()
         if upload is not None:
             with suppress(OSError):

@@ -11,7 +11,8 @@ from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind
 
 _REQUEST_S = 60.0
 _SLOWEST_BYTES_PER_S = 256 * 2**10
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
 
 T = TypeVar("T")
 Ask = Callable[[Bucket], Coroutine[Any, Any, T]]

@@ -98,7 +98,8 @@ class S3Bucket(Bucket):
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         response = await self.ask("head_object", Key=key)
-        modified, writer = response["LastModified"].timestamp(), response["Metadata"].get(WRITER)
+        modified = response["LastModified"].timestamp()
+        writer = response["Metadata"].get(WRITER)
         return ObjectInfo(response["ContentLength"], modified, writer, response.get("ETag", ""))
 
     async def get(self, key: str, start: int, length: int) -> bytes:

@@ -135,7 +135,8 @@ def bytecode(source: Path) -> tuple[str, bytes] | None:
     """
     compiled = Path(importlib.util.cache_from_source(str(source), optimization=""))
     try:
-        pyc, stat = compiled.read_bytes(), source.stat()
+        pyc = compiled.read_bytes()
+        stat = source.stat()
     except OSError:
         return None
     current = (int(stat.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (stat.st_size & 0xFFFFFFFF).to_bytes(

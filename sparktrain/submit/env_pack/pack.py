@@ -53,7 +53,8 @@ def store_of(folder: str | None) -> Store:
 def plan(wanted: Sequence[str] = ()) -> Contents:
     """The contents of a pack: this Python, and the packages `wanted` with their requirements, or all packages. Blocks
     on the disk for some seconds. Raises SpecError for a Python or package that cannot be packed."""
-    python, packages = interpreter.base(), chosen(installed(), wanted)
+    python = interpreter.base()
+    packages = chosen(installed(), wanted)
     parts = [interpreter.files(python), *(_files_of(package, python.site) for package in packages)]
     return contents(parts, packages)
 
@@ -61,7 +62,8 @@ def plan(wanted: Sequence[str] = ()) -> Contents:
 def pack(wanted: Sequence[str], folder: str | None, on_progress: Callable[[int, int], None]) -> Packed:
     """Put the pack of `plan` into the store of `folder`, unless the store has it. Blocks on disk and store.
     Raises SpecError, and OSError from the store."""
-    store, planned = store_of(folder), plan(wanted)
+    store = store_of(folder)
+    planned = plan(wanted)
     uploaded = pack_archive.publish(store, planned, on_progress)
     return Packed(store.where(planned.archive), planned, uploaded)
 

@@ -39,7 +39,8 @@ def publish(store: Store, pack: Contents, on_progress: Callable[[int, int], None
 
 def write(file: NewFile, pack: Contents, on_progress: Callable[[int, int], None]) -> None:
     """Write the archive: the same bytes for the same files. Blocks; raises as `NewFile.write`."""
-    total, done = pack.size, 0
+    total = pack.size
+    done = 0
     out: Any = BufferedWriter(_Raw(file), PIECE_BYTES)
     with (
         gzip.GzipFile("", "wb", _COMPRESSION, out, mtime=0) as packed,
@@ -69,7 +70,8 @@ def _add(archive: tarfile.TarFile, entry: PackEntry) -> int:
     """How many bytes of the pack's size these entries have."""
     if entry.link:
         info = _info(entry.name, 0, executable=True)
-        info.type, info.linkname = tarfile.SYMTYPE, entry.identity
+        info.type = tarfile.SYMTYPE
+        info.linkname = entry.identity
         archive.addfile(info)
         return 0
     if entry.source is None:
@@ -87,5 +89,7 @@ def _add(archive: tarfile.TarFile, entry: PackEntry) -> int:
 
 def _info(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
-    info.size, info.mtime, info.mode = size, _TIME, 0o755 if executable else 0o644
+    info.size = size
+    info.mtime = _TIME
+    info.mode = 0o755 if executable else 0o644
     return info

@@ -136,7 +136,8 @@ class MemorySaver:
         states = {name: PackedArray.of(model_state.value(state)) for name, state in seeds.items()}
         if (seed := model_state.global_seed()) is not None:
             states[model_state.GLOBAL_SEED] = PackedArray.of(seed)
-        old_arrays, self._arrays = self._arrays, arrays
+        old_arrays = self._arrays
+        self._arrays = arrays
         is_equal = old_arrays is not None and len(old_arrays) == len(arrays) and all(map(_equal, old_arrays, arrays))
         sent = None if is_equal else [PackedArray.of(array) for array in arrays]
         part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in leaves], states, sent)
@@ -205,7 +206,8 @@ class MemorySaver:
         slot.arrays = {}
         needed = sum(tensor.nbytes for tensor in state.tensors.values())
         stats = os.statvfs(slot.folder.parent)
-        free, copies = stats.f_bavail * stats.f_frsize, sum(not buffer.arrays for buffer in self._slots)
+        free = stats.f_bavail * stats.f_frsize
+        copies = sum(not buffer.arrays for buffer in self._slots)
         if needed * copies > free:
             raise CheckpointError(
                 f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "

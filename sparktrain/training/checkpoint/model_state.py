@@ -112,7 +112,8 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
     because the first batch builds them; so do a model's own optimizers that only one side has built.
     """
     stored = files.document["variables"]
-    built, saved = _own(variables), _own(stored)
+    built = _own(variables)
+    saved = _own(stored)
     targets = _but_metrics({name: variable for name, variable in variables.items() if _group(name) in saved | {""}})
     sources = _matched(
         targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
@@ -166,7 +167,8 @@ def generators() -> dict[str, Any]:
     states: dict[str, Any] = {"python": [version, list(internal), gauss]}
     numpy_state: Any = np.random.get_state(legacy=False)
     if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
-        key, pos = numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]
+        key = numpy_state["state"]["key"].tolist()
+        pos = numpy_state["state"]["pos"]
         states["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
     return states
 
@@ -189,7 +191,8 @@ def spec(variable: Any) -> str:
 
 
 def _add(found: dict[str, Any], name: str, value: Any) -> None:
-    count, unique = 1, name
+    count = 1
+    unique = name
     while unique in found:
         count += 1
         unique = f"{name}#{count}"
@@ -228,7 +231,8 @@ def _kind(name: str) -> str:
 
 
 def _difference(specs: Mapping[str, str], stored: Mapping[str, str]) -> str:
-    model_names, stored_names = {name: name for name in specs}, {name: name for name in stored}
+    model_names = {name: name for name in specs}
+    stored_names = {name: name for name in stored}
     without = _without_counters(specs), _without_counters(stored)
     if len(without[0].keys() & without[1].keys()) > len(model_names.keys() & stored_names.keys()):
         model_names, stored_names = without

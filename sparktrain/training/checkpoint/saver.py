@@ -250,7 +250,8 @@ class CheckpointSaver:
             if model is not None:
                 model_state.notice_own_steps(model)
             state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=self._take_spare())
-            self._last_step, self._restored_step = count, None
+            self._last_step = count
+            self._restored_step = None
             self._stage(_Job(state, snapshot))
 
     def peek(self) -> Restored | None:
@@ -304,7 +305,8 @@ class CheckpointSaver:
         if problem := self._wait(timeout_s):
             self._warn(problem)
         with self._changed:
-            self._over, self._spare = True, {}
+            self._over = True
+            self._spare = {}
             self._changed.notify_all()
 
     # ---- saving
@@ -338,8 +340,10 @@ class CheckpointSaver:
     def _take_spare(self) -> dict[str, Array]:
         """Tensors that are no longer needed: of a waiting state, which is replaced now, or of one that is in files."""
         with self._changed:
-            replaced, self._staged = self._staged, None
-            spare, self._spare = self._spare, {}
+            replaced = self._staged
+            self._staged = None
+            spare = self._spare
+            self._spare = {}
         return replaced.state.tensors if replaced is not None and replaced.state is not None else spare
 
     def _stage(self, job: _Job) -> None:
@@ -361,7 +365,8 @@ class CheckpointSaver:
             if problem:
                 self._warn(problem)
             with self._changed:
-                self._in_flight, self._problem = None, problem
+                self._in_flight = None
+                self._problem = problem
                 self._changed.notify_all()
 
     def _hand_over(self, job: _Job) -> str:
@@ -371,7 +376,8 @@ class CheckpointSaver:
             assert job.state is not None
             tensor_files.save(Path(snapshot.folder), job.state.tensors, job.state.document)
             with self._changed:
-                self._spare, job.state = job.state.tensors, None
+                self._spare = job.state.tensors
+                job.state = None
             self._link.send(snapshot)
         except Exception as error:  # training continues after any error
             remove(Path(snapshot.folder))

@@ -44,7 +44,8 @@ class SnapshotSchedule:
 
     def start(self, step: int) -> None:
         """Training starts, or resumes, after `step`. The first step of a process may be slow: it is no measure."""
-        self._gap, self.next = 1, step + 1
+        self._gap = 1
+        self.next = step + 1
 
     def agree(self, step: int, since_s: float, pace_s: float, cost_s: float) -> bool:
         """Whether the members take a snapshot after `step`; sets `next`. The gap between agreements at most doubles.

@@ -130,7 +130,8 @@ def _groups(parts: Iterable[tuple[str, Array]], shard_bytes: int) -> Iterator[di
     for key, part in parts:
         if group and size + part.nbytes > shard_bytes:
             yield group
-            group, size = {}, 0
+            group = {}
+            size = 0
         group[key] = part
         size += part.nbytes
     if group:
@@ -149,7 +150,8 @@ def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: lis
     if min(shape, default=0) < 0 or math.prod(shape) * dtype_of(dtype).itemsize > 8 * stored:
         raise ValueError(f"it has the shape {shape}, and {stored} integers are stored")  # before it takes the memory
     tensor = np.empty(shape, dtype_of(dtype))
-    integers, filled = _as_integers(name, tensor), 0
+    integers = _as_integers(name, tensor)
+    filled = 0
     for start, key, file in sorted(parts, key=lambda part: part[0]):
         part = file.get_tensor(key)
         if start != filled:

@@ -103,7 +103,9 @@ class CallWatch:
         if newest != self._newest:
             if self._reported:
                 self._quiet_s = min(max(self._quiet_s, 2 * (now - self._since)), MAX_QUIET_S)
-            self._newest, self._since, self._reported = newest, now, False
+            self._newest = newest
+            self._since = now
+            self._reported = False
         elif not self._reported and newest >= 0 and now - self._since >= self._quiet_s:
             self._report(mine)
 

@@ -69,7 +69,8 @@ def join(joining: Joining) -> Ring:
 
 def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
     """The environment variables that Horovod and NCCL read. Raises FormError."""
-    wait_s, interface = barrier.whole_seconds(joining.operation_s), _interface(formation)
+    wait_s = barrier.whole_seconds(joining.operation_s)
+    interface = _interface(formation)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,

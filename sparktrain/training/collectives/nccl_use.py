@@ -24,7 +24,8 @@ def gpu_uuid() -> bytes:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return b""
-    device, uuid = ctypes.c_int(), ctypes.create_string_buffer(_UUID_BYTES)
+    device = ctypes.c_int()
+    uuid = ctypes.create_string_buffer(_UUID_BYTES)
     ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
     if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or ask(uuid, device):
         return b""

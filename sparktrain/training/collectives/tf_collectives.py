@@ -75,7 +75,8 @@ def _start_server(formation: Formation) -> None:
             "ctx.distribute() and ctx.allreduce() need: leave these out, and use ctx.report and ctx.checkpoint; or "
             "leave ctx.strategy() out, and train on a ring"
         )
-    job, index = formation.role.value, formation.index
+    job = formation.role.value
+    index = formation.index
     cluster = tf.train.ClusterSpec(formation.cluster()).as_cluster_def()
     server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=job, task_index=index, protocol="grpc")
     server.default_session_config.experimental.collective_group_leader = _LEADER

@@ -26,7 +26,8 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
         raise SpecError(f"class_weight needs (x, y) with classes of one output, not {shown(structure)}")
     _check_numbers(tf.nest.flatten(structure[1])[0])
     if isinstance(data, tf.data.Dataset):
-        weights, last = tf.constant(table), len(table) - 1
+        weights = tf.constant(table)
+        last = len(table) - 1
 
         @plain
         def weigh(x: Any, y: Any, *given: Any) -> Any:

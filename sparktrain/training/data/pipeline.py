@@ -205,7 +205,9 @@ def _in_rounds(batches: Any, share: BatchShare) -> Any:
     @plain
     def step(state: Any, held: Any) -> Any:
         count, real, small, large, batch, first = state
-        slot, full, size = count % share.size, holds.full(held), holds.rows(held)
+        slot = count % share.size
+        full = holds.full(held)
+        size = holds.rows(held)
         real = tf.where(slot == 0, 0, real) + tf.cast(full, tf.int32)
         small = tf.where(slot == 0, size, tf.where(full, tf.minimum(small, size), small))
         large = tf.maximum(tf.where(slot == 0, 0, large), size)
@@ -234,7 +236,8 @@ def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, firs
     """A member's batch, cut to the smallest or filled to the largest of its round."""
     if uneven is Uneven.DROP:
         return _chosen(holds.batch(own), tf.range(small))
-    real, filling = holds.rows(own), holds.batch(first)
+    real = holds.rows(own)
+    filling = holds.batch(first)
     batch = tf.cond(holds.full(own), lambda: holds.batch(own), lambda: _chosen(filling, tf.range(0)))
     filler = _chosen(filling, tf.range(large - real) % rows(filling))
     filled = tf.nest.map_structure(

@@ -63,7 +63,8 @@ class Position:
     def describe(self, spec: object, order: int) -> None:
         """Note the element spec and the order of a feed; the first of several feeds counts."""
         if self.spec is None:
-            self.spec, self.order = spec, order
+            self.spec = spec
+            self.order = order
 
     def reads(self, spec: object) -> None:
         """Note the element spec of the data of the fit that starts."""
@@ -73,8 +74,12 @@ class Position:
         """Start a call of `fit` with `per_epoch` steps in an epoch; None where Keras does not know them."""
         with self.lock:
             self.fit += 1
-            self.start_step, self.first, self.offset = self.step, None, 0
-            self.per_epoch, self.resumed, self._pass_end = per_epoch, False, None
+            self.start_step = self.step
+            self.first = None
+            self.offset = 0
+            self.per_epoch = per_epoch
+            self.resumed = False
+            self._pass_end = None
 
     def resume(self, epoch: int, batch: int, step: int, *, start_step: int = 0, first: int | None = 0) -> None:
         """Resume in `epoch`, from 0, after `batch` of its steps, `step` in all. Call it after `start_fit`.
@@ -82,15 +87,22 @@ class Position:
         `start_step` is `step` at the start of the fit, `first` its first epoch.
         """
         with self.lock:
-            self.epoch, self.batch, self.step, self.resumed = epoch, batch, step, True
-            self.start_step, self.first = start_step, first
+            self.epoch = epoch
+            self.batch = batch
+            self.step = step
+            self.resumed = True
+            self.start_step = start_step
+            self.first = first
 
     def start_epoch(self, epoch: int) -> None:
         """Start an epoch, at its first step, or after the finished steps of a resumed epoch."""
         with self.lock:
             self.first = epoch if self.first is None else self.first
             self.offset = self.batch if self.resumed and epoch == self.epoch else 0
-            self.epoch, self.batch, self._base, self.training = epoch, self.offset, self.step, True
+            self.epoch = epoch
+            self.batch = self.offset
+            self._base = self.step
+            self.training = True
 
     def finish_step(self, last: int) -> None:
         """Note that step `last` and all before it are done; 0 is the first step after `start_epoch`.
@@ -103,7 +115,8 @@ class Position:
                 steps = min(steps, self._pass_end - self._base)
             elif self.per_epoch is not None and not self.feeds:
                 steps = min(steps, self.per_epoch)
-            self.batch, self.step = self.offset + steps, self._base + steps
+            self.batch = self.offset + steps
+            self.step = self._base + steps
 
     def leave_epoch(self) -> None:
         """Stop counting passes as training data until the next epoch starts."""
@@ -183,10 +196,12 @@ class Cursor:
         order whether this process has read the passes before it or an earlier one. Endless passes cannot be replayed.
         """
         with self._position.lock:
-            training, started = self._position.training, self._position.step
+            training = self._position.training
+            started = self._position.step
             number, skipped = self._target() if training else (self._count, 0)
             number = self._made if self._endless else max(number, self._made)
-            played, self._made = number - self._made, number + 1
+            played = number - self._made
+            self._made = number + 1
             self._count = number + 1
             self._trained = (number, started - skipped) if training else None
             if training:
@@ -212,7 +227,8 @@ class Cursor:
 
     def recall(self, base: int, count: int) -> None:
         """Continue the counts that `passes` returned in an earlier process."""
-        self._recalled, self._count = base, max(count, self._count)
+        self._recalled = base
+        self._count = max(count, self._count)
 
     def rows(self) -> list[int] | None:
         """The pass, and the rows or batches of it that the gang has taken; None where their number is unknown."""
@@ -236,7 +252,8 @@ class Cursor:
 
     def _target(self) -> tuple[int, int]:
         position = self._position
-        first, self.fit = self.fit != position.fit, position.fit
+        first = self.fit != position.fit
+        self.fit = position.fit
         resumed = position.resumed and first
         if first:  # without counts of an earlier process, this one repeats the passes before any training
             self._base = self._recalled if resumed and self._recalled is not None else self._count

@@ -20,15 +20,19 @@ class RowCursor(Cursor):
     def start_pass(self) -> tuple[int, int, int]:
         """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
         with self._position.lock:
-            started, training = self._position.step, self._position.training
+            started = self._position.step
+            training = self._position.training
             resumes = self._resumes if training and self._position.resumed and self.fit != self._position.fit else None
             number, _, skipped = super().start_pass()
             if not training:
                 return number, 0, skipped
-            taken_rows, self._resumes, self._left = 0, None, None
+            taken_rows = 0
+            self._resumes = None
+            self._left = None
             if resumes is not None:
                 number, taken_rows = resumes
-                skipped, remaining_steps = 0, replace(self._share, taken=taken_rows).steps
+                skipped = 0
+                remaining_steps = replace(self._share, taken=taken_rows).steps
                 self._count = self._made = number + 1
                 self._trained = number, started - (self._share.steps - remaining_steps)
                 self._position.end_pass_after(started + remaining_steps)

@@ -102,7 +102,8 @@ class RowShare:
 
     def positions(self, first: int, last: int) -> Indices:
         """The positions of the rows of steps `first` to `last - 1`, one step after the other."""
-        share, full = self.share, self._full
+        share = self.share
+        full = self._full
         steps = np.arange(first, min(last, full), dtype=np.int64)
         starts = self.taken + (steps * share.size + share.rank) * self.batch
         batch = np.arange(self.batch if len(starts) else 0, dtype=np.int64)  # it may be larger than any array
@@ -131,7 +132,9 @@ class RowShare:
 
     def _last(self) -> Indices:
         """The positions of the last, uneven step; none if it is dropped."""
-        share, tail, start = self.share, self._left, self.rows - self._left
+        share = self.share
+        tail = self._left
+        start = self.rows - self._left
         positions = np.arange(share.rank * self.batch, min(tail, (share.rank + 1) * self.batch), dtype=np.int64) + start
         if share.uneven is Uneven.DROP:
             return positions[: max(0, tail - (share.size - 1) * self.batch)]
@@ -156,7 +159,8 @@ def _windows(groups: Sequence[int], sizes: Sequence[int], order: Indices | None)
             windows.append([])
             rows = size = 0
         windows[-1].append(group)
-        rows, size = rows + groups[group], size + sizes[group]
+        rows = rows + groups[group]
+        size = size + sizes[group]
     return windows
 
 

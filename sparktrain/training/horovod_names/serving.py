@@ -93,7 +93,8 @@ def served() -> Iterator[None]:
 
 def connect(gang: "JoinedGang", backend: Backend) -> None:
     """Have the names use this gang. Call it before the training function."""
-    _Served.gang, _Served.backend = gang, backend
+    _Served.gang = gang
+    _Served.backend = backend
 
 
 def provide(trial: "ServedTrial") -> None:

@@ -97,9 +97,12 @@ def keras_callbacks(
     epoch, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of
     the optimizer from that of one member (`lr_schedule.Warmup` counts steps instead). Raises SpecError.
     """
-    cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
+    cadence = Cadence.of(checkpoint_every)
+    scoring = Scoring(monitor, mode_of(monitor, mode))
     interval_s = None if memory_checkpoint is None else snapshot_interval(memory_checkpoint)
-    ring, position, past = deps.ring, deps.position, ResumedState()
+    ring = deps.ring
+    position = deps.position
+    past = ResumedState()
     keep = CallbackStateKeeper(position, past)
     chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
     if warmup and ring.served is not None:
@@ -274,7 +277,8 @@ class WarmUp(InternalCallback):
             raise SpecError(
                 "warmup counts epochs, and their steps are not known for this data: pass steps_per_epoch to fit"
             )
-        position, optimizer = self._position, self.model.optimizer
+        position = self._position
+        optimizer = self.model.optimizer
         if position.warmup is None or position.warmup[0] is not optimizer:  # before a checkpoint replaces it
             position.warmup = optimizer, float(optimizer.learning_rate), position.step
         _, self._goal, self._start_step = position.warmup
@@ -388,13 +392,15 @@ class StopOnRequest(InternalCallback):
             self.model.stop_training = True
 
     def _agree(self) -> None:
-        step, now = self._position.step, self._clock.now()
+        step = self._position.step
+        now = self._clock.now()
         pace = (now - self._since[1]) / max(1, step - self._since[0])
         gathered = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
         requested, slowest = np.asarray(gathered).max(axis=0).tolist()
         self._stop = requested > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
-        self._since, self._next = (step, now), step + self._gap
+        self._since = (step, now)
+        self._next = step + self._gap
 
 
 class StopTogether(InternalCallback):

@@ -105,10 +105,14 @@ class Resume(InternalCallback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Raises SpecError if the model cannot be built yet, and CheckpointError."""
-        self._past.states, self._past.values, self._past.midway, self._metrics = {}, [], False, []
+        self._past.states = {}
+        self._past.values = []
+        self._past.midway = False
+        self._metrics = []
         if self._snapshots is None and self._ring.size == 1:
             return
-        position, stages = self._position, self._position.stages
+        position = self._position
+        stages = self._position.stages
         if self._snapshots is not None and not stages.opened:
             self._open(self._snapshots)
         behind = stages.behind(position.fit) or stages.resumes(position.fit)
@@ -143,8 +147,10 @@ class Resume(InternalCallback):
         self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
 
     def _skip(self, finished: Finished) -> None:
-        facts, position = finished.facts, self._position
-        position.step, position.reported = facts["step"], facts["reported"]
+        facts = finished.facts
+        position = self._position
+        position.step = facts["step"]
+        position.reported = facts["reported"]
         position.recall(facts["passes"])
         position.stages.attach(position.fit, self.model)
         self.model._initial_epoch = self.params["epochs"]
@@ -152,7 +158,9 @@ class Resume(InternalCallback):
         continue_files(self, self._past, None)
 
     def _resume(self, place: StagePosition) -> None:
-        position, content, batch = self._position, place.content, place.batch
+        position = self._position
+        content = place.content
+        batch = place.batch
         if not content.get("fed", bool(position.feeds)):
             repeated = f"epoch {place.epoch} restarts from its first step, and " if batch else ""
             notice(
@@ -160,7 +168,8 @@ class Resume(InternalCallback):
                 "epoch, in the same order"
             )
             batch = 0
-        start_step, first = content.get("start_step", 0), content.get("first", 0)
+        start_step = content.get("start_step", 0)
+        first = content.get("first", 0)
         position.recall_rows(content.get("rows", []))
         epoch, batch = position.place_now(place.epoch, batch)
         self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
@@ -168,7 +177,8 @@ class Resume(InternalCallback):
         position.reported = max(position.reported, content.get("reported", -1))
         position.recall(content.get("passes", []))
         held = [*self.model.variables, *self.model.optimizer.variables]
-        self._past.states, self._past.midway = content.get("callbacks", {}), batch > 0
+        self._past.states = content.get("callbacks", {})
+        self._past.midway = batch > 0
         self._past.values = [(variable, model_state.value(variable)) for variable in held]
         if batch:
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]
@@ -293,7 +303,8 @@ class EndStage(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Raises UserError if the model of a finished `fit` differs from the saved one."""
-        position, stages = self._position, self._position.stages
+        position = self._position
+        stages = self._position.stages
         if (finished := stages.finished_before(position.fit)) is not None:
             self._restore(finished)
             return
@@ -309,7 +320,8 @@ class EndStage(InternalCallback):
         stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
 
     def _restore(self, finished: Finished) -> None:
-        facts, stages = finished.facts, self._position.stages
+        facts = finished.facts
+        stages = self._position.stages
         for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
             if part:
                 held: Any = _Held(part)

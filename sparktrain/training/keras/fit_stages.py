@@ -70,7 +70,9 @@ class Stages:
 
     def open(self, place: StagePosition | None, alike: bool) -> None:
         """Take over the finished stages of an earlier process."""
-        self.opened, self.place, self.alike = True, place, alike
+        self.opened = True
+        self.place = place
+        self.alike = alike
         self._finished = dict(_unpacked(place.content)) if place is not None else {}
 
     def finished_before(self, fit: int) -> Finished | None:
@@ -104,14 +106,17 @@ class Stages:
     def make_room(self, model: Any) -> str:
         """Drop what takes too much memory before `model` trains. Returns a notice about it once, else an empty text."""
         needed = {id(other_stage) for other_stage in self.others(model)}
-        room, counted_ids, dropped = self._kept_bytes, set[int](), 0
+        room = self._kept_bytes
+        counted_ids = set[int]()
+        dropped = 0
         for number, stage in sorted(self._finished.items(), reverse=True):
             if id(stage) in needed:
                 continue
             stage.optimizer = {}
             size = sum(array.nbytes for array in stage.weights.values() if id(array) not in counted_ids)
             if size > room:
-                stage.weights, dropped = {}, max(dropped, number)
+                stage.weights = {}
+                dropped = max(dropped, number)
                 continue
             room -= size
             counted_ids |= {id(array) for array in stage.weights.values()}

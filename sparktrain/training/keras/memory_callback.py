@@ -119,7 +119,9 @@ class KeepInMemory(InternalCallback):
 
     def _agree(self, epoch: int, batch: int) -> None:
         """Take a snapshot if one is due, and agree on the step of the next agreement."""
-        position, now, memory = self._position, self._clock.now(), self._memory
+        position = self._position
+        now = self._clock.now()
+        memory = self._memory
         pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
         mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.asked)]
@@ -129,7 +131,8 @@ class KeepInMemory(InternalCallback):
         if due and busy and not requested:
             self._schedule.postpone(position.step)
         elif (due or requested) and able:
-            part, turn = self._chiefs_part(epoch, batch), self._schedule.turn(*memory.turns)
+            part = self._chiefs_part(epoch, batch)
+            turn = self._schedule.turn(*memory.turns)
             self._last = position.step, now
             if not (turn or requested):
                 memory.learn(part)
@@ -139,7 +142,8 @@ class KeepInMemory(InternalCallback):
 
     def _chiefs_part(self, epoch: int, batch: int) -> bytes:
         """The chief's part of the snapshot, on every member."""
-        part, position = b"", self._position
+        part = b""
+        position = self._position
         if not self._ring.rank:
             content = fit_content(position, self._keep, self.model)
             part = self._memory.part(self.model, StagePosition(position.step, epoch, batch, content))

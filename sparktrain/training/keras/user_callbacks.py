@@ -132,7 +132,8 @@ class CallbackStateKeeper(InternalCallback):
         if (callbacks := listed(self)) is not None:
             external = [callback for callback in callbacks.callbacks if not isinstance(callback, InternalCallback)]
             internal = [callback for callback in callbacks.callbacks if isinstance(callback, InternalCallback)]
-            first, last = [entry for entry in internal if not entry.last], [entry for entry in internal if entry.last]
+            first = [entry for entry in internal if not entry.last]
+            last = [entry for entry in internal if entry.last]
             callbacks.callbacks = first + external + last  # a new list: Keras iterates over the old one
             self._callbacks = dict(
                 _named(entry.original if isinstance(entry, SilencedCallback) else entry for entry in external)
@@ -148,7 +149,8 @@ class CallbackStateKeeper(InternalCallback):
         """See base class."""
         if self._past.midway:
             self._restore()
-        self._past.midway, self._past.values = False, []
+        self._past.midway = False
+        self._past.values = []
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
@@ -161,7 +163,8 @@ class CallbackStateKeeper(InternalCallback):
     def _state(self, name: str, callback: Any) -> State:
         if _has_state_methods(callback):
             return {"": callback.get_state()}
-        state, initial = {}, self._initial[name]
+        state = {}
+        initial = self._initial[name]
         for key, value in _attributes(callback):
             if _digest(value) == initial.get(key):
                 continue

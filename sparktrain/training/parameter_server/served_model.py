@@ -199,7 +199,9 @@ class ServedModel:
         specs = [VariableSpec(weight.path, tuple(weight.shape), _value(weight).dtype.name) for weight in variables]
         plan = plan_shards(specs, servers, sliceable=self.local or is_sliceable(optimizer))
         _check_constraints(variables)
-        self._optimizer, self._variables, self._plan = optimizer, list(variables), plan
+        self._optimizer = optimizer
+        self._variables = list(variables)
+        self._plan = plan
         self._rate = 0.0 if self.local else learning_rate(optimizer)
         shards = [self._shard(index) for index in range(servers)]
         if self.chief:
@@ -214,8 +216,10 @@ class ServedModel:
         self._shards = shards
 
     def _shard(self, index: int) -> "_Shard":
-        layout, rank = self._plan.layout(index), self._places.servers[index]
-        answer_s, slow_s = self._answer_s, self._slow_s
+        layout = self._plan.layout(index)
+        rank = self._places.servers[index]
+        answer_s = self._answer_s
+        slow_s = self._slow_s
         client = ShardClient(
             index, layout, self._sender, self._keys.member, lambda: self._places.endpoint(rank), budget_s=answer_s,
             slow_s=slow_s, clock=self._clock,
@@ -284,11 +288,13 @@ class ServedModel:
         self._each(lambda shard: shard.client.leave(fit, stops=stops))
 
     def _await_others(self, fit: int, stops: bool) -> None:
-        began, last_versions = self._clock.now(), [-1]
+        began = self._clock.now()
+        last_versions = [-1]
         while not any(shard.client.standing.all_ended(fit, self._rank) for shard in self._shards):
             versions = [shard.client.newest for shard in self._shards]
             if versions != last_versions:
-                began, last_versions = self._clock.now(), versions
+                began = self._clock.now()
+                last_versions = versions
             if self._clock.now() - began >= self._slow_s:
                 ended = self._shards[0].client.standing.ended
                 late = [rank for rank, ended_fit in enumerate(ended) if ended_fit < fit and rank != self._rank]

@@ -219,7 +219,8 @@ class ShardClient:
         endpoint = self._find()
         if self._connection is None or endpoint != self._server:
             self.close()
-            self._connection, self._server = self._connect(endpoint), endpoint
+            self._connection = self._connect(endpoint)
+            self._server = endpoint
             if self._given is not None:
                 send_frame(self._connection, *self._filling(*self._given))
                 filled, _ = receive_header(self._connection, ShardAnswer)

@@ -196,7 +196,8 @@ class ShardServer:
             if request.slots.sizes:
                 _restore_slots(rule, request.slots.views(payload[request.values.nbytes :]))
             term = secrets.randbits(62)
-            version, standing = request.version, request.standing
+            version = request.version
+            standing = request.standing
             self._state = ShardState(request.settings, values, rule, term=term, version=version, standing=standing)
             self._layout = request.values
             self._changed.notify_all()

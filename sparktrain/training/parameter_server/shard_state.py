@@ -235,7 +235,8 @@ class ShardState:
         for total in self._sums:
             np.divide(total, len(self._members), out=total, casting="unsafe")
         self._rule.apply(self.values, self._sums, 1.0)
-        self._members, self._sums = set(), []
+        self._members = set()
+        self._sums = []
         self.version += 1
 
 

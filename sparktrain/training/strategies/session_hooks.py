@@ -77,9 +77,11 @@ class SaveVariables(v1.train.SessionRunHook):  # type: ignore[name-defined, misc
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Save when that is due. Blocks while the variables are fetched from their servers."""
-        step, now = int(run_values.results), self._clock.now()
+        step = int(run_values.results)
+        now = self._clock.now()
         if self._saved_step is None:
-            self._saved_step, self._saved_at = step, now
+            self._saved_step = step
+            self._saved_at = now
         elif self._every.due(step - self._saved_step, now - self._saved_at):
             self.save(run_context.session)
 

@@ -193,7 +193,8 @@ class _Sessions:
 
     def _start(self, manager: Any, given: Mapping[str, Any], sess: Any) -> None:
         """Initialise the chief's variables. A session that replaces a broken one finds them on the servers."""
-        again, self._started = self._started, True
+        again = self._started
+        self._started = True
         if again and manager._model_ready(sess)[0]:
             return
         restored = self._member.saver.restore()

@@ -113,7 +113,8 @@ class Strategies:
         return MULTI_WORKER if tf_cluster.trainers(self._formation) > 1 else DEFAULT
 
     def _check_gang(self, kind: str) -> None:
-        gang, call = self._formation, self._call(kind)
+        gang = self._formation
+        call = self._call(kind)
         if gang.size > 1 and self._backend is not Backend.TENSORFLOW:
             instead = _BY_RING.get(self._backend, _BY_ITSELF)
             raise StrategyError(

@@ -117,7 +117,8 @@ class AnswerQueue:
 
     def open(self) -> None:
         """Accept rows."""
-        self._open, self._refusal = True, ""
+        self._open = True
+        self._refusal = ""
 
     def close(self, refusal: str = "") -> None:
         """Accept no rows any more. `refusal` is why tasks must fail; without it they look for another gang."""
@@ -159,7 +160,8 @@ class AnswerQueue:
             if self._open:
                 self._exchanges.append(exchange)
             else:
-                exchange.lost, exchange.refusal = True, self._refusal
+                exchange.lost = True
+                exchange.refusal = self._refusal
             return exchange
 
     def leave(self, exchange: AnsweredExchange) -> None:
@@ -272,7 +274,8 @@ class AnswerQueue:
                 f"batch_results() got {len(outputs)} results for {rows} rows: pass one result for each row of the last "
                 "next_batch(), in the same order"
             )
-        self._handed, at = None, 0
+        self._handed = None
+        at = 0
         while at < rows and not exchange.lost:
             request = exchange.asked[0]
             part = outputs[at : at + request.rows - request.answered]
@@ -306,7 +309,8 @@ class AnswerQueue:
                 if not sender.listening:
                     sender.room.notify()
         try:
-            exchange.opened, exchange.place = unpickled(batch, "rows of an RDD"), 0
+            exchange.opened = unpickled(batch, "rows of an RDD")
+            exchange.place = 0
         except StreamError as error:
             with self._lock:
                 exchange.refusal = f"{str(error)[:MOST_REASON]}; the member lacks a module that the task has"

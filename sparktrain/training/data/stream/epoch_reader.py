@@ -100,7 +100,8 @@ class EpochReader:
         self._report(self.epoch, "asked")
 
     def _take_peeked(self) -> Taken | None:
-        peeked, self._peeked = self._peeked, None
+        peeked = self._peeked
+        self._peeked = None
         return peeked[0] if peeked else None
 
     def _count(self, batch: pa.RecordBatch) -> None:

@@ -128,7 +128,10 @@ class FeedQueue:
         `answers`: the function may answer rows, for it asks for them by `take_for`.
         """
         with self._lock:
-            self._epoch, self._micro_batch, self._open, self._problem = epoch, 0, True, ""
+            self._epoch = epoch
+            self._micro_batch = 0
+            self._open = True
+            self._problem = ""
             self._is_over = False
             self._progress.clear()
             self._use.clear()
@@ -162,7 +165,8 @@ class FeedQueue:
         with self._lock:
             if epoch != self._epoch:
                 return False
-            was_open, self._open = self._open, False
+            was_open = self._open
+            self._open = False
             self.answers.close(refusal)
             self._drop()
             return was_open

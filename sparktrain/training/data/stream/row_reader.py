@@ -47,7 +47,8 @@ class _Cursor:
         return self._batch.slice(start, self._place - start)
 
     def _advance(self, count: int) -> int:
-        start, self._place = self._place, min(self._place + count, self._length)
+        start = self._place
+        self._place = min(self._place + count, self._length)
         return start
 
 
@@ -114,7 +115,8 @@ class RowReader:
                 self._cursor = _Cursor(outcome)
             if whole and held not in (None, self._cursor.key):
                 break
-            available, held = self._cursor.left, self._cursor.key
+            available = self._cursor.left
+            held = self._cursor.key
             parts.append(cut(self._cursor, count))
             count -= available - self._cursor.left
         return parts
@@ -122,7 +124,8 @@ class RowReader:
     def _come_back(self) -> None:
         """The function wants more: it has used what it got."""
         if self._epoch is None:
-            self._epoch, self.ended = self._epochs.start(answers=True), False
+            self._epoch = self._epochs.start(answers=True)
+            self.ended = False
         self._answers.check_answered()
         self._epochs.use(self._epochs.taken - (self._cursor is not None and self._cursor.left > 0))
 
