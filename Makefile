@@ -31,7 +31,8 @@ tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
 classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then Spark starts with half the work
 	@$(BIN)/python scripts/store_classes.py
 
-demo: setup ## a sweep of four trials on real images, on a Spark of this machine
+demo: ## a sweep of four trials on real images, on a Spark of this machine
+	@scripts/setup.sh demo
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
 
@@ -98,9 +99,11 @@ format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock: ## rewrite constraints.txt from pyproject.toml; needs uv
-	uv pip compile pyproject.toml --extra dev --generate-hashes --python-version 3.11 \
-	    --no-header --no-annotate --output-file constraints.txt
+LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --generate-hashes --python-version 3.11 --no-header --no-annotate
+
+lock: setup ## rewrite both locks from pyproject.toml: of everything, and of what a demo needs, with the same versions
+	$(LOCK) --extra dev --output-file constraints.txt
+	$(LOCK) --extra demo --constraints constraints.txt --output-file constraints-demo.txt
 
 clean: ## remove .venv, caches and what Spark left behind; results in sparktrain-runs stay
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site

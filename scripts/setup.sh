@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prepares a checkout: Java, the example's images, and .venv with the locked packages and the `sparktrain` command.
-# Run by `make`; does nothing where all is there. Exit status 2: something is missing that only an administrator can add.
+# Run by `make`; does nothing where all is there. `setup.sh demo` installs the packages of `make demo` alone, a quarter of
+# all. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +9,8 @@ venv=.venv
 stamp=$venv/.complete
 unfinished=$venv/.unfinished # there while packages are installed: a .venv that has it was interrupted, and is rebuilt
 images=/usr/share/datasets/fashion-mnist
+lock=constraints.txt
+[[ ${1:-} != demo ]] || lock=constraints-demo.txt
 
 say() { echo "setup: $*"; }
 
@@ -67,10 +70,9 @@ install_missing_packages() {
   [[ ! $missing ]] || fail "installed, but still not found: $missing"
 }
 
-# What pip needs to build the packages that come as source. In .venv, for pip would fetch its own unchecked otherwise.
-build_tools() { awk '/^[^ ]/ { wanted = /^(packaging|setuptools|wheel)==/ } wanted' constraints.txt; }
-
-pip_install() { quietly "$venv/bin/python" -m pip install --no-input --disable-pip-version-check "$@"; }
+# Packages of the lock that install the others: uv does it in parallel, and the rest builds packages that come as source.
+# pip checks their hashes too, and would fetch builders of its own unchecked.
+installers() { awk '/^[^ ]/ { wanted = /^(packaging|setuptools|uv|wheel)==/ } wanted' "$lock"; }
 
 install_locked_packages() {
   rm -f "$stamp"
@@ -80,12 +82,27 @@ install_locked_packages() {
     quietly "$(python_for_venv)" -m venv "$venv"
   fi
   touch "$unfinished"
-  say "installing $(grep -c == constraints.txt) locked packages into $venv (one to five minutes the first time)"
-  pip_install --require-hashes -r <(build_tools)
-  pip_install --require-hashes --no-build-isolation -r constraints.txt
-  pip_install --no-deps --no-build-isolation --editable .
-  echo "$1" >"$stamp"
+  say "installing $(grep -c == "$lock") locked packages into $venv (a minute or two the first time)"
+  quietly "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --require-hashes -r <(installers)
+  uv_install --require-hashes --no-build-isolation -r "$lock"
+  uv_install --no-deps --no-build-isolation --editable .
+  digest_of "$lock" >"$stamp"
   rm "$unfinished"
+}
+
+# The system's certificates, as pip uses them where it is configured so; links where cache and .venv share a disk.
+uv_install() { quietly "$venv/bin/uv" pip install --quiet --native-tls --python "$venv/bin/python" "$@"; }
+
+digest_of() { cat "$1" pyproject.toml | sha256sum; }
+
+# Whether .venv has all packages of a lock, or of one that has more.
+is_installed() {
+  local lock_file
+  [[ -x $venv/bin/python && -f $stamp ]] || return 1
+  for lock_file in "$@"; do
+    [[ $(<"$stamp") != "$(digest_of "$lock_file")" ]] || return 0
+  done
+  return 1
 }
 
 # Two runs of make may start at once: the second waits for the first.
@@ -93,5 +110,4 @@ exec 9<scripts
 flock 9
 
 install_missing_packages
-digest=$(cat constraints.txt pyproject.toml | sha256sum)
-[[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$digest" ]] || install_locked_packages "$digest"
+is_installed "$lock" constraints.txt || install_locked_packages
