@@ -1,6 +1,6 @@
 """Figures of the source tree, each with a bound: `make house` prints them, and fails where one is beyond its bound.
 
-Whoever improves a figure moves its bound in BOUNDS, so that it stays. GOALS says where the bounds are going.
+A change that improves a figure moves its bound in FIGURES too, so that it stays. The goal is where the bound is going.
 """
 
 import ast
@@ -136,7 +136,7 @@ def assigned_names(node: ast.AST) -> Iterator[str]:
 
 
 def is_placeholder(name: str) -> bool:
-    """Whether a name is one of the words that say nothing."""
+    """Whether a name is one of PLACEHOLDERS, with or without underscores around it."""
     return name.strip("_") in PLACEHOLDERS
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXEMPT = frozenset({"scripts/words.py", "tests/unit/test_words.py"})
+EXEMPT = frozenset({"scripts/words.py", "tests/unit/test_words.py", "scripts/house.py"})
 """Files that name the words themselves."""
 SPELLED_SO = "fpr,mape,rouge,mirrorring"
 """Words that codespell takes for mistakes: names of metrics, and of a class."""

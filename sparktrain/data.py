@@ -163,12 +163,12 @@ def _features(features: object) -> dict[str, str]:
     return {name: _feature(name, feature) for name, feature in features.items()}
 
 
-def _feature(name: str, given: object) -> str:
-    kind, length = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
-    lists = isinstance(given, tuple)
+def _feature(name: str, feature: object) -> str:
+    kind, length = feature if isinstance(feature, tuple) and len(feature) == 2 else (feature, 0)
+    lists = isinstance(feature, tuple)
     if kind not in _TYPES:
         raise SpecError(
-            f"features[{name!r}] is {described(given)}; write 'int64', 'float32' or 'bytes', or a list as "
+            f"features[{name!r}] is {described(feature)}; write 'int64', 'float32' or 'bytes', or a list as "
             f"('float32', 784){did_you_mean(kind, _TYPES)}"
         )
     if not lists:

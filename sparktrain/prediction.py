@@ -146,23 +146,34 @@ class FilePrediction(Struct, frozen=True):
     modules: tuple[str, ...] = ()
 
 
-def predict_files(asked: FilePrediction, open_session: Callable[[], Any]) -> None:
+def predict_files(prediction: FilePrediction, open_session: Callable[[], Any]) -> None:
     """Read the files with Spark, predict, and write the result with Spark. Blocks until it is written.
 
     `open_session` makes a session for a `with` block, after what needs none is checked. Raises as `predict`; SpecError
     where Spark refuses a path or format, DataError for rows that the model cannot take, InfraError when the job fails.
     """
-    url = _url_of(asked.model)
+    url = _url_of(prediction.model)
     with open_session() as spark:
         try:
-            frame = spark.read.format(asked.format).load(list(asked.inputs))
+            frame = spark.read.format(prediction.format).load(list(prediction.inputs))
             use = _use(
-                spark, url, asked.batch_size, asked.on_null, f"the input ({', '.join(asked.inputs)})", asked.modules
+                spark,
+                url,
+                prediction.batch_size,
+                prediction.on_null,
+                f"the input ({', '.join(prediction.inputs)})",
+                prediction.modules,
             )
-            columns = asked.columns if asked.columns is None or len(asked.columns) > 1 else asked.columns[0]
-            scored = predicted_frame(frame, use, columns, asked.output, True if asked.keep is None else asked.keep)
-            mode = "overwrite" if asked.overwrite else "errorifexists"
-            scored.write.format(asked.format).mode(mode).save(asked.target)
+            columns = (
+                prediction.columns
+                if prediction.columns is None or len(prediction.columns) > 1
+                else prediction.columns[0]
+            )
+            scored = predicted_frame(
+                frame, use, columns, prediction.output, True if prediction.keep is None else prediction.keep
+            )
+            mode = "overwrite" if prediction.overwrite else "errorifexists"
+            scored.write.format(prediction.format).mode(mode).save(prediction.target)
         except SparktrainError:
             raise
         except Exception as error:  # Py4J, gRPC and Spark errors have no common root

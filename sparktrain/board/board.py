@@ -134,14 +134,14 @@ class Board:
         self._log.close()
 
 
-def check_tensorboard(wanted: bool = True) -> bool:
-    """Check that this process can start TensorBoard, where it is `wanted`, and return that. Raises SpecError."""
-    if wanted and find_spec("tensorboard") is None:
+def check_tensorboard(is_wanted: bool = True) -> bool:
+    """Check that this process can start TensorBoard, where `is_wanted`, and return that. Raises SpecError."""
+    if is_wanted and find_spec("tensorboard") is None:
         raise SpecError(
             "tensorboard is not installed beside sparktrain in this driver's Python "
             f"({sys.executable}), and TensorFlow does not bring it: pip install 'sparktrain[tensorboard]'"
         )
-    return wanted
+    return is_wanted
 
 
 def _listening(bind: str, port: int | None) -> socket.socket:

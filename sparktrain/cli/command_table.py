@@ -93,8 +93,8 @@ def _in_place_of(error: Exception, command: str) -> str:
     return f" Did you mean {flags[0]}?" if flags else ""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from sparktrain import __version__
 
         typer.echo(f"sparktrain {__version__}")

@@ -296,9 +296,9 @@ def variables_of(entries: Sequence[str] | None) -> dict[str, Any]:
     }
 
 
-def _py_files(given: str | None) -> list[str]:
+def _py_files(text: str | None) -> list[str]:
     """The files of --py-files, which can be imported in this process from now on."""
-    paths = [path.strip() for path in (given or "").split(",") if path.strip()]
+    paths = [path.strip() for path in (text or "").split(",") if path.strip()]
     for path in paths:
         if "://" in path:
             continue

@@ -212,13 +212,13 @@ def show_logs(out: Output, request: LogsRequest) -> int:
 
 
 def _print_logs(
-    out: Output, place: "RunLocation", found: "list[LogFile]", wanted: "LogSelection", tail: int | None
+    out: Output, place: "RunLocation", log_files: "list[LogFile]", selection: "LogSelection", tail: int | None
 ) -> None:
     from sparktrain.runs.logs import TerminalSanitizer, chosen, content, missing
 
-    shown = chosen(found, wanted)
+    shown = chosen(log_files, selection)
     if not shown:
-        raise missing(found, wanted)
+        raise missing(log_files, selection)
     for number, log in enumerate(shown):
         clean = TerminalSanitizer() if out.terminal else bytes
         if len(shown) > 1:

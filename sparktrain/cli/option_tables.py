@@ -28,7 +28,7 @@ _BLOCK = re.compile(r"(<!-- options: [^>]*-->\n).*?(<!-- end of options -->)", r
 
 def written(page: str) -> str:
     """The text of a page with each of its tables rewritten: between `<!-- options ... -->` and its end."""
-    return _BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(_table())}\n{found[2]}", page)
+    return _BLOCK.sub(lambda match: f"{match[1]}{chr(10).join(_table())}\n{match[2]}", page)
 
 
 def _table() -> Iterator[str]:

@@ -89,13 +89,13 @@ def predict(
     return common.look(lambda out: perform(prediction, request), as_json=False, debug=debug)
 
 
-def perform(asked: "FilePrediction", request: CommandRequest) -> int:
+def perform(file_prediction: "FilePrediction", request: CommandRequest) -> int:
     """Predict, and write. Blocks on Spark."""
     from sparktrain.prediction import predict_files
 
-    predict_files(asked, common.prepare(request, "sparktrain predict").session)
+    predict_files(file_prediction, common.prepare(request, "sparktrain predict").session)
     if not request.quiet:
-        common.print_line(f"predictions of {asked.model} are in {asked.target}")
+        common.print_line(f"predictions of {file_prediction.model} are in {file_prediction.target}")
     return 0
 
 

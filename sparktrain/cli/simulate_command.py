@@ -82,8 +82,8 @@ def _slots(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _check_counts(*given: tuple[str, int]) -> None:
-    for flag, number in given:
+def _check_counts(*counts: tuple[str, int]) -> None:
+    for flag, number in counts:
         if number < 1:
             raise SpecError(f"{flag} ({number}) must be a whole number from 1")
 

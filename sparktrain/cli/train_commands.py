@@ -128,14 +128,14 @@ def sweep(
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
     tensorflowonspark: TensorFlowOnSpark = False,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Call a training function once for each set of parameters, each in a fresh process on a Spark executor.
 
     Progress is shown on stderr; the table of trials is printed to stdout.
     """
     request = request_of(
-        SweepCommandRequest, function, LaunchKeywords, given, tensorflowonspark=tensorflowonspark,
+        SweepCommandRequest, function, LaunchKeywords, flags, tensorflowonspark=tensorflowonspark,
         grid=tuple(grid or ()), space=tuple(space or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     if dry_run:
@@ -154,14 +154,14 @@ def run(
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
     tensorflowonspark: TensorFlowOnSpark = False,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Train one model in a gang of processes on Spark executors, which resumes from its last checkpoint after a loss.
 
     Progress is shown on stderr; the result is printed to stdout.
     """
     request = request_of(
-        RunCommandRequest, function, RunKeywords, given, tensorflowonspark=tensorflowonspark,
+        RunCommandRequest, function, RunKeywords, flags, tensorflowonspark=tensorflowonspark,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
@@ -170,13 +170,13 @@ def run(
 @takes(ResumeKeywords)
 def resume(
     directory: Directory,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Resume a run as it was started, without the program that started it; a complete run prints its result.
 
     Trials that have a result keep it; the others run, from their newest checkpoint where they have one.
     """
-    request = request_of(CommandRequest, directory, ResumeKeywords, given)
+    request = request_of(CommandRequest, directory, ResumeKeywords, flags)
     return common.perform(request, lambda: perform_resume(request))
 
 
@@ -190,14 +190,14 @@ def extend(
     grid: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "All values of this list, with new ones. Repeatable.", "--grid")
     ] = None,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Continue a finished or stopped sweep with more trials, or with a wider space.
 
     Trials that have a result keep it, and the sampler knows all of them.
     """
     additions = {"grid": tuple(grid or ()), "space": tuple(space or ())}
-    request = request_of(SweepCommandRequest, directory, ExtendKeywords, given, **additions)
+    request = request_of(SweepCommandRequest, directory, ExtendKeywords, flags, **additions)
     return common.perform(request, lambda: perform_resume(request, extension_of(request)))
 
 
@@ -208,13 +208,13 @@ def refit(
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter in place of the trial's. Repeatable.")
     ] = None,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Train the best trial of a sweep on, in a gang of processes, from a copy of its checkpoint.
 
     The result is a new run, beside the sweep unless --dir names another place.
     """
-    request = request_of(RunCommandRequest, directory, RefitKeywords, given, params=tuple(param or ()))
+    request = request_of(RunCommandRequest, directory, RefitKeywords, flags, params=tuple(param or ()))
     return common.perform(request, lambda: perform_refit(request))
 
 

@@ -74,19 +74,19 @@ def takes(keywords: type) -> Callable[[F], F]:
     return decorate
 
 
-def request_of(kind: type[R], target: str, keywords: type, given: Mapping[str, Any], **own: Any) -> R:
-    """The request of a command with the flags `given`; `own` are the fields that its kind has. Raises Misuse."""
-    common = {name: given[name] for name in CallFlags.__annotations__}
-    settings = settings_of(keywords, {name: words for name, words in given.items() if name not in common})
-    return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **own})
+def request_of(kind: type[R], target: str, keywords: type, flags: Mapping[str, Any], **fields: Any) -> R:
+    """The request of a command with the flags `flags`; `fields` are the fields that its kind has. Raises Misuse."""
+    common = {name: flags[name] for name in CallFlags.__annotations__}
+    settings = settings_of(keywords, {name: words for name, words in flags.items() if name not in common})
+    return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
 
 
-def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(keywords: type, flags: Mapping[str, Any]) -> dict[str, Any]:
     """The checked settings of the options that were given. Raises Misuse."""
     settings: dict[str, Any] = {}
     options = options_in(keywords)
     try:
-        for name, words in given.items():
+        for name, words in flags.items():
             if name == "env":
                 settings |= {key: options[key].checked(value, "--env") for key, value in variables_of(words).items()}
             elif words not in (None, False, []):

@@ -22,29 +22,29 @@ DEFAULT_AGENTS = 2
 """Agents to start in a session with an unknown number of slots."""
 
 
-def check_agents(wanted: int | None) -> None:
-    """Raises SpecError when `wanted` is given and is not a valid number of agents."""
-    if wanted is not None:
-        count(wanted, "agents", least=1)
+def check_agents(agents: int | None) -> None:
+    """Raises SpecError when `agents` is given and is not a valid number of agents."""
+    if agents is not None:
+        count(agents, "agents", least=1)
 
 
 def agents_for(
-    facts: Facts, wanted: int | None, trials: int | None, size: int = 1, concurrent: int | None = None
+    facts: Facts, agents: int | None, trials: int | None, size: int = 1, concurrent: int | None = None
 ) -> int:
-    """How many agents to start for trials of `size` members: `wanted`, or as many as the slots and trials can use.
+    """How many agents to start for trials of `size` members: `agents`, or as many as the slots and trials can use.
 
     At most `concurrent` trials train at a time. Where the number of slots is unknown, that limit sets it.
 
-    Raises SpecError when `wanted` is not a valid number, ResourceError when it exceeds the slots or is below `size`, or
+    Raises SpecError when `agents` is not a valid number, ResourceError when it exceeds the slots or is below `size`, or
     when the session has fewer slots than one trial needs.
     """
-    check_agents(wanted)
+    check_agents(agents)
     slot_count = slots(facts)
     if slot_count is None and concurrent is not None:
         slot_count = concurrent * size  # Spark adds executors on request
-    if wanted is not None:
-        _check_wanted(facts, wanted, slot_count, size)
-        return wanted
+    if agents is not None:
+        _check_wanted(facts, agents, slot_count, size)
+        return agents
     if slot_count is None and size > 1:
         # Executors that have not registered yet may bring the rest; the run waits for them until `start_timeout`.
         slot_count = max(registered_slots(facts) or DEFAULT_AGENTS, size)
@@ -57,28 +57,28 @@ def agents_for(
     return size * min(limits)
 
 
-def _check_wanted(facts: Facts, wanted: int, there: int | None, size: int) -> None:
-    if there is not None and there < size:
-        raise _too_few_slots(facts, there, size)
-    if there is not None and wanted > there:
+def _check_wanted(facts: Facts, agents: int, slot_count: int | None, size: int) -> None:
+    if slot_count is not None and slot_count < size:
+        raise _too_few_slots(facts, slot_count, size)
+    if slot_count is not None and agents > slot_count:
         raise ResourceError(
-            f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "
+            f"agents ({agents}) exceeds the {slot_count} slots of the session ({facts.master}): lower it, or give the "
             f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
         )
-    if wanted < size:
-        raise too_few_agents(wanted, size)
+    if agents < size:
+        raise too_few_agents(agents, size)
 
 
-def too_few_agents(wanted: int, size: int) -> ResourceError:
+def too_few_agents(agents: int, size: int) -> ResourceError:
     """The error of a call that asks for fewer agents than its gang has members."""
     return ResourceError(
-        f"agents ({wanted}) is below the {size} members of the gang, and each needs one: raise it, or leave it out"
+        f"agents ({agents}) is below the {size} members of the gang, and each needs one: raise it, or leave it out"
     )
 
 
-def _too_few_slots(facts: Facts, there: int, size: int) -> ResourceError:
+def _too_few_slots(facts: Facts, slot_count: int, size: int) -> ResourceError:
     remedy = f"give it more executors or cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
-    slots_there = formatting.count(there, "slot")
+    slots_there = formatting.count(slot_count, "slot")
     if size == 1:
         return ResourceError(f"the session ({facts.master}) has {slots_there}, and one trial needs 1: {remedy}")
     return ResourceError(

@@ -104,8 +104,8 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         raise SessionError(_problem(master or "spark-submit", error)) from error
 
 
-def _absent(defaults: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in defaults.items() if key not in known}
+def _absent(defaults: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in defaults.items() if key not in conf}
 
 
 def _problem(where: str, error: Exception) -> str:

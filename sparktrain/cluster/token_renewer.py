@@ -66,15 +66,15 @@ class TokenKeeper:
     def __init__(
         self,
         source: Callable[[], Fetched],
-        own: TokenFile,
+        token_file: TokenFile,
         clock: Clock,
         held: Callable[[], Ticket | None] = ticket,
     ) -> None:
-        """`own` is the token file of this process, for use while `held` returns no ticket."""
+        """`token_file` is the token file of this process, for use while `held` returns no ticket."""
         self.tokens: Tokens | None = None
         """For agents; None when there are none."""
         self._source = source
-        self._own = own
+        self._own = token_file
         self._clock = clock
         self._held = held
         self._fresh = True

@@ -307,17 +307,17 @@ def _plain(memory: int, cores: int) -> dict[str, int]:
     return {"memory": memory, "vCores": cores}
 
 
-def _times(need: Amounts, there: Amounts) -> int:
+def _times(need: Amounts, capacity: Amounts) -> int:
     """How many times `need` fits."""
-    return max(0, min(there.get(name, 0) // amount for name, amount in need.items() if amount))
+    return max(0, min(capacity.get(name, 0) // amount for name, amount in need.items() if amount))
 
 
 def _some(amounts: Amounts) -> Amounts:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def _less(there: Amounts, used: Amounts) -> Amounts:
-    return {name: amount - used.get(name, 0) for name, amount in there.items()}
+def _less(limit: Amounts, used: Amounts) -> Amounts:
+    return {name: amount - used.get(name, 0) for name, amount in limit.items()}
 
 
 def _shown(amounts: Amounts) -> str:

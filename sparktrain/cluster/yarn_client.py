@@ -70,7 +70,7 @@ class ResourceManager:
         for url in self.urls:
             try:
                 reports = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
-                return sorted(map(application_of, reports), key=lambda each: each.id, reverse=True)
+                return sorted(map(application_of, reports), key=lambda application: application.id, reverse=True)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be queried: %s", url, error)
         return None

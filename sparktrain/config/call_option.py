@@ -97,28 +97,30 @@ def options_in(keywords: type) -> dict[str, Declared]:
         required = get_origin(hint) is Required
         annotated = get_args(hint)[0] if required else hint
         options.append(Declared(name, annotated.__metadata__[0], get_args(annotated)[0], required))
-    return {option.name: option for option in sorted(options, key=lambda each: not each.required)}
+    return {option.name: option for option in sorted(options, key=lambda spec: not spec.required)}
 
 
-def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
+def settled(keywords: type, options: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
     """Every option of `keywords`: the given value, checked, or the default.
 
     Raises SpecError for an unknown option, a missing one, and a value that breaks its rule.
     """
     specs = options_in(keywords)
-    for name in given:
+    for name in options:
         if name not in specs:
             near = nearest(name, specs.values()) or ";"
             raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(specs)}")
     for name, declared in specs.items():
-        if declared.required and name not in given:
+        if declared.required and name not in options:
             raise SpecError(f"{call} lacks {name}: pass {name}= ({declared.option.doc.rstrip('.')})")
-    return {name: spec.checked(given[name]) if name in given else spec.option.default for name, spec in specs.items()}
+    return {
+        name: spec.checked(options[name]) if name in options else spec.option.default for name, spec in specs.items()
+    }
 
 
-def nearest(name: str, known: Iterable[Declared], others: Iterable[str] = ()) -> str:
-    """`"; did you mean 'metric'?"` with the nearest of `known` and `others`; empty when none is near."""
-    declared = list(known)
+def nearest(name: str, options: Iterable[Declared], others: Iterable[str] = ()) -> str:
+    """`"; did you mean 'metric'?"` with the nearest of `options` and `others`; empty when none is near."""
+    declared = list(options)
     for candidate in declared:
         if name in candidate.option.also:
             return f"; did you mean {candidate.name!r}?"
@@ -135,7 +137,7 @@ def documented_by(keywords: type) -> Callable[[F], F]:
         function.__signature__ = signature.replace(parameters=[*own_params, *named])  # type: ignore[attr-defined]
         if function.__doc__ is not None:
             function.__doc__ = _PLACEHOLDER.sub(
-                lambda found: "\n".join(_lines(options_in(keywords).values(), found[1])), function.__doc__
+                lambda match: "\n".join(_lines(options_in(keywords).values(), match[1])), function.__doc__
             )
         return function
 

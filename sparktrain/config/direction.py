@@ -26,13 +26,13 @@ _TURNED = frozenset({"neg", "negative", "minus"})
 _UNCLEAR = frozenset({"inverse", "inv", "one", "non", "not", "no", "anti", "delta", "std", "var", "variance", "diff"})
 
 
-def mode_of(metric: str | None, given: object, subject: str = "mode") -> Mode:
-    """`given` when it is "max" or "min"; for None, the end that the name of the metric implies.
+def mode_of(metric: str | None, direction: object, subject: str = "mode") -> Mode:
+    """`direction` when it is "max" or "min"; for None, the end that the name of the metric implies.
 
     Without a metric nothing is compared, and it is "max". Raises SpecError when the name implies neither.
     """
-    if given is not None:
-        return mode(given, subject)
+    if direction is not None:
+        return mode(direction, subject)
     if metric is None:
         return "max"
     if (implied := implied_by(metric)) is None:

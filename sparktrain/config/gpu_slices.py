@@ -12,17 +12,17 @@ def slice_text(mib: int) -> str:
     return f"gpu_memory ({formatting.size(mib * MIB)})"
 
 
-def slice_in_pool(wanted: int, pool: int) -> int:
-    """MiB for each member of a call that wants `wanted`, in a pool of agents with `pool` each; 0 is all of a GPU.
+def slice_in_pool(slice_mib: int, pool: int) -> int:
+    """MiB for each member of a call that wants `slice_mib`, in a pool of agents with `pool` each; 0 is all of a GPU.
 
     Raises ResourceError for more than the pool's agents have.
     """
-    if wanted <= pool:
-        return wanted or pool
+    if slice_mib <= pool:
+        return slice_mib or pool
     offer = f"have {formatting.size(pool * MIB)} each" if pool else "share no GPUs"
     raise ResourceError(
-        f"{slice_text(wanted)} is more than the agents of the pool may use, which {offer}: pass gpu_memory= to pool(), "
-        "as much as the largest call needs"
+        f"{slice_text(slice_mib)} is more than the agents of the pool may use, which {offer}: pass gpu_memory= to "
+        "pool(), as much as the largest call needs"
     )
 
 
@@ -57,7 +57,7 @@ def gpu_of_each_slot(totals: Mapping[str, int], slots: int, slice_mib: int) -> t
     chosen = []
     for _ in range(slots):
         free = [name for name in totals if held[name] < room[name]]
-        name = min(free, key=lambda each: held[each])
+        name = min(free, key=lambda gpu: held[gpu])
         held[name] += 1
         chosen.append(name)
     return tuple(chosen)

@@ -271,11 +271,11 @@ def _values(document: Document, node: yaml.Node, kind: Kind) -> dict[str, Any] |
     return _lists(document, node, kind)
 
 
-def _space(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
+def _space(document: Document, node: yaml.Node, scope: str) -> dict[str, Any]:
     """The parameters of a space, or a mapping within one."""
     params: dict[str, Any] = {}
-    for name, (key, value) in document.entries(node, what).items():
-        subject = f"{what}: {check_name(name, f'{document.at(key)}: {what}') if what == 'space' else name!r}"
+    for name, (key, value) in document.entries(node, scope).items():
+        subject = f"{scope}: {check_name(name, f'{document.at(key)}: {scope}') if scope == 'space' else name!r}"
         if isinstance(value, yaml.MappingNode):
             params[name] = _space(document, value, subject)
         else:
@@ -284,7 +284,7 @@ def _space(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
             params[name] = parsed(plain_value, f"{document.at(value)}: {subject}") if is_distribution else plain_value
     if not params:
         raise SpecError(
-            f"{document.at(node)}: {what} is empty, at least one parameter is needed; write 'lr: uniform(0, 1)'"
+            f"{document.at(node)}: {scope} is empty, at least one parameter is needed; write 'lr: uniform(0, 1)'"
         )
     return params
 
@@ -292,21 +292,21 @@ def _space(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
 _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
 
 
-def _entries(document: Document, kinds: Sequence[str], known: _Settings) -> _Entries:
+def _entries(document: Document, kinds: Sequence[str], settings: _Settings) -> _Entries:
     """The file's settings by key; refuses unknown keys."""
     entries = document.entries(document.root, "the file")
-    allowed = (*kinds, *known)
+    allowed = (*kinds, *settings)
     for name, (key, _) in entries.items():
         if name not in allowed:
             raise SpecError(
-                f"{document.at(key)}: unknown key {shown(name)}{nearest(name, known.values(), kinds) or ';'} "
+                f"{document.at(key)}: unknown key {shown(name)}{nearest(name, settings.values(), kinds) or ';'} "
                 f"allowed: {', '.join(allowed)}"
             )
     return entries
 
 
-def _settings(document: Document, entries: _Entries, known: _Settings) -> dict[str, Any]:
-    return {name: _setting(document, name, *entries[name], known[name]) for name in entries if name in known}
+def _settings(document: Document, entries: _Entries, settings: _Settings) -> dict[str, Any]:
+    return {name: _setting(document, name, *entries[name], settings[name]) for name in entries if name in settings}
 
 
 def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, declared: Declared) -> Any:
@@ -334,10 +334,10 @@ def _cases(document: Document, node: yaml.Node) -> list[dict[str, Any]]:
     return [_case(document, item, f"case {number}") for number, item in enumerate(document.items(node, "cases"), 1)]
 
 
-def _case(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
+def _case(document: Document, node: yaml.Node, subject: str) -> dict[str, Any]:
     case = {}
-    for name, (key, value) in document.entries(node, what).items():
-        case[check_name(name, f"{document.at(key)}: {what}")] = document.value(value, f"{what}: {name!r}")
+    for name, (key, value) in document.entries(node, subject).items():
+        case[check_name(name, f"{document.at(key)}: {subject}")] = document.value(value, f"{subject}: {name!r}")
     return case
 
 

@@ -36,7 +36,7 @@ def shown(value: object, limit: int = 80) -> str:
         if is_interrupt(error):
             raise
         text = f"<{type_name(value)}>"
-    text = re.sub(r"\s*\n\s*| at 0x[0-9a-f]+", lambda found: " " if "\n" in found[0] else "", text)
+    text = re.sub(r"\s*\n\s*| at 0x[0-9a-f]+", lambda match: " " if "\n" in match[0] else "", text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

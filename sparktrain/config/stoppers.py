@@ -266,23 +266,23 @@ _RULES: dict[str, type[AnyStopRule]] = {
 }
 
 
-def rules_of(given: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]:
-    """The rules in `given`: a rule, its text such as "asha:most=27,eta=4", its JSON, a list of these, or None.
+def rules_of(stopper: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]:
+    """The rules in `stopper`: a rule, its text such as "asha:most=27,eta=4", its JSON, a list of these, or None.
 
     Raises SpecError, with `subject` for what was given.
     """
-    if given is None:
+    if stopper is None:
         return ()
-    if isinstance(given, StopRule):
-        return (_usable(cast(AnyStopRule, given), subject),)
-    if isinstance(given, Mapping):
-        return (_usable(_decoded(given, subject), subject),)
-    if isinstance(given, str):
-        return (_usable(_parsed(given, subject), subject),)
-    if isinstance(given, Sequence) and not isinstance(given, bytes):
-        return _together(tuple(dict.fromkeys(rule for entry in given for rule in rules_of(entry, subject))), subject)
+    if isinstance(stopper, StopRule):
+        return (_usable(cast(AnyStopRule, stopper), subject),)
+    if isinstance(stopper, Mapping):
+        return (_usable(_decoded(stopper, subject), subject),)
+    if isinstance(stopper, str):
+        return (_usable(_parsed(stopper, subject), subject),)
+    if isinstance(stopper, Sequence) and not isinstance(stopper, bytes):
+        return _together(tuple(dict.fromkeys(rule for entry in stopper for rule in rules_of(entry, subject))), subject)
     raise SpecError(
-        f"{subject} is {described(given)}; pass one of {', '.join(map(repr, _RULES))}, a rule such as "
+        f"{subject} is {described(stopper)}; pass one of {', '.join(map(repr, _RULES))}, a rule such as "
         "st.ASHA(most=27), or a list of them"
     )
 

@@ -40,18 +40,18 @@ class Document:
         """File and line of `node`, for the start of a message."""
         return f"{self.path}:{node.start_mark.line + 1}"
 
-    def entries(self, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    def entries(self, node: yaml.Node, subject: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """The mapping at `node`: for each key the nodes of key and value."""
         self._check(node)
         if not isinstance(node, yaml.MappingNode):
             raise SpecError(
-                f"{self.at(node)}: {what} is {self.shown(node)}, names with values are expected: write 'name: value'"
+                f"{self.at(node)}: {subject} is {self.shown(node)}, names with values are expected: write 'name: value'"
             )
         nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             self._check(key)
             if not isinstance(key, yaml.ScalarNode):
-                raise SpecError(f"{self.at(key)}: a key of {what} is {self.shown(key)}; keys are text")
+                raise SpecError(f"{self.at(key)}: a key of {subject} is {self.shown(key)}; keys are text")
             name = _joined(key.value)
             if name in nodes:
                 first = nodes[name][0].start_mark.line + 1
@@ -59,22 +59,22 @@ class Document:
             nodes[name] = (key, value)
         return nodes
 
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+    def items(self, node: yaml.Node, subject: str) -> list[yaml.Node]:
         """The nodes of the list at `node`."""
         self._check(node)
         if not isinstance(node, yaml.SequenceNode):
             raise SpecError(
-                f"{self.at(node)}: {what} is {self.shown(node)}, a list is expected; write [{self._inside(node)}]"
+                f"{self.at(node)}: {subject} is {self.shown(node)}, a list is expected; write [{self._inside(node)}]"
             )
         if not node.value:
             raise SpecError(
-                f"{self.at(node)}: {what} is an empty list, at least one entry is needed; add one or remove it"
+                f"{self.at(node)}: {subject} is an empty list, at least one entry is needed; add one or remove it"
             )
         return list(node.value)
 
-    def value(self, node: yaml.Node, what: str) -> Any:
+    def value(self, node: yaml.Node, subject: str) -> Any:
         """The value of `node` as plain data."""
-        return plain(self._data(node, what), f"{self.at(node)}: {what}")
+        return plain(self._data(node, subject), f"{self.at(node)}: {subject}")
 
     def shown(self, node: yaml.Node) -> str:
         """`node` for a message."""
@@ -85,16 +85,18 @@ class Document:
     def _inside(self, node: yaml.Node) -> str:
         return node.value[:40] if isinstance(node, yaml.ScalarNode) and node.value else "value, value"
 
-    def _data(self, node: yaml.Node, what: str, depth: int = 0) -> Any:
+    def _data(self, node: yaml.Node, subject: str, depth: int = 0) -> Any:
         self._check(node)
         if depth > MAX_VALUE_DEPTH:  # as in a list that holds an alias of itself
-            raise SpecError(f"{self.at(node)}: {what} is nested deeper than {MAX_VALUE_DEPTH} levels; use fewer")
+            raise SpecError(f"{self.at(node)}: {subject} is nested deeper than {MAX_VALUE_DEPTH} levels; use fewer")
         if isinstance(node, yaml.MappingNode):
-            return {key: self._data(value, what, depth + 1) for key, (_, value) in self.entries(node, what).items()}
+            return {
+                key: self._data(value, subject, depth + 1) for key, (_, value) in self.entries(node, subject).items()
+            }
         if isinstance(node, yaml.SequenceNode):
-            return [self._data(item, what, depth + 1) for item in node.value]
+            return [self._data(item, subject, depth + 1) for item in node.value]
         text = _joined(node.value)
-        return text if node.tag == _TEXT else typed(text, f"{self.at(node)}: {what}")
+        return text if node.tag == _TEXT else typed(text, f"{self.at(node)}: {subject}")
 
     def _check(self, node: yaml.Node) -> None:
         self._repeated += id(node) in self._seen

@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 class FeedExchange:
     """One exchange. Its methods belong to one thread; `close` ends it, and is always called."""
 
-    def __init__(self, ticket: FeedTicket, address: FeedAddress, asked: OpenFeed) -> None:
+    def __init__(self, ticket: FeedTicket, address: FeedAddress, request: OpenFeed) -> None:
         """Connect, and ask. Raises StreamError; UnreachableMemberError when the member cannot be reached."""
         self._address = address
         self._lease_s = ticket.lease_s
@@ -77,7 +77,7 @@ class FeedExchange:
             override_hostname=SERVER_NAME,
         )
         options = flight.FlightCallOptions(headers=[(AUTHORIZATION.encode(), f"Bearer {ticket.token}".encode())])
-        descriptor = flight.FlightDescriptor.for_command(encode(asked))
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
         try:
             self._writer, self._reader = self._client.do_exchange(descriptor, options)
         except (pa.ArrowException, OSError) as error:

@@ -57,9 +57,9 @@ def chosen(columns: Sequence[Column], names: Iterable[str], subject: str) -> tup
     return tuple(columns_by_name[name] for name in chosen_names)
 
 
-def check_known(names: Iterable[str], known: Iterable[str], subject: str) -> None:
+def check_known(names: Iterable[str], column_names: Iterable[str], subject: str) -> None:
     """Check that all names are among the known ones. Raises DataError with the nearest to each that is not."""
-    columns = list(known)
+    columns = list(column_names)
     missing = [name for name in names if name not in columns]
     if missing:
         problems = [f"{name!r}{did_you_mean(name, columns)}" for name in missing]

@@ -10,15 +10,15 @@ _SHOWN = 3
 """So many files of each side are shown."""
 
 
-def changed_files(name: str, then: Manifest, now: Manifest) -> Iterator[str]:
+def changed_files(name: str, before: Manifest, now: Manifest) -> Iterator[str]:
     """A line for each side of each file of dataset `name` that differs, in order, and how many others do.
 
     Nothing where other things of the dataset differ, such as its options.
     """
-    if then.root != now.root:
-        yield from (f"- {name}: {then.root}", f"+ {name}: {now.root}")
+    if before.root != now.root:
+        yield from (f"- {name}: {before.root}", f"+ {name}: {now.root}")
         return
-    sides = {sign: {file.path: file for file in manifest.files} for sign, manifest in (("-", then), ("+", now))}
+    sides = {sign: {file.path: file for file in manifest.files} for sign, manifest in (("-", before), ("+", now))}
     old, new = sides.values()
     differ = [path for path in dict.fromkeys((*old, *new)) if old.get(path) != new.get(path)]
     shown = {path for side in (old, new) for path in [file_path for file_path in differ if file_path in side][:_SHOWN]}

@@ -161,16 +161,16 @@ def _expanded(store: Store, pattern: Pattern) -> Iterator[str]:
     return _walk(store, "/".join(folder), tail)
 
 
-def _walk(store: Store, folder: str, rest: tuple[str, ...]) -> Iterator[str]:
-    """The files beneath `folder` that the pattern in `rest` names."""
-    if not rest:
+def _walk(store: Store, folder: str, parts: tuple[str, ...]) -> Iterator[str]:
+    """The files beneath `folder` that the pattern in `parts` names."""
+    if not parts:
         yield from _beneath(store, folder)
         return
-    head = rest[0]
-    tail = rest[1:]
+    head = parts[0]
+    tail = parts[1:]
     if head == "**":
         for path in _beneath(store, folder):
-            if _matches(tuple(path.removeprefix(f"{folder}/").split("/")), rest):
+            if _matches(tuple(path.removeprefix(f"{folder}/").split("/")), parts):
                 yield path
     elif not _MAGIC.search(head):
         path = _joined(folder, head)

@@ -198,15 +198,15 @@ class _Planner:
                 )
             )
 
-    def _sampled(self, draft: Manifest, known: Lengths) -> Lengths:
+    def _sampled(self, draft: Manifest, all_lengths: Lengths) -> Lengths:
         """The lengths of lists and bytes in some groups."""
         unknown = tuple(
             column
             for column in draft.columns
-            if column.kind in (ColumnKind.ARRAY, ColumnKind.BINARY) and column.name not in known
+            if column.kind in (ColumnKind.ARRAY, ColumnKind.BINARY) and column.name not in all_lengths
         )
         if not unknown:
-            return known
+            return all_lengths
         groups = _all_groups(draft.files)
         step = max(1, (len(groups) - 1)) / (_SAMPLES - 1)
         picked = sorted({min(len(groups) - 1, round(number * step)) for number in range(_SAMPLES)})
@@ -217,8 +217,8 @@ class _Planner:
             return check_values(fetcher.fetch(*place), unknown, subject)
 
         for lengths in spread(lambda place, _: look(place), [groups[index] for index in picked], _THREADS):
-            known = joined(known, lengths)
-        return known
+            all_lengths = joined(all_lengths, lengths)
+        return all_lengths
 
 
 def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:

@@ -286,7 +286,7 @@ class _Usage:
         """Files by their last use. Those that a process writes are kept while they grow."""
         cutoff = SystemClock().wall() - _ABANDONED_S
         candidates = [file for file in self._files if file[1].suffix == _SUFFIX or file[0] < cutoff]
-        return [(path, size) for _, path, size in sorted(candidates, key=lambda each: each[0])]
+        return [(path, size) for _, path, size in sorted(candidates, key=lambda candidate: candidate[0])]
 
 
 def _files_in(folder: Path) -> list[tuple[float, Path, int]]:

@@ -28,10 +28,10 @@ class Stack:
     KEY: ClassVar[str] = ""
     """The place of the matrix among columns by name: no column has it."""
 
-    def of(self, found: Arrays) -> NDArray[Any]:
+    def of(self, arrays: Arrays) -> NDArray[Any]:
         """The matrix of columns of equal length."""
-        matrix = empty((len(found[self.names[0]]), len(self.names)), self.dtype)
-        np.stack([found[name] for name in self.names], axis=1, out=matrix, casting="unsafe")
+        matrix = empty((len(arrays[self.names[0]]), len(self.names)), self.dtype)
+        np.stack([arrays[name] for name in self.names], axis=1, out=matrix, casting="unsafe")
         return matrix
 
 
@@ -84,13 +84,13 @@ def empty(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     return array
 
 
-def scatter(rows: NDArray[Any], places: NDArray[np.int64], made: NDArray[Any]) -> None:
-    """Write each row to its place in `made`, which `empty` has made."""
+def scatter(rows: NDArray[Any], places: NDArray[np.int64], target: NDArray[Any]) -> None:
+    """Write each row to its place in `target`, which `empty` has made."""
     size = rows[:1].nbytes
     if rows.dtype.hasobject or not size or not rows.flags.c_contiguous:
-        made[places] = rows
+        target[places] = rows
     else:  # each row is copied at once
-        made.view(np.uint8).reshape(-1).view(f"V{size}").put(places, rows.reshape(-1).view(np.uint8).view(f"V{size}"))
+        target.view(np.uint8).reshape(-1).view(f"V{size}").put(places, rows.reshape(-1).view(np.uint8).view(f"V{size}"))
 
 
 def _picked(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:

@@ -158,7 +158,7 @@ class ParquetRows(GroupedFile):
 
     def number(self, group: Group) -> int:
         """See base class."""
-        return self._starts[bisect_right(self._starts, group.offset, key=lambda each: each[0]) - 1][1]
+        return self._starts[bisect_right(self._starts, group.offset, key=lambda start: start[0]) - 1][1]
 
     def _wanted(self, names: Sequence[str]) -> list[int]:
         """The numbers of the leaves that these columns consist of."""

@@ -73,16 +73,16 @@ def features_of(record: bytes) -> dict[str, tuple[str, Sequence[Any]]]:
 
 
 def _alike(
-    records: pa.Array, left: NDArray[np.int64], wanted: Mapping[bytes, _Spec], schema: pa.Schema
+    records: pa.Array, remaining_rows: NDArray[np.int64], specs: Mapping[bytes, _Spec], schema: pa.Schema
 ) -> tuple[NDArray[np.int64], list[pa.Array]]:
-    """Those of the rows `left` that have the layout of the first of them, and their features."""
-    first: bytes = records[int(left[0])].as_py()
-    checked = _one_by_one(records, left[:1], wanted, schema)
+    """Those of `remaining_rows` that have the layout of the first of them, and their features."""
+    first: bytes = records[int(remaining_rows[0])].as_py()
+    checked = _one_by_one(records, remaining_rows[:1], specs, schema)
     spans = layout_of(first)
-    if spans is None or not wanted.keys() <= spans.keys():
-        return left[:1], checked
-    lengths = np.asarray(pc.binary_length(records))[left]
-    rows = left[lengths == len(first)]
+    if spans is None or not specs.keys() <= spans.keys():
+        return remaining_rows[:1], checked
+    lengths = np.asarray(pc.binary_length(records))[remaining_rows]
+    rows = remaining_rows[lengths == len(first)]
     bodies = records if len(rows) == len(records) else records.take(pa.array(rows))
     _, offsets, data = bodies.buffers()
     start = int(np.frombuffer(offsets, np.int32)[bodies.offset])
@@ -91,7 +91,7 @@ def _alike(
     rows = rows[matches]
     matrix = matrix if matches.all() else matrix[matches]
     arrays = []
-    for (name, (_, lists, _)), field in zip(wanted.items(), schema, strict=True):
+    for (name, (_, lists, _)), field in zip(specs.items(), schema, strict=True):
         values = values_at(matrix, first, spans[name])
         count = values.shape[1]
         flat = np.ascontiguousarray(values).reshape(-1)
@@ -107,17 +107,17 @@ def _alike(
 
 
 def _one_by_one(
-    records: pa.Array, rows: NDArray[np.int64], wanted: Mapping[bytes, _Spec], schema: pa.Schema
+    records: pa.Array, rows: NDArray[np.int64], specs: Mapping[bytes, _Spec], schema: pa.Schema
 ) -> list[pa.Array]:
     """The features of these rows, of any layout."""
-    columns: dict[bytes, list[Any]] = {name: [] for name in wanted}
+    columns: dict[bytes, list[Any]] = {name: [] for name in specs}
     picked = records if len(rows) == len(records) else records.take(pa.array(rows))
     for number, record in zip(rows.tolist(), picked.to_pylist(), strict=True):
         try:
             held = _features(record)
         except (IndexError, struct.error, ValueError) as error:
             raise CorruptFileError(f"record {number} is no tf.train.Example ({error})") from error
-        for name, (kind, lists, length) in wanted.items():
+        for name, (kind, lists, length) in specs.items():
             values = _values(held, name, kind, number)
             count = length if lists else 1
             if count is not None and len(values) != count:
@@ -126,7 +126,7 @@ def _one_by_one(
                     f"{count}: correct the length, or write ({kind!r}, None) and pad="
                 )
             columns[name].append(values if lists else values[0])
-    return [_array(columns[name], field.type) for name, field in zip(wanted, schema, strict=True)]
+    return [_array(columns[name], field.type) for name, field in zip(specs, schema, strict=True)]
 
 
 def _array(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:

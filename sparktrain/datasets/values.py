@@ -72,10 +72,10 @@ def check_values(batch: pa.RecordBatch, columns: Sequence[Column], subject: str)
     return lengths
 
 
-def joined(one: Lengths, another: Lengths) -> Lengths:
+def joined(one: Lengths, addition: Lengths) -> Lengths:
     """The lengths of two parts of the same data."""
     lengths = dict(one)
-    for name, levels in another.items():
+    for name, levels in addition.items():
         mine = lengths.get(name, levels)
         lengths[name] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(mine, levels, strict=True))
     return lengths

@@ -10,7 +10,7 @@ from sparktrain.display.live import SteadyConsole, is_live
 
 
 @contextmanager
-def shown_bytes(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def shown_bytes(label: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Yields a callback for the bytes that were read and the total, and shows them on stderr."""
     if quiet or sys.stderr is None or not is_live(sys.stderr):
         yield lambda size, total: None
@@ -18,5 +18,5 @@ def shown_bytes(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None
     console = SteadyConsole(file=sys.stderr, force_jupyter=False)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(label, total=None)
         yield lambda size, total: progress.update(task, completed=size, total=total)

@@ -137,7 +137,7 @@ class TopScreen:
         values = (_value(trial, self._view.metric) for trial in self._view.trials)
         self._write = formatting.number_format(value for value in values if value is not None)
         order = _ORDERS[self._sort][1]
-        self._rows = sorted(rows, key=lambda each: (order(each, self._view), each.result.id))
+        self._rows = sorted(rows, key=lambda trial: (order(trial, self._view), trial.result.id))
         ids = [int(trial.result.id) for trial in self._rows]
         at = ids.index(chosen) if chosen in ids else self._selected
         self._selected = max(0, min(len(self._rows) - 1, at))
@@ -179,13 +179,13 @@ class TopScreen:
         room = max(0, width - len(shown) - 2)
         return Text(f"{line[:room]:<{room}}  {shown}", style="bold", no_wrap=True, overflow="crop")
 
-    def _row(self, each: TrialView, width: int) -> str:
-        result = each.result
-        value = _value(each, self._view.metric)
-        seconds = _seconds(each, self._now, self._view)
+    def _row(self, trial: TrialView, width: int) -> str:
+        result = trial.result
+        value = _value(trial, self._view.metric)
+        seconds = _seconds(trial, self._now, self._view)
         return _cells(
             str(result.id), str(result.status), str(result.generations or ""),
-            "" if each.step is None else str(each.step), "" if value is None else self._write(value),
+            "" if trial.step is None else str(trial.step), "" if value is None else self._write(value),
             formatting.duration(seconds) if seconds else "",
             formatting.shorten(formatting.short_host(result.host or ""), 12),
             formatting.params(result.params, max(8, width)), width,
@@ -211,21 +211,21 @@ def _cells(
     return f"{trial:>6}  {status:<9}  {extra[0]}{step:>7}  {metric:>10}  {time:>8}  {extra[1]}{params}"
 
 
-def _value(each: TrialView, metric: str | None) -> float | None:
+def _value(trial: TrialView, metric: str | None) -> float | None:
     """The metric of the result, or of the newest report."""
     if metric is None:
         return None
-    reported = each.report.metrics if each.report is not None else {}
-    return each.result.metrics.get(metric, reported.get(metric))
+    reported = trial.report.metrics if trial.report is not None else {}
+    return trial.result.metrics.get(metric, reported.get(metric))
 
 
-def _seconds(each: TrialView, now: float, view: RunView) -> float:
-    running = each.result.status is TrialStatus.RUNNING and view.state is RunState.RUNNING
-    return max(0.0, now - each.since) if running and each.since is not None else each.result.seconds
+def _seconds(trial: TrialView, now: float, view: RunView) -> float:
+    running = trial.result.status is TrialStatus.RUNNING and view.state is RunState.RUNNING
+    return max(0.0, now - trial.since) if running and trial.since is not None else trial.result.seconds
 
 
-def _by_metric(each: TrialView, view: RunView) -> tuple[bool, float]:
-    value = _value(each, view.metric)
+def _by_metric(trial: TrialView, view: RunView) -> tuple[bool, float]:
+    value = _value(trial, view.metric)
     if value is None or math.isnan(value):
         return True, 0.0
     return False, -value if view.mode == "max" else value
@@ -233,10 +233,10 @@ def _by_metric(each: TrialView, view: RunView) -> tuple[bool, float]:
 
 _STATUSES = {status: number for number, status in enumerate(TrialStatus)}
 _ORDERS: Sequence[tuple[str, Callable[[TrialView, RunView], Any]]] = (
-    ("trial", lambda each, view: 0),
-    ("status", lambda each, view: _STATUSES[each.result.status]),
+    ("trial", lambda trial, view: 0),
+    ("status", lambda trial, view: _STATUSES[trial.result.status]),
     ("metric", _by_metric),
-    ("step", lambda each, view: -(-1 if each.step is None else each.step)),
-    ("time", lambda each, view: -each.result.seconds if each.result.status.final else -math.inf),
+    ("step", lambda trial, view: -(-1 if trial.step is None else trial.step)),
+    ("time", lambda trial, view: -trial.result.seconds if trial.result.status.final else -math.inf),
 )
 """What `s` sorts by, in its order."""

@@ -21,14 +21,14 @@ _WIDTH = 160
 """The most columns of the report, also in a wider terminal or a file."""
 
 
-def document(found: Examination) -> dict[str, Any]:
+def document(examination: Examination) -> dict[str, Any]:
     """The report in JSON types, as docs/doctor.md describes it."""
-    answers = found.roll.answers if found.roll is not None else ()
+    answers = examination.roll.answers if examination.roll is not None else ()
     return {
         "version": VERSION,
-        "level": str(found.level),
-        "findings": [{**msgspec.to_builtins(finding), "fix": finding.fix or None} for finding in found.findings],
-        "unseen": list(found.unseen),
+        "level": str(examination.level),
+        "findings": [{**msgspec.to_builtins(finding), "fix": finding.fix or None} for finding in examination.findings],
+        "unseen": list(examination.unseen),
         "slots": [msgspec.to_builtins(answer) for answer in answers],
     }
 
@@ -36,8 +36,8 @@ def document(found: Examination) -> dict[str, Any]:
 class DoctorReport:
     """A rich renderable: one line for each finding, its fix below it."""
 
-    def __init__(self, found: Examination) -> None:
-        self._found = found
+    def __init__(self, examination: Examination) -> None:
+        self._found = examination
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2, 0, 0))
@@ -57,6 +57,6 @@ def _message(finding: Finding) -> Text:
     return text.append(f"\nfix: {formatting.plain(finding.fix)}", "bold") if finding.fix else text
 
 
-def _counts(found: Examination) -> Iterator[str]:
-    counts = Counter(finding.level for finding in found.findings)
+def _counts(examination: Examination) -> Iterator[str]:
+    counts = Counter(finding.level for finding in examination.findings)
     yield from (f"{counts[level]} {level.upper()}" for level in reversed(Level))

@@ -68,9 +68,9 @@ class Examination:
 class ClusterExaminer:
     """One examination; its `examine` is called once."""
 
-    def __init__(self, asked: ExaminationRequest, cores: int, clock: Clock | None = None) -> None:
+    def __init__(self, request: ExaminationRequest, cores: int, clock: Clock | None = None) -> None:
         """`cores` is the number of this machine's cores."""
-        self._asked = asked
+        self._asked = request
         self._cores = cores
         self._clock = clock or SystemClock()
         self._found = Examination()

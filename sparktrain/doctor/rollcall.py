@@ -101,7 +101,7 @@ def roll_of(slots: int, rows: tuple[str, ...], error: str) -> Roll:
             answers.append(from_json(row))
         except msgspec.MsgspecError as problem:
             error = f"a slot sent an answer that this version does not understand ({problem})"
-    return Roll(slots, tuple(sorted(answers, key=lambda each: each.slot)), error)
+    return Roll(slots, tuple(sorted(answers, key=lambda report: report.slot)), error)
 
 
 async def _refuse(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:

@@ -87,7 +87,7 @@ def _versions(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
 
 
 def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list[Finding]:
-    by_version = _by(answers, lambda each: each.versions.get(name, "missing"))
+    by_version = _by(answers, lambda report: report.versions.get(name, "missing"))
     if driver is not None and set(by_version) != {driver}:
         by_version = {**by_version, driver: [*by_version.get(driver, []), "the driver"]}
     if len(by_version) < 2:
@@ -108,7 +108,7 @@ def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
-    by_version = _by([answer for answer in answers if answer.java], lambda each: each.java.partition(".")[0])
+    by_version = _by([answer for answer in answers if answer.java], lambda report: report.java.partition(".")[0])
     driver_major = driver.java.partition(".")[0]
     different = {version: hosts for version, hosts in by_version.items() if driver_major and version != driver_major}
     return [

@@ -36,7 +36,7 @@ class Absences:
 
     def summary(self) -> str:
         """One line: the newest absences first, with their causes; empty when there are none."""
-        newest = sorted(self._absent.items(), key=lambda each: -each[1].since)
+        newest = sorted(self._absent.items(), key=lambda entry: -entry[1].since)
         lines = [
             f"agent {slot} on {absence.host} is gone since {self._clock.now() - absence.since:.0f} s ({absence.reason})"
             for slot, absence in newest[:MOST_NAMED]

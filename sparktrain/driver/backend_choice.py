@@ -27,9 +27,9 @@ class Choice(Struct, frozen=True):
         """The choice in one line, for the user."""
         return f"backend {self.backend.value}: {self.why}"
 
-    def settled(self, there: bool) -> "Choice":
-        """The same once it is known whether Horovod is `there`, on executors."""
-        if there:
+    def settled(self, has_horovod: bool) -> "Choice":
+        """The same once it is known whether executors have Horovod (`has_horovod`)."""
+        if has_horovod:
             return Choice(self.backend, "driver and executors have Horovod")
         return Choice(Backend.TENSORFLOW, "executors have no Horovod, which is faster for large models")
 
@@ -75,7 +75,7 @@ def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
         _checked(*inherited or ("", ""))
 
 
-def _checked(asked: str, place: str) -> str:
-    if problem := refusal_in_gang(asked, place):
+def _checked(backend: str, place: str) -> str:
+    if problem := refusal_in_gang(backend, place):
         raise SpecError(problem)
-    return asked
+    return backend

@@ -377,17 +377,17 @@ class Coordinator:
         except OSError as error:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
-    async def _suggest(self, asked: do.Suggest) -> None:
+    async def _suggest(self, command: do.Suggest) -> None:
         run = self._active()
-        suggestion = await run.sampling.suggest(run.work.sampler, asked.count)
+        suggestion = await run.sampling.suggest(run.work.sampler, command.count)
         self.feed(
-            on.Suggested(self._clock.now(), asked.run, suggestion.cases, suggestion.exhausted, dict(suggestion.memo))
+            on.Suggested(self._clock.now(), command.run, suggestion.cases, suggestion.exhausted, dict(suggestion.memo))
         )
 
-    async def _ask(self, run: ActiveRun, asked: do.AskSampler) -> None:
-        reply = await run.sampling.answer(run.work.sampler, asked.member.trial, asked.question)
+    async def _ask(self, run: ActiveRun, command: do.AskSampler) -> None:
+        reply = await run.sampling.answer(run.work.sampler, command.member.trial, command.question)
         answer_fields = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
-        self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *answer_fields))
+        self.feed(on.QuestionAnswered(self._clock.now(), command.agent, command.member, command.number, *answer_fields))
 
     def _conclude(self, trial: Trial, partial_end: bool) -> None:
         run = self._active()

@@ -93,12 +93,12 @@ def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":
         raise
 
 
-def tell(work: "Coroutine[Any, Any, None]", what: str) -> None:
+def tell(work: "Coroutine[Any, Any, None]", subject: str) -> None:
     """Run `work` in the coordinators' loop without waiting for it; an error of it, or of the loop, is logged."""
     try:
-        submit(work).add_done_callback(partial(_log, what))
+        submit(work).add_done_callback(partial(_log, subject))
     except PoolError as error:
-        logger.warning("%s was not done: %s", what, error)
+        logger.warning("%s was not done: %s", subject, error)
 
 
 def wait(running: "Future[T]", timeout_s: float | None = None) -> T:
@@ -124,6 +124,6 @@ def call(work: "Coroutine[Any, Any, T]", timeout_s: float) -> T:
     return wait(submit(work), timeout_s)
 
 
-def _log(what: str, done: "Future[None]") -> None:
+def _log(subject: str, done: "Future[None]") -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
-        logger.error("%s has failed: %s: %s", what, type(error).__name__, message_of(error), exc_info=error)
+        logger.error("%s has failed: %s: %s", subject, type(error).__name__, message_of(error), exc_info=error)

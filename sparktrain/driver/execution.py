@@ -61,10 +61,10 @@ def execute(prepared: PreparedRun, agents: AgentSource, display: Display) -> Swe
 class OwnAgents:
     """Agents that start for one run and end with it."""
 
-    def __init__(self, engine: Engine, wanted: int | None, times: PoolTimes = POOL_TIMES) -> None:
+    def __init__(self, engine: Engine, agents: int | None, times: PoolTimes = POOL_TIMES) -> None:
         self._times = times
         self._engine = engine
-        self._wanted = wanted
+        self._wanted = agents
         self._pool: AgentPool | None = None
 
     def stop(self, reason: str, grace_s: float) -> None:
@@ -91,9 +91,9 @@ class OwnAgents:
 class LateAgents:
     """As `OwnAgents`, on an engine that is started only when something is left to do."""
 
-    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]], wanted: int | None) -> None:
+    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]], agents: int | None) -> None:
         self._engine = engine
-        self._wanted = wanted
+        self._wanted = agents
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""

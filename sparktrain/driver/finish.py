@@ -124,21 +124,24 @@ def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepRes
     return result(prepared, RunOutcome(trials, ended, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
 
 
-def run_end(prepared: PreparedRun, made: SweepResult) -> RunEnd:
+def run_end(prepared: PreparedRun, sweep_result: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    return RunEnd(made, model_of(prepared.store, RunLayout(made.name), next(iter(made.trials), None)))
+    return RunEnd(
+        sweep_result, model_of(prepared.store, RunLayout(sweep_result.name), next(iter(sweep_result.trials), None))
+    )
 
 
-def interrupted(made: SweepResult, commands: NextCommands) -> str:
+def interrupted(sweep_result: SweepResult, commands: NextCommands) -> str:
     """The message for a run that Ctrl-C has ended: its results, and how to continue."""
-    counts = Counter(trial.status for trial in made.trials)
-    parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
+    counts = Counter(trial.status for trial in sweep_result.trials)
+    parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(sweep_result.trials), 'trial')} succeeded"]
     parts += [f"{counts[status]} {status}" for status in _LISTED if counts[status]]
-    command = commands.resume(made.directory or "")
-    same_call = f"the same call with name={made.name!r}"
+    command = commands.resume(sweep_result.directory or "")
+    same_call = f"the same call with name={sweep_result.name!r}"
     how = same_call if command is None else f"{command}, or {same_call}"
     return (
-        f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(parts)}; to continue: "
+        f"run {sweep_result.name} was interrupted; {sweep_result.directory} has its results so far: "
+        f"{', '.join(parts)}; to continue: "
         f"{how}"
     )
 

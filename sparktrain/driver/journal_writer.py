@@ -220,13 +220,13 @@ def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord
     return compacted_records
 
 
-def next_compaction(left: int, compact_after: int = COMPACT_AFTER) -> int:
-    """How many records a journal has when it is compacted, after a compaction that leaves, or would leave, `left`.
+def next_compaction(record_count: int, compact_after: int = COMPACT_AFTER) -> int:
+    """How many records a journal has at its next compaction, after one that leaves, or would leave, `record_count`.
 
     All compactions together thus write at most half as many records as there are, even if none become fewer. With
     the headers of its batches a journal writes less than three times the bytes of its records.
     """
-    return max(GROWTH * left, left + compact_after)
+    return max(GROWTH * record_count, record_count + compact_after)
 
 
 def _agent_of(command: do.Command) -> AgentId | None:

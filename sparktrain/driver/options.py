@@ -28,9 +28,9 @@ class Options:
     keywords: ClassVar[type]
     asked: CommonKeywords
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         """Raises SpecError for an option that breaks a rule of the catalog."""
-        self.asked = cast(Any, settled(self.keywords, given, self.kind))  # a TypedDict: it was checked against that
+        self.asked = cast(Any, settled(self.keywords, options, self.kind))  # a TypedDict: it was checked against that
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Options) and type(self) is type(other) and self.asked == other.asked

@@ -223,9 +223,9 @@ class PreparedRun:
         again = self.retry_failed and not (replaces and stored_run.retried)
         return replace(resumed, found=stored_run, retry_failed=again, replaces=replaces)
 
-    def observed(self, asked: Mapping[str, Any]) -> "PreparedRun":
+    def observed(self, arguments: Mapping[str, Any]) -> "PreparedRun":
         """The same with the callbacks and the page that the options of its call ask for. Raises SpecError."""
-        return replace(self, callbacks=callbacks_of(asked), page=bool(asked.get("page", self.page)))
+        return replace(self, callbacks=callbacks_of(arguments), page=bool(arguments.get("page", self.page)))
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
         """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
@@ -235,9 +235,9 @@ class PreparedRun:
                 raise SpecError(f"{name} ({value}) is for a {of}, and {self.where} holds a {kind}: pass {option}")
         return replace(self, concurrent=concurrent)
 
-    def settled(self, there: bool) -> "PreparedRun":
+    def settled(self, has_horovod: bool) -> "PreparedRun":
         """The same with the backend that follows from whether executors have Horovod."""
-        return self if self.choice is None else self._with_backend(self.choice.settled(there))
+        return self if self.choice is None else self._with_backend(self.choice.settled(has_horovod))
 
     def started(self) -> "PreparedRun":
         """The same once its directory has its `run.json`, which takes the name. Blocks on the store.
@@ -353,10 +353,10 @@ class PreparedRun:
         return sampler_choice(self.sampler, self.spec).sampler(self.space, slots)
 
 
-def sampler_choice(asked: Any, spec: SweepSpec) -> SamplerChoice:
-    """What decides on the sampler of a run for which `asked` was given."""
+def sampler_choice(sampler: Any, spec: SweepSpec) -> SamplerChoice:
+    """What decides on the sampler of a run for which `sampler` was given."""
     goal = Goal(spec.metric, spec.mode == "max", spec.other_metrics, spec.constraints)
-    return SamplerChoice(asked=asked, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
+    return SamplerChoice(asked=sampler, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
 
 
 def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, options: Options) -> PreparedRun:

@@ -19,9 +19,9 @@ class Holders:
         """The session, and which of its slots."""
 
     def take(
-        self, holder: Hashable, session: object, count: int, there: int | None, what: str = "agent"
+        self, holder: Hashable, session: object, count: int, capacity: int | None, noun: str = "agent"
     ) -> tuple[int, ...]:
-        """Have `holder` hold `count` of the `there` slots of `session` for `what`; None where their number is unknown.
+        """Have `holder` hold `count` of the `capacity` slots of `session` for `noun`; None: unknown capacity.
 
         Returns the numbers of these slots, which no other holder has; a holder that has as many keeps them. Raises
         PoolError when others leave too few: Spark would let it wait for their end.
@@ -34,11 +34,11 @@ class Holders:
                 if other_session is session and other_holder != holder
                 for slot in held
             }
-            if booked and there is not None and len(booked) + count > there:
+            if booked and capacity is not None and len(booked) + count > capacity:
                 raise PoolError(
-                    f"{formatting.count(count, what)} {'is' if count == 1 else 'are'} wanted, and other calls or "
-                    f"pools hold {len(booked)} of the {formatting.count(there, 'slot')} of the session: wait for their "
-                    "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
+                    f"{formatting.count(count, noun)} {'is' if count == 1 else 'are'} wanted, and other calls or "
+                    f"pools hold {len(booked)} of the {formatting.count(capacity, 'slot')} of the session: wait for "
+                    "their end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
                     "max_concurrent_trials= of sweep() and agents= of pool()"
                 )
             if holder_session is not session or len(slots) != count:

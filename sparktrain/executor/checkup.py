@@ -147,9 +147,9 @@ class Visitor:
             self.note(late=True)
         self._link.post(m.Leave("the visit is over"))
 
-    def note(self, **found: object) -> None:
+    def note(self, **findings: object) -> None:
         """Add a finding to the report."""
-        self.report = replace(self.report, **found)
+        self.report = replace(self.report, **findings)
 
     async def _take_part(self, started: m.StartMember) -> None:
         await self._try_store(started)

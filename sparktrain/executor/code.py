@@ -69,5 +69,5 @@ def _free(newest: Path) -> None:
     The newest stays whatever its time is: two calls may come within one tick of the file system's clock.
     """
     folders = [path for path in newest.parent.iterdir() if path != newest and not path.name.startswith(_UNFINISHED)]
-    for folder in sorted(folders, key=lambda each: each.stat().st_mtime_ns)[: 1 - KEPT]:
+    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime_ns)[: 1 - KEPT]:
         discard(folder)

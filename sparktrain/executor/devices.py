@@ -43,7 +43,7 @@ def _read(line: str) -> tuple[str, Device] | None:
     return index, Device(fields[0], int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else 0)
 
 
-def _at(address: str, known: Sequence[tuple[str, Device]]) -> Device:
+def _at(address: str, gpus: Sequence[tuple[str, Device]]) -> Device:
     by_uuid = address.startswith("GPU-")
-    matches = (gpu for index, gpu in known if (gpu.name.startswith(address) if by_uuid else index == address))
+    matches = (gpu for index, gpu in gpus if (gpu.name.startswith(address) if by_uuid else index == address))
     return next(matches, Device(address))

@@ -36,10 +36,10 @@ class LogFollower:
         *,
         tail_bytes: int = TAIL_BYTES,
         slack_bytes: int = SLACK_BYTES,
-        whole: bool = True,
+        is_whole: bool = True,
     ) -> None:
-        """Without `whole` it leaves out what TensorFlow's libraries write about the machine: see `log_noise`."""
-        self._filter = None if whole else NoiseFilter()
+        """Without `is_whole` it leaves out what TensorFlow's libraries write about the machine: see `log_noise`."""
+        self._filter = None if is_whole else NoiseFilter()
         self._tail_bytes = tail_bytes
         self._most = limit_bytes + slack_bytes
         self._path = path
@@ -164,5 +164,5 @@ def lines_before(ending: str, path: Path, n: int = 20) -> tuple[str, ...]:
 
 def _shown(line: bytes) -> str:
     text = line.decode(errors="backslashreplace").rstrip("\r").rpartition("\r")[2]  # a progress bar's last state
-    shown = _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text[: LINE_CHARS + 1])
+    shown = _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text[: LINE_CHARS + 1])
     return shown if len(shown) <= LINE_CHARS else f"{shown[: LINE_CHARS - 3]}..."

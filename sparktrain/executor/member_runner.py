@@ -101,7 +101,7 @@ class MemberSession:
         """How many reports and metrics these are."""
         self._pace = _Pace(start.member, clock)
         self._whole_log = is_chosen(start.env)
-        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock, whole=self._whole_log)
+        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
 
     # ---- training
@@ -372,10 +372,10 @@ class MemberSession:
             await asyncio.wait_for(self._over.wait(), seconds)
 
 
-async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, None]) -> T:
-    """The result of `work`; `beside` runs until then. Raises the first error of any of them."""
+async def _with(work: Coroutine[None, None, T], *side_work: Coroutine[None, None, None]) -> T:
+    """The result of `work`; `side_work` runs until then. Raises the first error of any of them."""
     main = asyncio.create_task(work)
-    tasks: set[asyncio.Task[Any]] = {main, *map(asyncio.create_task, beside)}
+    tasks: set[asyncio.Task[Any]] = {main, *map(asyncio.create_task, side_work)}
     pending = tasks
     try:
         while main in pending:

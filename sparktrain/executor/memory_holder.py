@@ -91,13 +91,13 @@ class MemoryHolder:
         self._clear()
         return str(folder)
 
-    def taken(self, start: m.StartMember, taken: pm.MemoryTaken) -> bool:
+    def taken(self, start: m.StartMember, snapshot: pm.MemoryTaken) -> bool:
         """The running member's snapshot is whole; False for a folder that is not the member's."""
-        folder = Path(taken.folder)
+        folder = Path(snapshot.folder)
         if self._current is None or folder.parent != self._current or folder.is_symlink():
             return False
         member = start.member
-        self._held = _Held(member.run, member.trial, member.generation, taken.step, taken.checksum, folder)
+        self._held = _Held(member.run, member.trial, member.generation, snapshot.step, snapshot.checksum, folder)
         return True
 
     async def restore_dir(self, start: m.StartMember) -> str:
@@ -132,15 +132,15 @@ class MemoryHolder:
 
     # ---- internal
 
-    def _is_base(self, kept: _Held, start: m.StartMember) -> bool:
+    def _is_base(self, snapshot: _Held, start: m.StartMember) -> bool:
         base = start.memory
         member = start.member
-        mine = base is not None and (kept.generation, kept.step, kept.checksum) == (
+        mine = base is not None and (snapshot.generation, snapshot.step, snapshot.checksum) == (
             base.generation,
             base.step,
             base.checksum,
         )
-        return mine and (kept.run, kept.trial) == (member.run, member.trial)
+        return mine and (snapshot.run, snapshot.trial) == (member.run, member.trial)
 
     def _stay(self) -> None:
         if self._expiry is not None:
@@ -166,11 +166,11 @@ def _folders_in(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
 
-def _remove(doomed: list[Path], kept: Path | None) -> None:
-    """Remove folders, and what is beside `kept`. The names are not in use: a newer folder has another one."""
+def _remove(doomed: list[Path], snapshot: Path | None) -> None:
+    """Remove folders, and what is beside `snapshot`. The names are not in use: a newer folder has another one."""
     for folder in doomed:
         discard(folder)
     with suppress(OSError):
-        for sibling in list(kept.parent.iterdir()) if kept is not None else ():
-            if sibling != kept:
+        for sibling in list(snapshot.parent.iterdir()) if snapshot is not None else ():
+            if sibling != snapshot:
                 discard(sibling)

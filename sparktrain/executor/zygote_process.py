@@ -222,10 +222,10 @@ class ZygoteProcess:
             process_tree.cull(orphans)
             await asyncio.sleep(_POLL_S)
 
-    def _described(self, what: str) -> str:
+    def _described(self, problem: str) -> str:
         last = "\n".join(f"    {line}" for line in tail_lines(self.log_path, _LOG_LINES))
         lines = f"; its last lines:\n{last}" if last else ""
-        return f"the zygote, process {self.pid} on host {socket.gethostname()}, {what}{lines}"
+        return f"the zygote, process {self.pid} on host {socket.gethostname()}, {problem}{lines}"
 
 
 class MemberProcess:

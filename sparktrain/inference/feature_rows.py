@@ -53,14 +53,14 @@ def tensors_of(batch: pa.RecordBatch, feeds: Sequence[Feed], subject: str) -> li
     return tensors
 
 
-def _collect(name: str, array: pa.Array, wanted: set[str], found: dict[str, pa.Array]) -> None:
+def _collect(name: str, array: pa.Array, column_names: set[str], columns: dict[str, pa.Array]) -> None:
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
-    if name in wanted and (not pa.types.is_struct(array.type) or is_vector(array.type)):
-        found[name] = array
-    elif pa.types.is_struct(array.type) and any(column_name.startswith(f"{name}.") for column_name in wanted):
+    if name in column_names and (not pa.types.is_struct(array.type) or is_vector(array.type)):
+        columns[name] = array
+    elif pa.types.is_struct(array.type) and any(column_name.startswith(f"{name}.") for column_name in column_names):
         for field, inner in zip(array.type, array.flatten(), strict=True):
-            _collect(f"{name}.{field.name}", inner, wanted, found)
+            _collect(f"{name}.{field.name}", inner, column_names, columns)
 
 
 def _values(array: pa.Array, column: Column, field: TensorField, subject: str) -> NDArray[Any]:

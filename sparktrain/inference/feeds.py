@@ -48,17 +48,17 @@ class ColumnTable:
             if isinstance(candidate, Column)
         ]
 
-    def column(self, name: str, wanted: str) -> Column:
-        """The column `name`; `wanted` names its use. Raises DataError when there is none, two, or no rule for it."""
+    def column(self, name: str, purpose: str) -> Column:
+        """The column `name`; `purpose` names its use. Raises DataError when there is none, two, or no rule for it."""
         candidates = self._columns.get(name, [])
         if not candidates:
             shown = ", ".join(map(repr, self.names[:_SHOWN])) + (" ..." if len(self.names) > _SHOWN else "")
             raise DataError(
-                f"{self.subject} has no column {name!r} {wanted}{did_you_mean(name, self._columns)}; its columns are "
+                f"{self.subject} has no column {name!r} {purpose}{did_you_mean(name, self._columns)}; its columns are "
                 f"{shown}"
             )
         if len(candidates) > 1:
-            raise DataError(f"{self.subject} has {len(candidates)} columns {name!r}, {wanted}: rename all but one")
+            raise DataError(f"{self.subject} has {len(candidates)} columns {name!r}, {purpose}: rename all but one")
         if isinstance(candidates[0], DataError):
             raise candidates[0]
         return candidates[0]

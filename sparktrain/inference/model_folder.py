@@ -164,11 +164,11 @@ def _evict(root: Path, but: Path) -> None:
                 os.close(lock)
 
 
-def _remove(gone: Path) -> None:
-    if gone.is_dir():
-        remove(gone)
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        remove(path)
     else:
-        gone.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

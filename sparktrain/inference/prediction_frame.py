@@ -123,10 +123,10 @@ def _column_name(name: object, subject: str) -> str:
     return name
 
 
-def _check_new(made: Sequence[str], kept: Sequence[str], subject: str) -> None:
+def _check_new(output_names: Sequence[str], kept_names: Sequence[str], subject: str) -> None:
     """Spark compares names without their case unless it is configured otherwise, and so do most tables."""
-    used_names = {kept_name.lower() for kept_name in kept}
-    for name in made:
+    used_names = {kept_name.lower() for kept_name in kept_names}
+    for name in output_names:
         if name.lower() in used_names:
             raise DataError(
                 f"{subject} has a column {name!r} already: pass another output=, or leave that column out with "

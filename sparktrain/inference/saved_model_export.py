@@ -96,7 +96,7 @@ def _upload(folder: Path, store: Store) -> None:
     """Put the files of a SavedModel into the store, so that one with all files is there or none."""
     store.delete(GRAPH)
     paths = sorted(entry for entry in folder.rglob("*") if entry.is_file())
-    for path in sorted(paths, key=lambda each: each.name == GRAPH):
+    for path in sorted(paths, key=lambda path: path.name == GRAPH):
         name = path.relative_to(folder).as_posix()
         store.delete(name)
         with path.open("rb") as source:

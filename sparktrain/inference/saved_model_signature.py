@@ -90,10 +90,10 @@ def _graph(data: bytes) -> GraphSignatures:
     )  # fmt: skip
 
 
-def _entries(data: bytes, wanted: int) -> Iterator[tuple[str, bytes]]:
+def _entries(data: bytes, field_number: int) -> Iterator[tuple[str, bytes]]:
     """The entries of a map with names as keys."""
     for number, entry in fields_of(data):
-        if number == wanted:
+        if number == field_number:
             pair = dict(fields_of(entry))
             yield pair[1].decode(), pair.get(2, b"")
 

@@ -137,10 +137,10 @@ def _kind(dtype: str) -> str:
     return "f" if dtype == "bfloat16" else str(np.dtype(dtype).kind)
 
 
-def new_names(made: Sequence[str], kept: Sequence[str], subject: str) -> None:
+def new_names(output_names: Sequence[str], kept_names: Sequence[str], subject: str) -> None:
     """Raise DataError for a new column with the name of another; Spark compares names without their case."""
-    used_names = {kept_name.lower() for kept_name in kept}
-    for name in made:
+    used_names = {kept_name.lower() for kept_name in kept_names}
+    for name in output_names:
         if name.lower() in used_names:
             raise DataError(f"{subject} would have two columns {name!r}: give the output another name")
         used_names.add(name.lower())

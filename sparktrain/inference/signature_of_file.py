@@ -24,7 +24,7 @@ def signature_in(model: ModelFile, folder: ModelFolder | None = None) -> ModelSi
     held = folder if folder is not None else ModelFolder.hold(model.sha256)
     try:
         model.fetch(held)
-        path = held.file(SIGNATURE, lambda made: _ask(model, held.path / FETCHED, made))
+        path = held.file(SIGNATURE, lambda answer: _ask(model, held.path / FETCHED, answer))
         return ModelSignature.decoded(path.read_bytes())
     finally:
         if folder is None:

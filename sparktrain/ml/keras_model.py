@@ -171,19 +171,20 @@ def _classified(frame: Any, raw: str, kind: Any, prediction: str, probability: s
     return classified.drop(raw)
 
 
-def check_columns(dataset: Any, wanted: Mapping[str, list[str]], made: list[str] | None = None) -> None:
+def check_columns(dataset: Any, columns_by_use: Mapping[str, list[str]], new_columns: list[str] | None = None) -> None:
     """Raise DataError for columns of the params that the DataFrame lacks, and for new ones that it has already.
 
-    `wanted` has names of columns by the use for which params name them. Blocks on a Connect server for the schema.
+    `columns_by_use` has names of columns by the use for which params name them. Blocks on a Connect server for the
+    schema.
     """
     columns = dataset.columns
     problems = [
         f"no column {name!r} for the {use}{did_you_mean(name, columns)}"
-        for use, names in wanted.items()
+        for use, names in columns_by_use.items()
         for name in names
         if name not in columns
     ]
-    problems += [f"a column {name!r} already, which the stage makes" for name in made or () if name in columns]
+    problems += [f"a column {name!r} already, which the stage makes" for name in new_columns or () if name in columns]
     if problems:
         listed = ", ".join(map(repr, columns))
         raise DataError(f"the DataFrame has {' and '.join(problems)}; its columns are {listed}: set the params to them")

@@ -93,16 +93,16 @@ def hyperparameters(value: Any) -> dict[str, Any]:
     return {check_name(name, "modelParams"): plain(param, f"modelParams[{name!r}]") for name, param in params.items()}
 
 
-def options(taken: Mapping[str, str]) -> Callable[[Any], dict[str, Any]]:
-    """Further options of `sparktrain.run`; `taken` has those that are params of their own, with the name of each."""
+def options(stage_options: Mapping[str, str]) -> Callable[[Any], dict[str, Any]]:
+    """Further options of `sparktrain.run`; `stage_options` are params of their own, each with its name."""
 
-    names = [name for name in {**options_in(RunKeywords), **options_in(LaunchKeywords)} if name not in taken]
+    names = [name for name in {**options_in(RunKeywords), **options_in(LaunchKeywords)} if name not in stage_options]
 
     def convert(value: Any) -> dict[str, Any]:
         run_options = _dict(value, "runOptions", "{'max_retries': 1}")
         for name in run_options:
-            if name in taken:
-                raise SpecError(f"runOptions has {name!r}, which the stage sets itself: {taken[name]}")
+            if name in stage_options:
+                raise SpecError(f"runOptions has {name!r}, which the stage sets itself: {stage_options[name]}")
             if name not in names:
                 raise SpecError(
                     f"runOptions has {name!r}, which is no option of sparktrain.run{did_you_mean(name, names) or ';'} "

@@ -29,10 +29,10 @@ def round_step(span: float, most: int) -> float:
     return next((factor * power for factor in (1, 2, 5) if factor * power >= rough), 10 * power)
 
 
-def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:
-    """Round values from `low` to `high`, both finite; `low` alone where they are the same. `whole`: no fractions."""
+def ticks(low: float, high: float, most: int = 5, is_whole: bool = False) -> list[float]:
+    """Round values from `low` to `high`, both finite; `low` alone where they are the same. `is_whole`: no fractions."""
     step = round_step(high - low, most)
-    step = max(1.0, float(round(step))) if whole else step
+    step = max(1.0, float(round(step))) if is_whole else step
     if high <= low or low + step == low:
         return [low]
     first = math.ceil(low / step - 1e-9)
@@ -190,6 +190,6 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
     extremes: list[Point] = []
     for start in range(0, len(points), stretch):
         part = points[start : start + stretch]
-        ends = {part.index(min(part, key=lambda each: each[1])), part.index(max(part, key=lambda each: each[1]))}
+        ends = {part.index(min(part, key=lambda point: point[1])), part.index(max(part, key=lambda point: point[1]))}
         extremes += [part[at] for at in sorted(ends)]
     return list(dict.fromkeys([points[0], *extremes, points[-1]]))

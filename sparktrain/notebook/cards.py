@@ -31,7 +31,7 @@ def sweep_html(result: SweepOutcome) -> str:
 
 def run_html(result: GangOutcome) -> str:
     """How the run ended, its curves as far as `result.history()` has read them, and a table of its members."""
-    return _shown(result, gang_text.run_html, lambda: run_plot(result), lambda each: gang_text.run_lines(each)[0])
+    return _shown(result, gang_text.run_html, lambda: run_plot(result), lambda outcome: gang_text.run_lines(outcome)[0])
 
 
 def sweep_plot(result: SweepOutcome) -> str:
@@ -87,16 +87,16 @@ def _leaders(result: SweepOutcome, metric: str) -> list[tuple[float, float]]:
     """The trials that were better than all with lower numbers, among those that may be the best."""
     sign = -1.0 if result.mode == "min" else 1.0
     best: list[tuple[float, float]] = []
-    for trial in sorted(result.ranked, key=lambda each: each.id):
+    for trial in sorted(result.ranked, key=lambda candidate: candidate.id):
         value = trial.metrics[metric]
         if not best or sign * value > sign * best[-1][1]:
             best.append((trial.id, value))
     return best
 
 
-def _shown(result: T, whole: Callable[[T], str], plot: Callable[[], str], first: Callable[[T], str]) -> str:
+def _shown(result: T, html: Callable[[T], str], plot: Callable[[], str], first: Callable[[T], str]) -> str:
     """The table with its plot below the headline; of what is too large or fails, what is left."""
-    table = _tried(lambda: whole(result))
+    table = _tried(lambda: html(result))
     drawn = _tried(plot)
     if table and drawn:
         headline, _, body = table.partition("</p>\n")

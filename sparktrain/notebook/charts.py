@@ -167,13 +167,13 @@ def _edge_marks(values: Sequence[tuple[float, Value]], axis: ValueAxis | None, f
     return parts
 
 
-def spread(values: Sequence[Value], kept: set[int]) -> list[Value]:
-    """At most about `DOTS` of the values: those `kept`, as far as they fit, and a part of the others."""
+def spread(values: Sequence[Value], highlights: set[int]) -> list[Value]:
+    """At most about `DOTS` of the values: the `highlights`, as far as they fit, and a part of the others."""
     if len(values) <= DOTS:
         return list(values)
-    first = [value for value in values if value.at in kept][-DOTS // 2 :]
+    first = [value for value in values if value.at in highlights][-DOTS // 2 :]
     every = math.ceil(len(values) / (DOTS - len(first)))
-    return sorted({value.at: value for value in [*values[::every], *first]}.values(), key=lambda each: each.at)
+    return sorted({value.at: value for value in [*values[::every], *first]}.values(), key=lambda dot: dot.at)
 
 
 def curves(
@@ -279,7 +279,7 @@ def joined(spans: Sequence[Span], width: float) -> list[Span]:
     """Those of a row and kind joined that are shorter than `width` and closer than that; of too many the longest."""
     rows: dict[str, list[Span]] = {}
     counts: dict[str, int] = {}
-    for span in sorted(spans, key=lambda each: each.start):
+    for span in sorted(spans, key=lambda interval: interval.start):
         row = rows.setdefault(span.row, [])
         previous = row[-1] if row else None
         short = span.end - span.start < width
@@ -291,7 +291,7 @@ def joined(spans: Sequence[Span], width: float) -> list[Span]:
             counts[span.row] = 1
             row.append(span)
     together = [span for row in rows.values() for span in row]
-    return sorted(together, key=lambda each: each.start - each.end)[:MOST_BARS]
+    return sorted(together, key=lambda interval: interval.start - interval.end)[:MOST_BARS]
 
 
 def bars(values: Sequence[Share], title: str) -> str:
@@ -341,10 +341,10 @@ def _scale_of(dimension: Dimension, frame: Frame) -> Scale:
     return replace(axis_scale, whole=dimension.whole, listed=dimension.ticks)
 
 
-def _axis(place: float, own: Scale, of: Dimension, frame: Frame, number: int) -> list[str]:
+def _axis(place: float, axis_scale: Scale, of: Dimension, frame: Frame, number: int) -> list[str]:
     bottom, top = frame.up
     width = max(5, int((frame.across[1] - frame.across[0]) / max(1, number - 1) / svg.CHARACTER) - 1)
     parts = [svg.line((place, bottom), (place, top), 0.6), svg.text((place, 18), svg.clean(of.name, width), "middle")]
-    labels = [(own(at), label) for at, label in enumerate(of.choices)] if of.choices else own.ticks(5)
+    labels = [(axis_scale(at), label) for at, label in enumerate(of.choices)] if of.choices else axis_scale.ticks(5)
     limit = max(4, min(12, width - 2))
     return parts + [svg.text((place + 4, at + 4), svg.clean(label, limit), opacity=1.0) for at, label in labels[:12]]

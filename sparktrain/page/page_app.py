@@ -74,22 +74,22 @@ class PageApp:
                 return request.answer(b"the page has no such address\n", TEXT, "404 Not Found")
         return request.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
 
-    def _live(self, asked: "_Request") -> Live:
-        stops = self._stop is not None and not asked.reads_only
+    def _live(self, request: "_Request") -> Live:
+        stops = self._stop is not None and not request.reads_only
         return Live(("stop",) if stops else (), self._csrf)
 
     # ---- events
 
-    def _events(self, asked: "_Request") -> Iterable[bytes]:
-        since = max(asked.number("since"), asked.last_event)
-        if "wait" not in asked.query:
-            return self._stream(asked, since)
-        news = self._feed.since(since, min(LONGEST_WAIT_S, asked.number("wait")))
-        return asked.answer(b"[" + b",".join(event for _, event in news) + b"]", JSON)
+    def _events(self, request: "_Request") -> Iterable[bytes]:
+        since = max(request.number("since"), request.last_event)
+        if "wait" not in request.query:
+            return self._stream(request, since)
+        news = self._feed.since(since, min(LONGEST_WAIT_S, request.number("wait")))
+        return request.answer(b"[" + b",".join(event for _, event in news) + b"]", JSON)
 
-    def _stream(self, asked: "_Request", since: int) -> Iterator[bytes]:
+    def _stream(self, request: "_Request", since: int) -> Iterator[bytes]:
         """Server-sent events (HTML standard, section 9.2), until the reader is gone."""
-        asked.begin("text/event-stream", ("X-Accel-Buffering", "no"))
+        request.begin("text/event-stream", ("X-Accel-Buffering", "no"))
         yield b"event: heartbeat\ndata: {}\n\n"
         while True:
             news = self._feed.since(since, HEARTBEAT_S)
@@ -100,61 +100,61 @@ class PageApp:
 
     # ---- logs
 
-    def _log(self, asked: "_Request", trial: TrialId) -> Iterable[bytes]:
+    def _log(self, request: "_Request", trial: TrialId) -> Iterable[bytes]:
         """A part of the log of the newest chief as plain text, see `wanted_range`: nothing while there is no log."""
         try:
             logs = chosen(logs_in(self._place, trial), LogSelection(trial))
             if not logs and not self._feed.knows(trial):
-                return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
-            start, piece = self._piece(logs[-1], asked) if logs else (0, b"")
+                return request.answer(_no_trial(trial), TEXT, "404 Not Found")
+            start, piece = self._piece(logs[-1], request) if logs else (0, b"")
         except OSError as error:
-            return asked.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
+            return request.answer(f"the log cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
         places = (("X-Start-Offset", str(start)), ("X-Next-Offset", str(start + len(piece))))
         generation = str(logs[-1].member.generation if logs else 0)
-        return asked.answer(piece, TEXT, "200 OK", *places, ("X-Generation", generation))
+        return request.answer(piece, TEXT, "200 OK", *places, ("X-Generation", generation))
 
-    def _piece(self, log: LogFile, asked: "_Request") -> tuple[int, bytes]:
+    def _piece(self, log: LogFile, request: "_Request") -> tuple[int, bytes]:
         """The number of the first byte, and the bytes."""
-        tail, before_offset = (asked.number(name) if name in asked.query else None for name in ("tail", "before"))
-        start, end = wanted_range(log.size, asked.number("offset"), tail, before_offset)
+        tail, before_offset = (request.number(name) if name in request.query else None for name in ("tail", "before"))
+        start, end = wanted_range(log.size, request.number("offset"), tail, before_offset)
         piece = self._place.store.read_range(log.path, start, end - start) if end > start else b""
         skipped, text = whole_text(piece, from_middle=tail is not None and start > 0)
         return start + skipped, text
 
     # ---- stops
 
-    def _stopped(self, asked: "_Request", trial: int | None) -> Iterable[bytes]:
+    def _stopped(self, request: "_Request", trial: int | None) -> Iterable[bytes]:
         if self._stop is None:
             text = "only the page of the run's own driver (page=True, --page) can stop it\n"
-            return asked.answer(text.encode(), TEXT, "403 Forbidden")
-        if not self._may_change(asked):
-            return asked.answer(b"this link may look, and not stop anything\n", TEXT, "403 Forbidden")
+            return request.answer(text.encode(), TEXT, "403 Forbidden")
+        if not self._may_change(request):
+            return request.answer(b"this link may look, and not stop anything\n", TEXT, "403 Forbidden")
         if trial is not None and not self._feed.knows(trial):
-            return asked.answer(_no_trial(trial), TEXT, "404 Not Found")
+            return request.answer(_no_trial(trial), TEXT, "404 Not Found")
         self._stop(StopRequest(trial))
-        return asked.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
+        return request.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
 
-    def _may_change(self, asked: "_Request") -> bool:
+    def _may_change(self, request: "_Request") -> bool:
         """Whether the request comes from a page with the token that may stop, and not from a link elsewhere."""
-        sent_token = asked.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
-        return not asked.reads_only and hmac.compare_digest(sent_token.encode(), self._csrf.encode())
+        sent_token = request.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
+        return not request.reads_only and hmac.compare_digest(sent_token.encode(), self._csrf.encode())
 
     # ---- more trials
 
-    def _enqueued(self, asked: "_Request") -> Iterable[bytes]:
+    def _enqueued(self, request: "_Request") -> Iterable[bytes]:
         """Add a trial with the parameters in the body, as `sparktrain enqueue --param` takes them."""
         if self._stop is None:
             text = "only the page of the run's own driver (page=True, --page) can add a trial: see sparktrain enqueue\n"
-            return asked.answer(text.encode(), TEXT, "403 Forbidden")
-        if not self._may_change(asked):
-            return asked.answer(b"this link may look, and not add trials\n", TEXT, "403 Forbidden")
+            return request.answer(text.encode(), TEXT, "403 Forbidden")
+        if not self._may_change(request):
+            return request.answer(b"this link may look, and not add trials\n", TEXT, "403 Forbidden")
         try:
-            added = enqueue(self._place, parse_params(shlex.split(asked.text(MOST_PARAMS_BYTES))))
+            added = enqueue(self._place, parse_params(shlex.split(request.text(MOST_PARAMS_BYTES))))
         except (SpecError, ValueError) as error:  # an open quotation mark, or no UTF-8
-            return asked.answer(f"{error}\n".encode(), TEXT, "400 Bad Request")
+            return request.answer(f"{error}\n".encode(), TEXT, "400 Bad Request")
         except OSError as error:
-            return asked.answer(f"the run cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
-        return asked.answer(json.dumps({"added": added.id}).encode(), JSON, "202 Accepted")
+            return request.answer(f"the run cannot be read: {error}\n".encode(), TEXT, "503 Service Unavailable")
+        return request.answer(json.dumps({"added": added.id}).encode(), JSON, "202 Accepted")
 
 
 def is_number(text: str) -> bool:

@@ -139,7 +139,11 @@ def server_fingerprint(certificate: bytes) -> str:
 
 
 def _bundle(
-    authority: _Authority, own: bytes, purpose: x509.ObjectIdentifier, dns_name: str, key: ec.EllipticCurvePrivateKey
+    authority: _Authority,
+    ca_certificate: bytes,
+    purpose: x509.ObjectIdentifier,
+    dns_name: str,
+    key: ec.EllipticCurvePrivateKey,
 ) -> CertificateBundle:
     certificate = authority.sign(
         _name(dns_name),
@@ -150,7 +154,7 @@ def _bundle(
         (x509.SubjectAlternativeName([x509.DNSName(dns_name)]), False),
     )
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return CertificateBundle(own, certificate, pem)
+    return CertificateBundle(ca_certificate, certificate, pem)
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:

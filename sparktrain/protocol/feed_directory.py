@@ -7,13 +7,13 @@ from sparktrain.store.base import Store
 _ENDED = "ended"
 
 
-def publish_addresses(store: Store, folder: str, found: FeedAddresses) -> None:
+def publish_addresses(store: Store, folder: str, addresses: FeedAddresses) -> None:
     """Publish the addresses of a generation, or that the feed has ended. The driver alone calls it.
 
     Nothing is overwritten: what the folder has already, stays. Blocks on the store. Raises OSError when it fails.
     """
-    name = _ENDED if found.ended else f"{found.generation:010d}-{found.epoch:010d}"
-    store.put_if_absent(f"{folder}/{name}", encode(found))
+    name = _ENDED if addresses.ended else f"{addresses.generation:010d}-{addresses.epoch:010d}"
+    store.put_if_absent(f"{folder}/{name}", encode(addresses))
 
 
 def newest_addresses(store: Store, folder: str) -> FeedAddresses | None:

@@ -181,7 +181,7 @@ class Gate:
         line = self._waiting[network]
         while line and now >= line[0].since + self._patience_s:
             line.popleft().peer.close()
-        for connection in sorted(line, key=lambda each: not _has_spoken(each.peer)):
+        for connection in sorted(line, key=lambda candidate: not _has_spoken(candidate.peer)):
             if not self._has_room(network):
                 break
             line.remove(connection)
@@ -311,17 +311,17 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _listening(made: socket.socket, address: tuple[Any, ...]) -> socket.socket:
+def _listening(listener: socket.socket, address: tuple[Any, ...]) -> socket.socket:
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if made.family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        made.bind(address)
-        made.listen(_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if listener.family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 def raise_descriptor_limit() -> int:

@@ -51,14 +51,14 @@ def pickle_of(values: list[Any]) -> bytes:
     return bytes(cloudpickle.dumps(values))
 
 
-def unpickled(batch: pa.RecordBatch, what: str) -> list[Any]:
-    """The values of the lists in a batch, in order. `what` names them in the StreamError for values unknown here."""
+def unpickled(batch: pa.RecordBatch, subject: str) -> list[Any]:
+    """The values of the lists in a batch, in order. `subject` names them in the StreamError for values unknown here."""
     rows: list[Any] = []
     for value in batch.column(0):
         try:
             rows += pickle.loads(value.as_buffer())
         except Exception as error:
-            raise StreamError(f"{what} cannot be unpickled: {error}") from error
+            raise StreamError(f"{subject} cannot be unpickled: {error}") from error
     return rows
 
 

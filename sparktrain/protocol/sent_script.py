@@ -41,16 +41,16 @@ def adopt(names: dict[str, Any]) -> None:
     _names = names
 
 
-def script_names(known: dict[str, Any]) -> dict[str, Any]:
+def script_names(namespace: dict[str, Any]) -> dict[str, Any]:
     """The namespace of the script's functions, with what Python itself has set there."""
     if _names is None:
-        return dict(known)
-    _names.update({name: value for name, value in known.items() if name != "__name__"})
+        return dict(namespace)
+    _names.update({name: value for name, value in namespace.items() if name != "__name__"})
     spec = _names.get("__spec__")
     if isinstance(spec, _ScriptSpec):
-        spec.package = known.get("__package__")
-    if known["__name__"] != "__main__":  # the driver is a child process of multiprocessing
-        sys.modules.setdefault(known["__name__"], sys.modules["__main__"])
+        spec.package = namespace.get("__package__")
+    if namespace["__name__"] != "__main__":  # the driver is a child process of multiprocessing
+        sys.modules.setdefault(namespace["__name__"], sys.modules["__main__"])
     return _names
 
 
@@ -85,10 +85,10 @@ def cached_property(function: Callable[..., Any], name: str | None) -> Any:
     return descriptor
 
 
-def of_module(made: Any, module: str) -> Any:
+def of_module(definition: Any, module: str) -> Any:
     """An object of `typing` that knows where it was defined."""
-    made.__module__ = module
-    return made
+    definition.__module__ = module
+    return definition
 
 
 class _Script(ModuleType):

@@ -82,57 +82,57 @@ class Splice:
                 self._selector.unregister(sock)
             sock.close()
 
-    def _receive(self, here: socket.socket) -> None:
-        data = here.recv(_CHUNK_BYTES)
-        self.spoke = self.spoke or here is self._outer
-        opposite = self._there[here]
+    def _receive(self, source: socket.socket) -> None:
+        data = source.recv(_CHUNK_BYTES)
+        self.spoke = self.spoke or source is self._outer
+        opposite = self._there[source]
         if not data:
-            self._end(here)
+            self._end(source)
         elif opposite is not self._lost:
             self._unsent[opposite] = memoryview(data)
             self._send_to(opposite)
 
-    def _send_to(self, there: socket.socket) -> None:
+    def _send_to(self, destination: socket.socket) -> None:
         try:
-            self._send(there)
+            self._send(destination)
         except BlockingIOError:
             pass
         except OSError:
-            self._stop_sending(there)
+            self._stop_sending(destination)
 
-    def _send(self, there: socket.socket) -> None:
-        unsent = self._unsent[there]
-        self._unsent[there] = unsent[there.send(unsent) :]
-        if not self._unsent[there] and self._there[there] in self._ended:
-            self._send_end(there)
+    def _send(self, destination: socket.socket) -> None:
+        unsent = self._unsent[destination]
+        self._unsent[destination] = unsent[destination.send(unsent) :]
+        if not self._unsent[destination] and self._there[destination] in self._ended:
+            self._send_end(destination)
 
-    def _end(self, here: socket.socket) -> None:
-        """`here` has sent all."""
-        self._ended.add(here)
+    def _end(self, source: socket.socket) -> None:
+        """`source` has sent all."""
+        self._ended.add(source)
         if not self.ending:
             linger = self._clock.now() + LINGER_S
             self.ending = True
             self.deadline = linger if self.admitted else min(linger, self.deadline)
-        if not self._unsent[self._there[here]]:
-            self._send_end(self._there[here])
+        if not self._unsent[self._there[source]]:
+            self._send_end(self._there[source])
         self.over = self.over or len(self._ended) == len(self._there)
 
-    def _send_end(self, there: socket.socket) -> None:
+    def _send_end(self, destination: socket.socket) -> None:
         with suppress(OSError):
-            there.shutdown(socket.SHUT_WR)
+            destination.shutdown(socket.SHUT_WR)
 
-    def _stop_sending(self, there: socket.socket) -> None:
+    def _stop_sending(self, destination: socket.socket) -> None:
         """Nothing can be sent to a connection. The peer's ends both; the server may have sent bytes that wait here."""
-        if there is self._outer:
+        if destination is self._outer:
             self.over = True
         else:
-            self._lost, self._unsent[there] = there, memoryview(b"")
+            self._lost, self._unsent[destination] = destination, memoryview(b"")
 
-    def _end_by_error(self, here: socket.socket) -> None:
+    def _end_by_error(self, source: socket.socket) -> None:
         """A connection broke, and all that it had sent has been read: see `_stop_sending`."""
-        self._stop_sending(here)
+        self._stop_sending(source)
         if not self.over:
-            self._end(here)
+            self._end(source)
 
     def _watch(self) -> None:
         """Wait for the next bytes that can be forwarded."""

@@ -83,10 +83,10 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
     return study
 
 
-def _objectives(outcome: SweepOutcome, chosen: str, given: str | None) -> list[Objective]:
+def _objectives(outcome: SweepOutcome, chosen: str, metric: str | None) -> list[Objective]:
     """What the study compares: the metrics of the sweep, or the one that is given."""
     objective = Objective(chosen, "min" if outcome.mode == "min" else "max")
-    return [objective, *outcome.other_metrics] if given is None else [objective]
+    return [objective, *outcome.other_metrics] if metric is None else [objective]
 
 
 def _metric(outcome: SweepOutcome, metric: str | None) -> str:
@@ -125,14 +125,14 @@ def _stored(files: RunFiles, metric: str) -> _Stored:
     return stored
 
 
-def _note(made: _Stored, record: AnyRecord) -> None:
+def _note(stored: _Stored, record: AnyRecord) -> None:
     match record:
         case GangFormed(trial=trial, at=at) if at:
-            made.started.setdefault(trial, at)
+            stored.started.setdefault(trial, at)
         case TrialConcluded(trial=trial, at=at) if at:
-            made.ended[trial] = at
+            stored.ended[trial] = at
         case TrialAnswered(trial=trial, memo=memo):
-            made.asked.setdefault(trial, {}).update(memo.get("distributions", {}))
+            stored.asked.setdefault(trial, {}).update(memo.get("distributions", {}))
 
 
 # ---- parameters

@@ -179,13 +179,13 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def collect_garbage(
-    store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint], before: Generation
+    store: Store, layout: RunLayout, trial: TrialId, kept_checkpoints: Iterable[Checkpoint], before: Generation
 ) -> None:
-    """Delete what failed and late writers of generations before `before` left, except for the checkpoints `kept`.
+    """Delete what failed and late writers of generations before `before` left, except for `kept_checkpoints`.
 
     Blocks. Only the coordinator calls it, once those generations have ended. Raises OSError when the store fails.
     """
-    kept_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in kept}
+    kept_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in kept_checkpoints}
     files = [(match, path) for path in store.list(layout.checkpoints(trial)) if (match := _FILE.fullmatch(path))]
     doomed = [
         (match["manifest"] is None, path)
@@ -211,7 +211,7 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
         except msgspec.MsgspecError as error:
             problem = f"not a manifest: {error}"
         entries.append(Listed(path, Generation(int(match["number"])), int(match["manifest"]), size, problem))
-    return sorted(entries, key=lambda each: (each.generation, each.step))
+    return sorted(entries, key=lambda entry: (entry.generation, entry.step))
 
 
 def manifest_of(store: Store, checkpoint: Checkpoint) -> CheckpointManifest:
@@ -241,14 +241,14 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: CheckpointManifest,
             yield from (len(piece) for piece in _fetched(store, checkpoint, path, shard))
 
 
-def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint]) -> list[str]:
-    """Files of the trial that belong to no checkpoint of `kept`, manifests first. Blocks. Raises OSError.
+def left_over(store: Store, layout: RunLayout, trial: TrialId, kept_checkpoints: Iterable[Checkpoint]) -> list[str]:
+    """Files of the trial that belong to no checkpoint of `kept_checkpoints`, manifests first. Blocks. Raises OSError.
 
     When a manifest cannot be read, all files with its generation and step count as its own.
     """
     named = set()
     unknown = set()
-    for checkpoint in kept:
+    for checkpoint in kept_checkpoints:
         named.add(checkpoint.manifest)
         try:
             named.update(files_of(checkpoint, manifest_of(store, checkpoint)))
@@ -325,10 +325,10 @@ def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
     return stored
 
 
-def _is_same(found: bytes, manifest: CheckpointManifest) -> bool:
+def _is_same(content: bytes, manifest: CheckpointManifest) -> bool:
     """Whether a manifest is from an earlier attempt to write this one: only the prefix of the shards differs."""
     try:
-        stored_manifest = msgspec.json.decode(found, type=CheckpointManifest)
+        stored_manifest = msgspec.json.decode(content, type=CheckpointManifest)
     except msgspec.MsgspecError:
         return False
     return msgspec.structs.replace(stored_manifest, data=manifest.data) == manifest

@@ -15,7 +15,7 @@ def folder_checksum(folder: Path) -> str:
     15 GB/s in memory. Raises OSError.
     """
     digest = hashlib.sha256()
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+    for entry in sorted(os.scandir(folder), key=lambda dir_entry: dir_entry.name):
         if entry.is_file(follow_symlinks=False):
             digest.update(f"{entry.name}\0{entry.stat().st_size}\0".encode())
             digest.update(_content(Path(entry.path)))

@@ -100,7 +100,7 @@ class BoardFeed:
                 MOST_TRIALS,
             )
         sign = -1.0 if view.mode == "max" else 1.0
-        return sorted(started, key=lambda each: _order(each, view.metric, sign))[:BEST_TRIALS]
+        return sorted(started, key=lambda trial_view: _order(trial_view, view.metric, sign))[:BEST_TRIALS]
 
     def _write_space(self, events: ReportEvents, view: RunView) -> None:
         digests = (record.plan for record in reversed(self._observer.records) if isinstance(record, DriverStarted))
@@ -118,13 +118,13 @@ class BoardFeed:
             events.space(*space)
             self._written_space = space
 
-    def _write_trial(self, events: ReportEvents, each: TrialView, view: RunView) -> None:
-        trial = int(each.result.id)
-        result = each.result
+    def _write_trial(self, events: ReportEvents, trial_view: TrialView, view: RunView) -> None:
+        trial = int(trial_view.result.id)
+        result = trial_view.result
         if (ended := events.ended(trial)) is not None and ended != result.status:
             events.forget(trial)  # a driver that resumes the run has started it again
         rows = self._reports.of(trial) if self._reports is not None else []
-        begun = rows[0].time if rows else each.since or 0.0
+        begun = rows[0].time if rows else trial_view.since or 0.0
         events.start(trial, self._columns.cells(result.params), begun)
         events.add(trial, points_of(rows))
         if not result.status.final:
@@ -157,11 +157,11 @@ def points_of(rows: Sequence[StepRow]) -> list[Point]:
     return list(points.values())
 
 
-def _order(each: TrialView, metric: str | None, sign: float) -> tuple[bool, float, int]:
+def _order(trial_view: TrialView, metric: str | None, sign: float) -> tuple[bool, float, int]:
     """The best trial first, by its result, or by its newest report; without a metric the first ones."""
     value = None
     if metric is not None:
-        reported = each.report.metrics if each.report is not None else {}
-        value = each.result.metrics.get(metric, reported.get(metric))
+        reported = trial_view.report.metrics if trial_view.report is not None else {}
+        value = trial_view.result.metrics.get(metric, reported.get(metric))
     has_value = value is not None and value == value
-    return not has_value, sign * float(value) if has_value and value is not None else 0.0, int(each.result.id)
+    return not has_value, sign * float(value) if has_value and value is not None else 0.0, int(trial_view.result.id)

@@ -38,29 +38,29 @@ def changed_space(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str] |
     return [*combined, *_changed(old_texts, now)]
 
 
-def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def _changed(old_texts: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     lines = []
-    for name in dict.fromkeys((*then, *now)):
+    for name in dict.fromkeys((*old_texts, *now)):
         if name not in now:
-            lines.append(f"- {name}: {then[name]}")
-        elif name not in then:
+            lines.append(f"- {name}: {old_texts[name]}")
+        elif name not in old_texts:
             lines.append(f"+ {name}: {now[name]}")
-        elif then[name] != now[name]:
-            lines.append(f"{name}: {_between(then[name], now[name])}")
+        elif old_texts[name] != now[name]:
+            lines.append(f"{name}: {_between(old_texts[name], now[name])}")
     return lines
 
 
-def _between(then: str, now: str) -> str:
+def _between(old_text: str, now: str) -> str:
     """Both values; of long lists, what the new one has gained and lost."""
-    if max(len(then), len(now)) > _LONGEST and then.startswith("[") and now.startswith("["):
-        lists = [Counter(json.dumps(value) for value in json.loads(text)) for text in (then, now)]
+    if max(len(old_text), len(now)) > _LONGEST and old_text.startswith("[") and now.startswith("["):
+        lists = [Counter(json.dumps(value) for value in json.loads(text)) for text in (old_text, now)]
         parts = [
             f"{sign} {', '.join(values[:_MOST_VALUES])}{' ...' if len(values) > _MOST_VALUES else ''}"
             for sign, values in (("-", list(lists[0] - lists[1])), ("+", list(lists[1] - lists[0])))
             if values
         ]
         return f"{lists[0].total()} values -> {lists[1].total()} values: {'; '.join(parts) or 'in another order'}"
-    return f"{then} -> {now}"
+    return f"{old_text} -> {now}"
 
 
 def _texts(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:

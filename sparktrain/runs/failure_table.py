@@ -80,7 +80,7 @@ def _nearest(result: SweepOutcome) -> str:
     measured = [trial for trial in succeeded if math.isfinite(beyond[trial.id])]
     if not measured or not all(beyond.values()):
         return ""
-    top = min(measured, key=lambda each: (beyond[each.id], each.id))
+    top = min(measured, key=lambda candidate: (beyond[candidate.id], candidate.id))
     broken = next(bound for bound in result.constraints if not bound.holds(top.metrics))
     return (
         f"trial {top.id} comes nearest, with {broken.metric} {top.metrics[broken.metric]:.6g} where {broken} is wanted"

@@ -157,14 +157,14 @@ def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
     return cast(dict[str, Any], overview)
 
 
-def check_alone(found: StoredRun, where: str, this: DriverIdentity) -> None:
+def check_alone(stored_run: StoredRun, where: str, this: DriverIdentity) -> None:
     """Raises RunDirectoryError when the newest driver of the run answers and is not `this` one, unless YARN has
     replaced that driver by this one: YARN has given it up, even if it does not know that yet.
 
     Blocks for some seconds at most. It only helps people: a driver that does not answer and is taken over is fenced.
     """
-    driver = found.driver
-    if driver is None or found.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
+    driver = stored_run.driver
+    if driver is None or stored_run.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
         return  # after a call that lost its store a pool owns no run, and here that pool itself asks
     if answers(driver):
         raise RunDirectoryError(

@@ -8,12 +8,12 @@ from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 
 
-def output_path(given: str | os.PathLike[str], subject: str) -> Path:
+def output_path(raw_path: str | os.PathLike[str], subject: str) -> Path:
     """The path of a file in a folder that exists; `subject` names what was passed. Raises SpecError."""
-    path = Path(given).expanduser()
-    if not str(given) or path.is_dir() or not path.parent.is_dir():
+    path = Path(raw_path).expanduser()
+    if not str(raw_path) or path.is_dir() or not path.parent.is_dir():
         where = "a folder" if path.is_dir() else "in no folder that exists"
-        raise SpecError(f"{subject} ({shown(str(given))}) is {where}: pass the path of a local file")
+        raise SpecError(f"{subject} ({shown(str(raw_path))}) is {where}: pass the path of a local file")
     return path
 
 

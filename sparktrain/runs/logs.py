@@ -51,26 +51,28 @@ def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
     return [LogFile(member, path, place.store.stat(path).size) for member, path in sorted(members.items())]
 
 
-def chosen(logs: Sequence[LogFile], wanted: LogSelection) -> list[LogFile]:
-    """The logs that `wanted` asks for: by default those of the chief of the newest generation of each trial."""
-    rank = CHIEF if wanted.rank is None and not wanted.all else wanted.rank
+def chosen(logs: Sequence[LogFile], selection: LogSelection) -> list[LogFile]:
+    """The logs that `selection` asks for: by default those of the chief of the newest generation of each trial."""
+    rank = CHIEF if selection.rank is None and not selection.all else selection.rank
     matches = [
         log
         for log in logs
-        if wanted.trial in (None, log.member.trial)
-        and wanted.generation in (None, log.member.generation)
+        if selection.trial in (None, log.member.trial)
+        and selection.generation in (None, log.member.generation)
         and rank in (None, log.member.rank)
     ]
-    if wanted.all or wanted.generation is not None:
+    if selection.all or selection.generation is not None:
         return matches
     newest = {log.member.trial: log.member.generation for log in matches}  # the logs are in the order of generations
     return [log for log in matches if log.member.generation == newest[log.member.trial]]
 
 
-def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
+def missing(logs: Sequence[LogFile], selection: LogSelection) -> SpecError:
     """The error for a log that does not exist; `logs` are those of the trial."""
-    of = f"trial {wanted.trial}" + (f" in generation {wanted.generation}" if wanted.generation is not None else "")
-    of += f" of rank {wanted.rank}" if wanted.rank is not None else ""
+    of = f"trial {selection.trial}" + (
+        f" in generation {selection.generation}" if selection.generation is not None else ""
+    )
+    of += f" of rank {selection.rank}" if selection.rank is not None else ""
     if not logs:
         return SpecError(
             f"there is no log of {of} yet: a log exists once its trial has printed something and has run for a moment; "
@@ -82,10 +84,10 @@ def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
     )
 
 
-def printed_nothing(view: RunView, wanted: LogSelection) -> bool:
+def printed_nothing(view: RunView, selection: LogSelection) -> bool:
     """Whether the trial has run and ended, so that a log which is not stored never will be."""
-    trial = next((result for result in view.results if result.id == wanted.trial), None)
-    return trial is not None and trial.status.final and trial.generations > 0 and wanted.generation is None
+    trial = next((result for result in view.results if result.id == selection.trial), None)
+    return trial is not None and trial.status.final and trial.generations > 0 and selection.generation is None
 
 
 def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> LogSelection:
@@ -149,11 +151,13 @@ def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
 class Follower:
     """The growing log of one trial, in its newest generation or in the one that is named. Blocks."""
 
-    def __init__(self, place: RunLocation, look: Callable[[], RunView], wanted: LogSelection, tail: int | None) -> None:
-        """`wanted` names the trial."""
+    def __init__(
+        self, place: RunLocation, look: Callable[[], RunView], selection: LogSelection, tail: int | None
+    ) -> None:
+        """`selection` names the trial."""
         self._place = place
         self._look = look
-        self._wanted = wanted
+        self._wanted = selection
         self._tail = tail
 
     def pieces(self, notify: Callable[[str], None]) -> Iterator[bytes]:
@@ -238,4 +242,4 @@ class TerminalSanitizer:
     def __call__(self, piece: bytes) -> bytes:
         """The next piece, in UTF-8; a character that is cut comes with the piece after it."""
         text = self._decoder.decode(piece)
-        return _MOVING.sub(lambda found: ascii(found.group())[1:-1], text).encode()
+        return _MOVING.sub(lambda match: ascii(match.group())[1:-1], text).encode()

@@ -128,15 +128,19 @@ class _Known:
         return self.formed.get(trial, NOT_FORMED)
 
 
-def _judged(seen: _Seen, known: _Known) -> Lost:
-    results = seen.results.trials if seen.results is not None else ()
-    newest = dict(seen.generations)
+def _judged(store_facts: _Seen, journal_facts: _Known) -> Lost:
+    results = store_facts.results.trials if store_facts.results is not None else ()
+    newest = dict(store_facts.generations)
     for result in results:
         newest[result.id] = Generation(max(result.generations, newest.get(result.id, NOT_FORMED)))
     return Lost(
-        tuple(result for result in results if result.status.observed and result.id not in known.concluded),
-        tuple(pair for pair in sorted(newest.items()) if pair[0] < known.count and pair[1] > known.generation(pair[0])),
-        tuple(sorted(trial for trial in newest if trial >= known.count)),
+        tuple(result for result in results if result.status.observed and result.id not in journal_facts.concluded),
+        tuple(
+            pair
+            for pair in sorted(newest.items())
+            if pair[0] < journal_facts.count and pair[1] > journal_facts.generation(pair[0])
+        ),
+        tuple(sorted(trial for trial in newest if trial >= journal_facts.count)),
     )
 
 
@@ -148,13 +152,13 @@ def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
         return None
 
 
-def _generations(store: Store, layout: RunLayout, known: _Known) -> Iterator[tuple[TrialId, Generation]]:
+def _generations(store: Store, layout: RunLayout, journal_facts: _Known) -> Iterator[tuple[TrialId, Generation]]:
     """The newest generation of each trial without a result and of each unknown trial; lists two folders for each."""
     for trial_match in map(_TRIAL.fullmatch, store.entries(layout.trials)):
         if trial_match is None:
             continue
         trial = TrialId(int(trial_match[1]))
-        if layout.trial(trial) == f"{layout.trials}/{trial_match[1]}" and trial not in known.concluded:
+        if layout.trial(trial) == f"{layout.trials}/{trial_match[1]}" and trial not in journal_facts.concluded:
             names = [*store.entries(layout.trial(trial)), *store.entries(layout.checkpoints(trial))]
             numbers = [int(name_match[1]) for name_match in map(_GENERATION.fullmatch, names) if name_match is not None]
             yield trial, Generation(max(numbers, default=NOT_FORMED))

@@ -71,9 +71,9 @@ def nondominated(losses: "NDArray[Any]") -> "NDArray[Any]":
     return mask[row_of.reshape(-1)]
 
 
-def _check_known(succeeded: Sequence[TrialResult], wanted: Sequence[str]) -> None:
+def _check_known(succeeded: Sequence[TrialResult], names: Sequence[str]) -> None:
     metric_names = {name: None for trial in succeeded for name in trial.metrics}
-    for name in wanted:
+    for name in names:
         if succeeded and name not in metric_names:
             hint = did_you_mean(name, metric_names) or ";"
             names_text = ", ".join(metric_names) or "none"

@@ -275,13 +275,13 @@ def changed_lines(old: object, new: object) -> list[str]:
     return [*removed[:shown], *added, *removed[shown:]]
 
 
-def _changed(then: list[str], now: list[str]) -> tuple[list[str], list[str]]:
+def _changed(old_lines: list[str], now: list[str]) -> tuple[list[str], list[str]]:
     """Both without their common start and end."""
-    pairs = list(zip(then, now, strict=False))
+    pairs = list(zip(old_lines, now, strict=False))
     head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    reversed_pairs = zip(reversed(then[head:]), reversed(now[head:]), strict=False)
+    reversed_pairs = zip(reversed(old_lines[head:]), reversed(now[head:]), strict=False)
     tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], reversed_pairs))
-    return then[head : len(then) - tail], now[head : len(now) - tail]
+    return old_lines[head : len(old_lines) - tail], now[head : len(now) - tail]
 
 
 def _lines(value: object) -> list[str]:

@@ -81,14 +81,14 @@ def sorted_runs(runs: Sequence[ListedRun], order: str) -> list[ListedRun]:
     Raises SpecError for an unknown order.
     """
     keys: dict[str, Callable[[ListedRun], tuple[object, ...]]] = {
-        RunOrder.STARTED: lambda each: (-(each.view.started or 0.0),),
-        RunOrder.NAME: lambda each: (),
+        RunOrder.STARTED: lambda run: (-(run.view.started or 0.0),),
+        RunOrder.NAME: lambda run: (),
         RunOrder.BEST: _by_best,
-        RunOrder.SIZE: lambda each: (-(each.usage.size if each.usage else 0),),
+        RunOrder.SIZE: lambda run: (-(run.usage.size if run.usage else 0),),
     }
     if order not in keys:
         raise SpecError(f"--sort ({order}) must be one of {', '.join(RunOrder)}")
-    return sorted(runs, key=lambda each: (*keys[order](each), each.view.name))
+    return sorted(runs, key=lambda run: (*keys[order](run), run.view.name))
 
 
 def _by_best(run: ListedRun) -> tuple[object, ...]:

@@ -246,7 +246,7 @@ def _comparable(trials: Sequence[M], metric: str, bounds: Sequence[Constraint]) 
 def in_order(of: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint]) -> list[M]:
     """Those that succeeded with a finite metric and keep all bounds, the best first; none without a metric."""
     candidates = [] if metric is None else _comparable(of, metric, bounds)
-    return sorted(candidates, key=lambda each: _rank(each, metric or "", mode))
+    return sorted(candidates, key=lambda candidate: _rank(candidate, metric or "", mode))
 
 
 def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from sparktrain.config.load import ParamsFile  # it reads YAML, which few calls need
 
 
-def as_space(given: object) -> Space:
+def as_space(source: object) -> Space:
     """A space as it is, a dict of lists as a grid, one with distributions as a space, a list of dicts as cases.
 
     Raises SpecError.
     """
-    if isinstance(given, Space):
-        return given
-    if isinstance(given, Mapping):
-        return space(given) if given else grid(given)
-    if isinstance(given, list | tuple):
-        return cases(given)
+    if isinstance(source, Space):
+        return source
+    if isinstance(source, Mapping):
+        return space(source) if source else grid(source)
+    if isinstance(source, list | tuple):
+        return cases(source)
     raise SpecError(
-        f"the space is {described(given)}; pass a dict of lists such as {{'lr': [0.1, 0.01]}} or of distributions, "
+        f"the space is {described(source)}; pass a dict of lists such as {{'lr': [0.1, 0.01]}} or of distributions, "
         "a list of dicts, or space(), grid(), zipped() or cases()"
     )
 

@@ -49,20 +49,20 @@ class SpaceSampler(Sampler):
         """See base class. Earlier cases count, of whatever space they are, and are not proposed again."""
         self._begin([case for event in history if isinstance(event, PastSuggestion) for case in event.cases])
 
-    def _begin(self, known: Sequence[Params]) -> None:
-        keys = Counter(map(_key, known))
+    def _begin(self, past_cases: Sequence[Params]) -> None:
+        keys = Counter(map(_key, past_cases))
         size = self._space.size
-        remaining = size if self._limit is None else min(max(0, self._limit - len(known)), size)
+        remaining = size if self._limit is None else min(max(0, self._limit - len(past_cases)), size)
         walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(remaining, MAX_TRIALS)))
-        self.total = None if walked == MAX_TRIALS < remaining else walked + len(known)
+        self.total = None if walked == MAX_TRIALS < remaining else walked + len(past_cases)
         """The total number of combinations; None when it is above 100,000 and was not counted."""
         self._cases: Iterator[Params] = itertools.islice(_others(self._space, keys), remaining)
         self._next = next(self._cases, None)
 
 
-def _others(space: ListedSpace, known: Mapping[bytes, int]) -> Iterator[Params]:
+def _others(space: ListedSpace, counts: Mapping[bytes, int]) -> Iterator[Params]:
     """The cases of the space, without the known ones."""
-    skips = dict(known)
+    skips = dict(counts)
     for case in space:
         if skips and skips.get(key := _key(case), 0):
             skips[key] -= 1

@@ -63,16 +63,18 @@ def _attribute(sampler: Any, name: str, default: Any) -> Any:
         ) from error
 
 
-def _cases(found: object, most: int) -> tuple[dict[str, Any], ...]:
-    if not isinstance(found, Suggestion):
+def _cases(suggestion: object, most: int) -> tuple[dict[str, Any], ...]:
+    if not isinstance(suggestion, Suggestion):
         raise SpecError(
-            f"suggest() of the sampler returned {described(found)}; return sparktrain.Suggestion(cases, exhausted)"
+            f"suggest() of the sampler returned {described(suggestion)}; return sparktrain.Suggestion(cases, exhausted)"
         )
-    if isinstance(found.cases, str | Mapping) or not isinstance(found.cases, Sequence):
-        raise SpecError(f"the cases of the sampler's suggestion are {described(found.cases)}; return a list of dicts")
-    if len(found.cases) > most:
-        raise SpecError(f"suggest({most}) of the sampler returned {len(found.cases)} cases; return {most} at most")
-    return tuple(_case(case, f"case {index} of the sampler") for index, case in enumerate(found.cases))
+    if isinstance(suggestion.cases, str | Mapping) or not isinstance(suggestion.cases, Sequence):
+        raise SpecError(
+            f"the cases of the sampler's suggestion are {described(suggestion.cases)}; return a list of dicts"
+        )
+    if len(suggestion.cases) > most:
+        raise SpecError(f"suggest({most}) of the sampler returned {len(suggestion.cases)} cases; return {most} at most")
+    return tuple(_case(case, f"case {index} of the sampler") for index, case in enumerate(suggestion.cases))
 
 
 def _case(case: object, subject: str) -> dict[str, Any]:

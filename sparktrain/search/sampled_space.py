@@ -252,14 +252,14 @@ def _built(nodes: NestedValues, pick: Pick, outer: Params, above: tuple[str, ...
     return params
 
 
-def _value(node: Node, pick: Pick, seen: Params, path: tuple[str, ...]) -> Any:
+def _value(node: Node, pick: Pick, params: Params, path: tuple[str, ...]) -> Any:
     match node:
         case ConstantValue(value=value):
             return value
         case NestedValues():
-            return _built(node, pick, seen, path)
+            return _built(node, pick, params, path)
         case When(predicate=predicate, values=values, otherwise=otherwise):
-            active = holds(predicate, seen, f"space(): the condition of {'.'.join(path)!r}")
+            active = holds(predicate, params, f"space(): the condition of {'.'.join(path)!r}")
             return pick(".".join(path), values) if active else otherwise
     return pick(".".join(path), node)
 

@@ -149,24 +149,24 @@ class StudySampler:
         except (ValueError, TypeError, NotImplementedError) as error:  # what Optuna raises for wrong arguments
             return Reply(problem=f"{type(error).__name__}: {error}")
 
-    def _reply(self, number: TrialId, asked: Mapping[str, Any]) -> Reply:
+    def _reply(self, number: TrialId, request: Mapping[str, Any]) -> Reply:
         trial = self._trial(number)
-        match asked["kind"]:
+        match request["kind"]:
             case "start":
                 return Reply(_json(self._start(trial)), memo=self._note(number, {}))
             case "suggest":
-                return self._suggest(number, trial, asked)
+                return self._suggest(number, trial, request)
             case "report":
-                self._report(trial, asked["step"], float(asked["value"]))
+                self._report(trial, request["step"], float(request["value"]))
             case "prune":
                 return Reply(_json([bool(trial.should_prune()), type(self._study.pruner).__name__]))
             case "attr":
-                trial.set_user_attr(asked["name"], asked["value"])
-                return Reply(b"null", memo=self._note(number, {asked["name"]: asked["value"]}))
+                trial.set_user_attr(request["name"], request["value"])
+                return Reply(b"null", memo=self._note(number, {request["name"]: request["value"]}))
             case "stop":
                 self._study.stop()
             case "constraint":
-                trial.set_constraint(asked["name"], float(asked["value"]))
+                trial.set_constraint(request["name"], float(request["value"]))
         return Reply(b"null")
 
     def _start(self, trial: "Trial") -> dict[str, Any]:
@@ -179,19 +179,19 @@ class StudySampler:
             "objectives": len(self._study.directions),
         }
 
-    def _suggest(self, number: TrialId, trial: "Trial", asked: Mapping[str, Any]) -> Reply:
+    def _suggest(self, number: TrialId, trial: "Trial", request: Mapping[str, Any]) -> Reply:
         from optuna.distributions import json_to_distribution
 
-        name = asked["name"]
-        distribution = json_to_distribution(asked["distribution"])
+        name = request["name"]
+        distribution = json_to_distribution(request["distribution"])
         value = _suggested(trial, name, distribution)
         params = self._params.setdefault(number, {})
         fresh = name not in params
         if fresh:
             params[name] = value
-            self._distributions.setdefault(number, {})[name] = asked["distribution"]
+            self._distributions.setdefault(number, {})[name] = request["distribution"]
         registered = trial.distributions[name]
-        memo = {"distributions": {name: asked["distribution"]}} if fresh else {}
+        memo = {"distributions": {name: request["distribution"]}} if fresh else {}
         return Reply(_json(float(registered.to_internal_repr(value))), params={name: value} if fresh else {}, memo=memo)
 
     def _report(self, trial: "Trial", step: int, value: float) -> None:

@@ -16,18 +16,18 @@ from sparktrain.search.space import Grid, ListedSpace, Params, Space
 
 
 class WarmSampler(Sampler):
-    """Proposes `points` first, then what `inner` does, which knows the results `known` and the points.
+    """Proposes `points` first, then what `inner` does, which knows `observations` and the points.
 
     `inner` is restored once the last point is proposed, with all that came before: it then needs no call of its own for
     a former trial.
     """
 
-    def __init__(self, inner: Sampler, points: Sequence[Params], known: Sequence[Observation]) -> None:
+    def __init__(self, inner: Sampler, points: Sequence[Params], observations: Sequence[Observation]) -> None:
         self.learns = inner.learns
         self._inner = inner
         self._all = list(points)
-        self._known = known
-        self._history: list[PastSuggestion | Observation] = list(known)
+        self._known = observations
+        self._history: list[PastSuggestion | Observation] = list(observations)
         self._given = 0
         self._left = list(points)
 
@@ -131,9 +131,9 @@ def _fitted(path: str, leaf: Leaf, value: Any) -> Any:
     raise _OutsideError(f"{path} = {shown(value)} is not in {leaf if isinstance(leaf, Distribution) else list(leaf)}")
 
 
-def _beyond(given: Mapping[str, Any], case: Mapping[str, Any], above: tuple[str, ...]) -> str:
-    """What `given` has beside the case; empty for nothing."""
-    for name, value in given.items():
+def _beyond(params: Mapping[str, Any], case: Mapping[str, Any], above: tuple[str, ...]) -> str:
+    """What `params` has beside the case; empty for nothing."""
+    for name, value in params.items():
         path = ".".join((*above, name))
         if name not in case:
             return f"{path!r} is no parameter of this case{did_you_mean(name, case)}"

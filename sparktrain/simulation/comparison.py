@@ -163,9 +163,11 @@ class Comparison:
             for order in orders
         )  # fmt: skip
 
-    def _whole(self, each: Simulated) -> Simulated:
+    def _whole(self, alternative: Simulated) -> Simulated:
         """The same on as many slots as recorded: without a stopper and another sampler."""
-        return next(candidate for candidate in self.simulated if candidate.choice == Alternative(each.choice.slots))
+        return next(
+            candidate for candidate in self.simulated if candidate.choice == Alternative(alternative.choice.slots)
+        )
 
     def _best(self, run: SimulatedRun) -> int | str | None:
         return None if run.best is None else self.recorded.names[run.trials[run.best].recorded]
@@ -176,12 +178,14 @@ class Comparison:
         ends = [(sign * curve.last, name) for curve, name in zip(recorded.curves, recorded.names, strict=True)]
         return min((end for end in ends if math.isfinite(end[0])), default=(0.0, None), key=lambda end: end[0])[1]
 
-    def _best_text(self, each: Simulated, whole: Simulated) -> str:
-        names = [name for run in each.runs if (name := self._best(run)) is not None]
-        if len(each.runs) > 1:
+    def _best_text(self, alternative: Simulated, baseline: Simulated) -> str:
+        names = [name for run in alternative.runs if (name := self._best(run)) is not None]
+        if len(alternative.runs) > 1:
             best_name = self._best_of_all()
-            return f"{best_name} in {sum(name == best_name for name in names)} of {len(each.runs)}" if names else ""
-        return "".join(f"{name}{'' if name == self._best(whole.runs[0]) else ' (another)'}" for name in names)
+            return (
+                f"{best_name} in {sum(name == best_name for name in names)} of {len(alternative.runs)}" if names else ""
+            )
+        return "".join(f"{name}{'' if name == self._best(baseline.runs[0]) else ' (another)'}" for name in names)
 
 
 def best_value(run: SimulatedRun) -> float | None:

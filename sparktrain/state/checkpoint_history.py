@@ -47,7 +47,7 @@ class CheckpointHistory:
     def best(self) -> Checkpoint | None:
         """The checkpoint with the best score; the newest of equal ones."""
         scored = [checkpoint for checkpoint in self.kept if checkpoint.score is not None]
-        return max(reversed(scored), key=lambda each: each.score or 0.0) if scored else None
+        return max(reversed(scored), key=lambda candidate: candidate.score or 0.0) if scored else None
 
     def acknowledge(self, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Add a checkpoint of the current generation; returns those that can be deleted now.
@@ -81,7 +81,7 @@ class CheckpointHistory:
     def trust_again(self) -> None:
         """Corrupt checkpoints count again: the user may have put copies back."""
         all_of_them = [*(checkpoint for checkpoint, _ in self.corrupt), *self.kept]
-        self.kept = sorted(all_of_them, key=lambda each: (each.generation, each.step))
+        self.kept = sorted(all_of_them, key=lambda candidate: (candidate.generation, candidate.step))
         self.corrupt = []
 
     def corruption_report(self, last: Failure) -> Failure:

@@ -63,8 +63,10 @@ def _pushed(feeds: Sequence[str]) -> str:
     return f"the tasks by which cluster.train() and cluster.inference() feed {' and '.join(map(repr, feeds))}"
 
 
-def _beside(wanted: int, agents: int, slots: int) -> str:
+def _beside(needed_slots: int, agents: int, slots: int) -> str:
     """How many free slots are wanted, and who holds how many of those that there are."""
     share = f"all {slots}" if agents >= slots else f"{agents} of the {slots}"
     held = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {share} slots of"
-    return f"{formatting.count(wanted, 'free slot')} {held if agents else f'of the {slots} slots of'} this session"
+    return (
+        f"{formatting.count(needed_slots, 'free slot')} {held if agents else f'of the {slots} slots of'} this session"
+    )

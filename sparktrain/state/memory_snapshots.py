@@ -77,7 +77,7 @@ class HeldSnapshots:
     def newest(self, trial: TrialId, agents: Collection[AgentId] | None = None) -> MemorySnapshot | None:
         """The newest snapshot of the trial that one of `agents` holds, by default any agent."""
         snapshots = [held for agent, held in self.of(trial).items() if agents is None or agent in agents]
-        return max(snapshots, key=lambda each: each.position, default=None)
+        return max(snapshots, key=lambda snapshot: snapshot.position, default=None)
 
     def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
         """The snapshots of the trial, by their holders."""

@@ -49,13 +49,13 @@ def _lost_on(trial: Trial) -> set[str | None]:
 
 
 def _allowed(
-    sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[AgentState], size: int
+    sweep: Sweep, trial: Trial, agents: Agents, idle_agents: Sequence[AgentState], size: int
 ) -> Sequence[AgentState]:
     """The idle agents that the trial may get."""
     barred = sweep.health.barred(trial.id)
     if not barred or sum(agent.host not in barred for agent in able(agents.all(), sweep)) < size:
-        return there
-    return [agent for agent in there if agent.host not in barred]
+        return idle_agents
+    return [agent for agent in idle_agents if agent.host not in barred]
 
 
 def seat(

@@ -247,7 +247,7 @@ class _Needed:
                 return status.observed or trial not in self._formed
         return True
 
-    def _first(self, seen: set[TrialId], trial: TrialId) -> bool:
-        first = trial not in seen
-        seen.add(trial)
+    def _first(self, trials: set[TrialId], trial: TrialId) -> bool:
+        first = trial not in trials
+        trials.add(trial)
         return first

@@ -276,7 +276,9 @@ class RunMachine:
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        while seating := next_gang(self.sweep, self._agents, self._memory.held, lambda each: self._size(each, at), at):
+        while seating := next_gang(
+            self.sweep, self._agents, self._memory.held, lambda trial: self._size(trial, at), at
+        ):
             commands += self._form(*seating, at)
         if self.sweep.wants_trials and (count := self._wanted(at)):
             self.sweep.ask(count)

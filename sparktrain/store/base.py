@@ -278,9 +278,9 @@ class Store(Protocol):
         """
         return []
 
-    def discard_unpublished(self, left: Leftover) -> None:
+    def discard_unpublished(self, leftover: Leftover) -> None:
         """Delete a leftover that `unpublished` found, if it still exists. Only the owner of the run calls it."""
-        raise BugError(f"store {self.where()} leaves nothing unpublished, and was asked to delete {left.name}")
+        raise BugError(f"store {self.where()} leaves nothing unpublished, and was asked to delete {leftover.name}")
 
 
 def check_path(path: str) -> str:

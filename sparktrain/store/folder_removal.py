@@ -78,11 +78,11 @@ def _remove_content(top: int, last: str) -> None:
         os.unlink(last, dir_fd=top)
 
 
-def _emptied(folder: int, top: int, kept: str = "") -> list[str]:
-    """Remove the files of a folder but `kept`; returns the names of its folders, which are in `top` now."""
+def _emptied(folder: int, top: int, excluded_name: str = "") -> list[str]:
+    """Remove the files of a folder except `excluded_name`; returns the names of its folders, which are in `top` now."""
     folders = []
     with os.scandir(folder) as entries:
-        children = [entry for entry in entries if entry.name != kept]
+        children = [entry for entry in entries if entry.name != excluded_name]
     for entry in children:
         with suppress(OSError):
             if not entry.is_dir(follow_symlinks=False):

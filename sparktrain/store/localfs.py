@@ -240,17 +240,19 @@ class LocalStore(Store):
         cutoff = SystemClock().wall() - older_than_s
         files = self._own_part(prefix, owns or (lambda path: True)).files
         strays = [file for file in files if not file.published and file.modified < cutoff]
-        return sorted((Leftover(str(self.root / file.path), file.size) for file in strays), key=lambda each: each.name)
+        return sorted(
+            (Leftover(str(self.root / file.path), file.size) for file in strays), key=lambda leftover: leftover.name
+        )
 
     def _own_part(self, path: str, owns: OwnsPath) -> OwnPart:
         check_path(path)
         return self._call(path).ask(partial(local_folder.own_part, self.root, path, owns))
 
-    def discard_unpublished(self, left: Leftover) -> None:
+    def discard_unpublished(self, leftover: Leftover) -> None:
         """See base class."""
-        path = Path(left.name)
+        path = Path(leftover.name)
         if UNPUBLISHED_NAME.fullmatch(path.name) is None or not path.is_relative_to(self.root):
-            raise BugError(f"{left.name} is not a leftover of a writer in {self.root}")
+            raise BugError(f"{leftover.name} is not a leftover of a writer in {self.root}")
         self._call_of(path).ask(lambda: path.unlink(missing_ok=True))
 
     def _call(self, path: str) -> LocalCall:

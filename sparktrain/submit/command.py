@@ -90,10 +90,10 @@ def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
     return [*words, job.program, *job.words]
 
 
-def _all(job: Job, key: str, own: Sequence[str]) -> str | None:
-    """The value of an option that replaces the setting `key`: the user's entries and `own`. None for no option."""
+def _all(job: Job, key: str, additions: Sequence[str]) -> str | None:
+    """The value of an option in place of the setting `key`: the user's entries and `additions`. None for no option."""
     user_entries = (job.conf.get(key) or job.properties.get(key) or "").split(",")
-    return ",".join(dict.fromkeys((*filter(None, map(str.strip, user_entries)), *own))) if own else None
+    return ",".join(dict.fromkeys((*filter(None, map(str.strip, user_entries)), *additions))) if additions else None
 
 
 def settings_of(job: Job) -> dict[str, str]:

@@ -52,32 +52,32 @@ class JobRequest(Struct, frozen=True):
     py_files: Sequence[str] = ()
 
 
-def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
+def job_of(request: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
     """The job without its pack, and its run directory. `arguments` are the job's words as its command parses them.
 
     Reads the files that they name. Raises SpecError.
     """
-    properties = _properties(asked.properties_file)
-    mode = asked.place["mode"] or {**properties, **asked.conf}.get(MODE_KEY) or "client"
-    place = YarnPlacement(**{**asked.place, "mode": _mode(mode)})
-    check_open(asked.conf, "--conf")
-    check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
-    words, directory = _named(asked, arguments, place.mode)
+    properties = _properties(request.properties_file)
+    mode = request.place["mode"] or {**properties, **request.conf}.get(MODE_KEY) or "client"
+    place = YarnPlacement(**{**request.place, "mode": _mode(mode)})
+    check_open(request.conf, "--conf")
+    check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {request.kind}")
+    words, directory = _named(request, arguments, place.mode)
     moved = shipped(words, [])
     modules = list[str]()
     if place.mode is Mode.CLUSTER:
-        moved = shipped(words, [*asked.files, *_own_files(arguments)])
-        modules = _modules_beside(arguments, asked.py_files)
+        moved = shipped(words, [*request.files, *_own_files(arguments)])
+        modules = _modules_beside(arguments, request.py_files)
     return (
         Job(
-            program=str(program(asked.kind)),
+            program=str(program(request.kind)),
             words=moved.words,
             place=place,
-            conf=asked.conf,
-            properties_file=asked.properties_file,
+            conf=request.conf,
+            properties_file=request.properties_file,
             properties=properties,
             files=moved.files,
-            py_files=tuple(dict.fromkeys((*asked.py_files, *modules))),
+            py_files=tuple(dict.fromkeys((*request.py_files, *modules))),
             python=sys.executable,
             tag=f"sparktrain-{uuid4().hex[:12]}",
         ),
@@ -92,17 +92,17 @@ def program(kind: str) -> Path:
     return (installed if installed.is_dir() else package.parent / "jobs") / PROGRAMS[kind]
 
 
-def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
+def _named(request: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
     """The job's words, with a name of the run added if they have none, and the run directory."""
     directory = arguments.get("directory")
     if directory is not None and mode is Mode.CLUSTER:
         check_shared(directory, "the run directory")
-    if directory is not None and asked.kind != "refit":
-        return asked.words, str(directory)
-    folder, name = _place_of(asked.kind, arguments)
+    if directory is not None and request.kind != "refit":
+        return request.words, str(directory)
+    folder, name = _place_of(request.kind, arguments)
     if mode is Mode.CLUSTER:
         check_shared(folder)
-    words = asked.words
+    words = request.words
     if name is None:
         # the job resumes a run of the same name, so two jobs submitted in one second must have different names
         name = f"{_called(arguments)}-{SystemClock().stamp()}-{token_hex(2)}"

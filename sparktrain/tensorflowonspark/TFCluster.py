@@ -193,7 +193,7 @@ class TFCluster:
             self.cluster_info.append(
                 {"executor_id": number, "host": member.host, "job_name": job, "task_index": task}
             )  # fmt: skip
-        self.cluster_info.sort(key=lambda each: int(each["executor_id"]))
+        self.cluster_info.sort(key=lambda node: int(node["executor_id"]))
 
     def _feed(self, call: str, qname: str, rows: Any) -> PushedFeed:
         """The feed of a call. Raises SpecError, SessionError."""

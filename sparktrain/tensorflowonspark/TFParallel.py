@@ -143,7 +143,7 @@ def _error(ended: SweepResult) -> RunFailedError:
     """The error of the copy that failed first, or of one that never ran."""
     order = {TrialStatus.FAILED: 0, TrialStatus.LOST: 1}
     worst = [result for result in ended.trials if result.status is not TrialStatus.SUCCEEDED]
-    trial: TrialResult = min(worst, key=lambda each: order.get(each.status, 2))
+    trial: TrialResult = min(worst, key=lambda outcome: order.get(outcome.status, 2))
     kind = RunLostError if trial.status is TrialStatus.LOST else RunFailedError
     why = trial.error.summary if trial.error is not None else "it was stopped before its end"
     error = kind(f"copy {trial.params.get('worker_num')} of {len(ended.trials)} failed: {why}; see {ended.directory}")

@@ -36,31 +36,33 @@ class ModelMapping(Struct, frozen=True):
     keep: bool = False
 
 
-def transformed(frame: Any, asked: ModelMapping) -> Any:
+def transformed(frame: Any, mapping: ModelMapping) -> Any:
     """The lazy DataFrame with the outputs of the model. Blocks on the store. Raises as `TFModel.transform`."""
-    if asked.url.endswith(SUFFIX):
-        return _by_keras(frame, asked)
+    if mapping.url.endswith(SUFFIX):
+        return _by_keras(frame, mapping)
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    files, graph = saved_model_at(asked.url)
-    model = signature_of(graphs_in(graph, files.url), asked.tag_set, asked.key, files.url)
-    inputs = _matched({tensor: column for column, tensor in asked.inputs.items()}, model.inputs, "input", model.subject)
+    files, graph = saved_model_at(mapping.url)
+    model = signature_of(graphs_in(graph, files.url), mapping.tag_set, mapping.key, files.url)
+    inputs = _matched(
+        {tensor: column for column, tensor in mapping.inputs.items()}, model.inputs, "input", model.subject
+    )
     if missing := [name for name in model.inputs if name not in inputs]:
         raise SpecError(
             f"input_mapping has no column for the input {missing[0]!r} of {model.subject}: add one for each of "
             f"{', '.join(map(repr, model.inputs))}"
         )
-    outputs = _matched(asked.outputs, model.outputs, "output", model.subject)
+    outputs = _matched(mapping.outputs, model.outputs, "output", model.subject)
     signature = model.given(list(outputs))
-    kept_names = frame.columns if asked.keep else []
+    kept_names = frame.columns if mapping.keep else []
     new_names(list(outputs.values()), kept_names, SUBJECT)
-    used = [column for column in frame.columns if asked.keep or column in inputs.values()]
-    selected = frame if asked.keep else frame.select(*("`" + column.replace("`", "``") + "`" for column in used))
+    used = [column for column in frame.columns if mapping.keep or column in inputs.values()]
+    selected = frame if mapping.keep else frame.select(*("`" + column.replace("`", "``") + "`" for column in used))
     feeds = feeds_of(signature, ColumnTable(to_arrow_schema(selected.schema), SUBJECT), inputs)
     task = SavedModelTask(
         files, model.tags, model.key, feeds, signature.outputs, tuple(outputs.values()), tuple(range(len(kept_names))),
-        asked.batch_size, SUBJECT,
+        mapping.batch_size, SUBJECT,
     )  # fmt: skip
     fields = [
         StructField(name, from_arrow_type(column_type(field)))
@@ -73,37 +75,39 @@ def transformed(frame: Any, asked: ModelMapping) -> Any:
     )
 
 
-def _by_keras(frame: Any, asked: ModelMapping) -> Any:
+def _by_keras(frame: Any, mapping: ModelMapping) -> Any:
     """The same with a `.keras` file, as `sparktrain.predict`; the only input and output go by any name."""
-    columns: Any = {tensor: column for column, tensor in asked.inputs.items()}
+    columns: Any = {tensor: column for column, tensor in mapping.inputs.items()}
     if len(columns) == 1:
         columns = next(iter(columns.values()))
-    by = functools.partial(predict, frame, asked.url, batch_size=asked.batch_size, columns=columns, keep=asked.keep)
-    if len(asked.outputs) == 1:
-        name = next(iter(asked.outputs.values()))
+    by = functools.partial(
+        predict, frame, mapping.url, batch_size=mapping.batch_size, columns=columns, keep=mapping.keep
+    )
+    if len(mapping.outputs) == 1:
+        name = next(iter(mapping.outputs.values()))
         predictions = by(output=name)
         if predictions.schema[name].dataType.typeName() != "struct":  # which a model with several outputs gives
             return predictions
-    return by(output=asked.outputs)
+    return by(output=mapping.outputs)
 
 
-def _matched(asked: Mapping[str, str], known: Mapping[str, bytes], kind: str, subject: str) -> dict[str, str]:
+def _matched(columns: Mapping[str, str], tensors: Mapping[str, bytes], kind: str, subject: str) -> dict[str, str]:
     """The columns by the names that the model has: as asked, or the only one under another name.
 
     Raises SpecError for a name that the model lacks.
     """
-    names = list(known)
+    names = list(tensors)
     mapping = f"{kind}_mapping"
-    unknown = [name for name in asked if name not in known]
-    if len(asked) == len(known) == 1 and unknown:
+    unknown = [name for name in columns if name not in tensors]
+    if len(columns) == len(tensors) == 1 and unknown:
         logger.warning(
             "%s names %r, and the only %s of %s is %r: that one is taken",
             mapping, unknown[0], kind, subject, names[0],
         )  # fmt: skip
-        return {names[0]: next(iter(asked.values()))}
+        return {names[0]: next(iter(columns.values()))}
     if unknown:
         raise SpecError(
             f"{mapping} names {unknown[0]!r}, and the {kind}s of {subject} are {', '.join(map(repr, names))}"
             f"{did_you_mean(unknown[0], names)}"
         )
-    return dict(asked)
+    return dict(columns)

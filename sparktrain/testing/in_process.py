@@ -173,16 +173,16 @@ def local_context(
 
 
 @contextmanager
-def _context(wanted: FunctionCall, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
+def _context(call: FunctionCall, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
     with ExitStack() as stack:
         _enter(stack)
-        run = LocalRun(directory or _temporary(stack), wanted)
+        run = LocalRun(directory or _temporary(stack), call)
         stack.callback(run.stop)
         assignment = run.start()
         stack.enter_context(guarded())
-        gang = lone_gang(wanted.size, wanted.backend, mirrored) if wanted.size > 1 else gang_join.alone()
+        gang = lone_gang(call.size, call.backend, mirrored) if call.size > 1 else gang_join.alone()
         _be_trial(assignment, gang)
-        serving.connect(gang, wanted.backend)
+        serving.connect(gang, call.backend)
         context = LocalContext(assignment, run, SystemClock(), gang)
         serving.provide(context)
         stack.callback(context.finish)

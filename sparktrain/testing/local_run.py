@@ -74,13 +74,13 @@ class LocalRun:
     `start`, `stop` belong to one thread; the methods of the wire to any.
     """
 
-    def __init__(self, directory: Path, wanted: FunctionCall) -> None:
+    def __init__(self, directory: Path, call: FunctionCall) -> None:
         """`start` takes over the run; this does nothing yet."""
         self.reports: list[Report] = []
         self.checkpoints = CheckpointHistory()
         self.observe: Callable[[pm.FromMember], None] = lambda message: None
         """Called with each message of the member, in the thread that sends it."""
-        self._wanted = wanted
+        self._wanted = call
         self._address = StoreAddress(str(directory))
         self._store = open_store(self._address)
         self._layout = RunLayout(RUN)

@@ -128,16 +128,16 @@ class NoticeSender(Callback):
                 if os.getpid() != self._process:  # the user's function has forked the driver
                     os._exit(0)
 
-    def _deliver(self, made: Notice) -> None:
+    def _deliver(self, notice: Notice) -> None:
         if callable(self._target):
-            self._target(made)
+            self._target(notice)
         elif self._target.startswith(("http://", "https://")):
-            post(self._target, made, self._clock)
+            post(self._target, notice, self._clock)
         else:
-            run_command(self._target, made)
+            run_command(self._target, notice)
 
 
-def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> None:
+def run_command(command: str, notice: Notice, timeout_s: float = COMMAND_S) -> None:
     """Run a shell command with the notice in its environment, and as JSON on its standard input. Blocks.
 
     Raises OSError when it cannot start, takes too long, or ends with another status than 0; its message has the end of
@@ -145,17 +145,17 @@ def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> Non
     """
     env = {
         **os.environ,
-        "SPARKTRAIN_EVENT": made.event,
-        "SPARKTRAIN_RUN": made.run,
-        "SPARKTRAIN_DIRECTORY": made.directory,
-        "SPARKTRAIN_TEXT": made.text,
+        "SPARKTRAIN_EVENT": notice.event,
+        "SPARKTRAIN_RUN": notice.run,
+        "SPARKTRAIN_DIRECTORY": notice.directory,
+        "SPARKTRAIN_TEXT": notice.text,
     }
     process = subprocess.Popen(
         command, shell=True, env=env, text=True, errors="backslashreplace", start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        _, stderr = process.communicate(json.dumps(asdict(made)), timeout_s)
+        _, stderr = process.communicate(json.dumps(asdict(notice)), timeout_s)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):  # it may have ended just now
             os.killpg(process.pid, signal.SIGKILL)
@@ -167,12 +167,12 @@ def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> Non
         raise OSError(f"the command has ended with status {process.returncode}{f': {lines}' if lines else ''}")
 
 
-def post(url: str, made: Notice, clock: BlockingClock) -> None:
+def post(url: str, notice: Notice, clock: BlockingClock) -> None:
     """Send the notice as JSON, up to three times. Blocks for `BUDGET_S` and one request at most.
 
     Raises OSError; its message shows the host alone: the rest of an address may be a secret.
     """
-    content = json.dumps({**asdict(made), "content": made.text}).encode()  # "text" and "content": what chats show
+    content = json.dumps({**asdict(notice), "content": notice.text}).encode()  # "text" and "content": what chats show
     request = urllib.request.Request(url, content, {"Content-Type": "application/json", "User-Agent": "sparktrain"})
     retries = RetryBudget(BUDGET_S, Backoff(1.0, 5.0), clock)
     for attempt in range(3):

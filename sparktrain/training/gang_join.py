@@ -106,9 +106,9 @@ class JoinedGang:
             )
         self._strategy = strategy
 
-    def on_mismatch(self, found: Callable[[str], None]) -> None:
-        """Call `found`, in a thread, when members call different collectives."""
-        self._found = found
+    def on_mismatch(self, callback: Callable[[str], None]) -> None:
+        """Call `callback`, in a thread, when members call different collectives."""
+        self._found = callback
         self._watch_calls()
 
     def mismatch(self) -> str | None:

@@ -33,16 +33,16 @@ def guard(homes: Homes) -> None:
         _check_loaded(sys.modules[_CONFIG])
     sys.meta_path.insert(0, _Finder())
 
-    def audit(event: str, given: tuple[Any, ...]) -> None:
-        if event == _SET and os.fsdecode(given[0]) == KERAS_BACKEND:
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == _SET and os.fsdecode(arguments[0]) == KERAS_BACKEND:
             place = user_line(homes) or f"the variable {KERAS_BACKEND}"
-            _check((os.fsdecode(given[1]), place))
+            _check((os.fsdecode(arguments[1]), place))
 
     sys.addaudithook(audit)
 
 
-def _check(asked: tuple[str, str] | None) -> None:
-    if asked is not None and (problem := refusal_in_gang(*asked)):
+def _check(setting: tuple[str, str] | None) -> None:
+    if setting is not None and (problem := refusal_in_gang(*setting)):
         raise KerasBackendError(problem)
 
 

@@ -111,8 +111,8 @@ class ImportCache:
         return msgspec.msgpack.encode(payload)
 
 
-def _stored(found: Imports) -> _Stored:
-    return _Stored(sorted(found.modules), sorted(found.texts), sorted(found.relative), sorted(found.dotted))
+def _stored(imports: Imports) -> _Stored:
+    return _Stored(sorted(imports.modules), sorted(imports.texts), sorted(imports.relative), sorted(imports.dotted))
 
 
 @functools.cache

@@ -235,7 +235,7 @@ def uses_of_globals(code: CodeType) -> Iterator[Use]:
         yield from uses_of_globals(nested)
 
 
-def _add_texts(value: object, found: Imports) -> None:
+def _add_texts(value: object, imports: Imports) -> None:
     """Add the texts in a value that the code reads: in containers, which may be large and contain themselves."""
     todo = [value]
     looked = 0
@@ -243,7 +243,7 @@ def _add_texts(value: object, found: Imports) -> None:
         looked += 1
         value = todo.pop()
         if isinstance(value, str):
-            found.add_text(value)
+            imports.add_text(value)
         elif isinstance(value, dict):
             todo += itertools.islice(value.values(), MOST_ITEMS)
         elif isinstance(value, list | tuple | frozenset):
@@ -259,14 +259,14 @@ def _module_of(value: object) -> list[str]:
     return [] if module in (None, "__main__", "builtins") else [module]
 
 
-def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
-    """The values that `function` reads from outside; adds the imports and text constants of its code to `found`."""
-    _add_code(function.__code__, function.__globals__, found)
+def _reads(function: FunctionType, imports: Imports) -> Iterator[object]:
+    """The values that `function` reads from outside; adds the imports and text constants of its code to `imports`."""
+    _add_code(function.__code__, function.__globals__, imports)
     for use in uses_of_globals(function.__code__):
         if use.name in function.__globals__:
             yield function.__globals__[use.name]
         elif use.name == "__import__":
-            found.modules.add(IMPORT_MODULE)
+            imports.modules.add(IMPORT_MODULE)
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -276,9 +276,9 @@ def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
     yield from (function.__kwdefaults__ or {}).values()
 
 
-def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> None:
+def _add_code(code: CodeType, names: Mapping[str, object], imports: Imports) -> None:
     """Add what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
-    _add_texts(code.co_consts, found)
+    _add_texts(code.co_consts, imports)
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):
@@ -286,13 +286,13 @@ def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> No
         if instruction.opname == "IMPORT_NAME":
             module = _absolute(str(instruction.argval), context[0].argval, names)
             chosen = context[1].argval
-            found.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
+            imports.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
         elif instruction.opname.startswith("STORE_") and context and context[-1].opname == "IMPORT_NAME":
             bound[_variables(instruction)[0]] = str(context[-1].argval).partition(".")[0]
         elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and context and _variables(context[-1])[-1] in bound:
-            found.modules.add(f"{bound[_variables(context[-1])[-1]]}.{instruction.argval}")
+            imports.modules.add(f"{bound[_variables(context[-1])[-1]]}.{instruction.argval}")
     for nested in _nested(code):
-        _add_code(nested, names, found)
+        _add_code(nested, names, imports)
 
 
 def _absolute(module: str, level: int, names: Mapping[str, object]) -> str:

@@ -88,10 +88,10 @@ def _loaded() -> dict[str, list[ModuleType]]:
     return modules_by_top
 
 
-def _indexed(modules: Iterable[ModuleType], wanted: Callable[[object], bool]) -> dict[int, Home]:
+def _indexed(modules: Iterable[ModuleType], predicate: Callable[[object], bool]) -> dict[int, Home]:
     homes: dict[int, Home] = {}
     for module in modules:
         for name, held in list(vars(module).items()):
-            if name not in _NOT_STATE and not name.startswith("__") and wanted(held):
+            if name not in _NOT_STATE and not name.startswith("__") and predicate(held):
                 homes.setdefault(id(held), (module, name))
     return homes

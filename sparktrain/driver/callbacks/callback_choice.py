@@ -12,12 +12,12 @@ from sparktrain.tracking.notice import NoticeSender
 DEFAULT_AFTER_S = 1800.0
 
 
-def callbacks_of(asked: Mapping[str, Any]) -> tuple[Any, ...]:
+def callbacks_of(arguments: Mapping[str, Any]) -> tuple[Any, ...]:
     """The objects that learn about a run, from its options by name. Raises SpecError."""
-    chosen_callbacks = list(callbacks(asked.get("callbacks") or ()))
-    if (options := tracking(asked.get("tracking") or "none")) is not None:
+    chosen_callbacks = list(callbacks(arguments.get("callbacks") or ()))
+    if (options := tracking(arguments.get("tracking") or "none")) is not None:
         chosen_callbacks.append(MLflowTracker(options, options.address(os.environ.get(URI_VARIABLE, ""))))
-    if (target := notice(asked.get("notify") or "none")) is not None:
-        after_s = cast(float, seconds(asked.get("notify_after", DEFAULT_AFTER_S), "notify_after"))
+    if (target := notice(arguments.get("notify") or "none")) is not None:
+        after_s = cast(float, seconds(arguments.get("notify_after", DEFAULT_AFTER_S), "notify_after"))
         chosen_callbacks.append(NoticeSender(target, after_s))
     return tuple(chosen_callbacks)

@@ -67,15 +67,15 @@ class CallbackFeed:
         self._announce("trial_ended", self._end_of(trial))
         self._trials.pop(trial.id, None)
 
-    def ended(self, made: SweepResult) -> None:
+    def ended(self, sweep_result: SweepResult) -> None:
         """The run is over. Any thread; does not block."""
-        best = best_of(made.trials, made.metric, made.mode, made.constraints)
+        best = best_of(sweep_result.trials, sweep_result.metric, sweep_result.mode, sweep_result.constraints)
         self._finish(
-            status=made.status.value,
-            reason=made.reason or "",
-            seconds=made.seconds,
+            status=sweep_result.status.value,
+            reason=sweep_result.reason or "",
+            seconds=sweep_result.seconds,
             best=None if best is None else int(best.id),
-            trials=tuple(map(self._end_of, made.trials)),
+            trials=tuple(map(self._end_of, sweep_result.trials)),
         )
 
     def broken(self, error: BaseException) -> None:

@@ -23,8 +23,8 @@ logger = logging.getLogger("sparktrain")
 class Requests(Protocol):
     """Where the requests of users are."""
 
-    def __call__(self, known: Collection[str]) -> Sequence[EnqueuedTrial]:
-        """Those that are not `known`, the oldest first. Blocks. Raises OSError."""
+    def __call__(self, known_ids: Collection[str]) -> Sequence[EnqueuedTrial]:
+        """Those that are not among `known_ids`, the oldest first. Blocks. Raises OSError."""
         ...
 
 

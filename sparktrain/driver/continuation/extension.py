@@ -39,9 +39,9 @@ class Extension:
     space: Any = None
     """A dict with the parameters that get other values, or a whole space; None for the same."""
 
-    def of(self, found: StoredRun) -> ExtendedRun:
+    def of(self, stored_run: StoredRun) -> ExtendedRun:
         """The run with more. Raises SpecError for what would add nothing, or mix what cannot be compared."""
-        plan, spec = found.plan, found.plan.sweep_spec()
+        plan, spec = stored_run.plan, stored_run.plan.sweep_spec()
         if plan.kind == "run":
             raise SpecError(f"{spec.name} is a run of one gang, only a sweep can be extended: see sparktrain.refit")
         listed = plan.sampler is msgspec.UNSET
@@ -50,7 +50,7 @@ class Extension:
             lines = list[str]()
         else:
             space, lines = self._widened(plan.space, plan.sampler)
-        total = self._total(spec, len(found.sweep().trials) // spec.replication.size, listed, bool(lines))
+        total = self._total(spec, len(stored_run.sweep().trials) // spec.replication.size, listed, bool(lines))
         if total != spec.trials:
             former_total = "" if spec.trials is None else f"from {spec.trials} "
             lines.insert(0, f"is extended {former_total}to {spec.replication.counted(total or 0)}")
@@ -99,10 +99,10 @@ class Extension:
         return space, lines
 
 
-def _merged(before: Document, given: Any) -> Space:
+def _merged(before: Document, space: Any) -> Space:
     """The stored space with the parameters of a dict, or the given one, which is whole."""
-    new = as_space(given)
-    if not isinstance(given, Mapping) or before["kind"] not in ("grid", "sampled") or "conditions" in before:
+    new = as_space(space)
+    if not isinstance(space, Mapping) or before["kind"] not in ("grid", "sampled") or "conditions" in before:
         return new
     old = from_document(before)
     if unknown := [name for name in new.names if name not in old.names]:

@@ -16,14 +16,14 @@ from sparktrain.store.base import Store
 
 
 def first_records(
-    plan: Plan, space: Space, store: Store, layout: RunLayout, found: StoredRun | None
+    plan: Plan, space: Space, store: Store, layout: RunLayout, stored_run: StoredRun | None
 ) -> tuple[AnyRecord, ...]:
     """The only trial and its copied checkpoint; nothing where the journal has the trial, or the run starts at step 0.
 
     Call it before the run is claimed: of two drivers that copy side by side, one manifest counts. Blocks on both
     stores. Raises CheckpointError for a checkpoint that was deleted or is corrupt, OSError when a store fails.
     """
-    if plan.origin is msgspec.UNSET or (found is not None and found.opened.records):
+    if plan.origin is msgspec.UNSET or (stored_run is not None and stored_run.opened.records):
         return ()
     assert isinstance(space, ListedSpace)
     source = place_of(plan.origin.directory, store.address.timeout_s).store

@@ -37,20 +37,20 @@ class Winner(NamedTuple):
     trial: TrialResult
     checkpoint: Checkpoint | None
 
-    def data(self, given: Collection[str]) -> DataPlan:
-        """The datasets that the sweep has stored, without those that are `given` again. Blocks on the store.
+    def data(self, overrides: Collection[str]) -> DataPlan:
+        """The datasets that the sweep has stored, without those that `overrides` names. Blocks on the store.
 
         Raises DataError.
         """
         documents = {} if self.plan.data is msgspec.UNSET else self.plan.data
-        inherited = {name: document for name, document in documents.items() if name not in given}
+        inherited = {name: document for name, document in documents.items() if name not in overrides}
         return stored_data(inherited, self.place.store, self.place.layout)
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of its run: those given, and by default metric and directory of the sweep."""
         of_sweep = {name: self.plan.spec[name] for name in ("metric", "mode") if self.plan.spec["metric"] is not None}
-        is_same_metric = "metric" not in given or given["metric"] == self.plan.spec["metric"]
-        return {"dir": self.place.store.where(), **(of_sweep if is_same_metric else {}), **given}
+        is_same_metric = "metric" not in options or options["metric"] == self.plan.spec["metric"]
+        return {"dir": self.place.store.where(), **(of_sweep if is_same_metric else {}), **options}
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,17 @@ class Refit:
         return f"{summary}, from step 0: {why}"
 
 
-def _with_data(made: PreparedRun, stored: DataPlan) -> PreparedRun:
+def _with_data(run: PreparedRun, stored: DataPlan) -> PreparedRun:
     """The run, which reads the stored data of the sweep beside what its call passes. Raises DataError."""
     for name, manifest in stored.manifests.items():
-        check_share(manifest.rows, made.spec.gang.workers, f"data[{name!r}]")
+        check_share(manifest.rows, run.spec.gang.workers, f"data[{name!r}]")
     data = replace(
-        made.data,
-        documents={**stored.documents, **made.data.documents},
-        manifests={**stored.manifests, **made.data.manifests},
-        columns={**stored.columns, **made.data.columns},
+        run.data,
+        documents={**stored.documents, **run.data.documents},
+        manifests={**stored.manifests, **run.data.manifests},
+        columns={**stored.columns, **run.data.columns},
     )
-    return replace(made, data=data, plan=msgspec.structs.replace(made.plan, data=dict(data.documents) or msgspec.UNSET))
+    return replace(run, data=data, plan=msgspec.structs.replace(run.plan, data=dict(data.documents) or msgspec.UNSET))
 
 
 def _check_given(plan: Plan, options: RunOptions) -> None:

@@ -133,13 +133,13 @@ def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
         )
 
 
-def kept(before: WarmPlan | None, asked: WarmStart, where: str) -> WarmPlan | None:
+def kept(before: WarmPlan | None, warm_start: WarmStart, where: str) -> WarmPlan | None:
     """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for."""
     stored_sources = before.sources if before else ()
-    if asked.sources and asked.labels != stored_sources:
+    if warm_start.sources and warm_start.labels != stored_sources:
         started = f"started with {', '.join(stored_sources)}" if stored_sources else "started without warm_start"
         raise ResumeError(
-            f"the run at {where} {started}, and now warm_start is {', '.join(asked.labels)}: a run keeps what it "
+            f"the run at {where} {started}, and now warm_start is {', '.join(warm_start.labels)}: a run keeps what it "
             "started with; choose another name for a new run, or leave warm_start out to resume this one"
         )
     return before
@@ -187,10 +187,10 @@ def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
     return trials
 
 
-def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
+def _of_table(table: FormerTable, warm_start: WarmStart) -> list[_Found]:
     """The rows of a table such as that of `SweepResult.to_pandas`, or with bare names."""
-    metric = asked.metric or ""
-    space = asked.space
+    metric = warm_start.metric or ""
+    space = warm_start.space
     assert space is not None
     values = next((name for name in (f"{_METRICS}{metric}", metric) if name in table.columns), None)
     if values is None:
@@ -212,11 +212,11 @@ def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
     return trials
 
 
-def _taken(found: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
+def _taken(former_trials: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
     """The results within the space, and the line about all of them."""
     usable = list[KnownResult]()
     skip_counts = Counter[str]()
-    for former_trial in found:
+    for former_trial in former_trials:
         case, _ = places.find(former_trial.params)
         if not math.isfinite(former_trial.value):
             skip_counts[f"without {metric}"] += 1
@@ -225,7 +225,7 @@ def _taken(found: Sequence[_Found], places: Places, label: str, metric: str) -> 
         else:
             usable.append(KnownResult(case, former_trial.status, former_trial.value, former_trial.step))
     remark = "".join(f"; {count} {why}" for why, count in sorted(skip_counts.items()))
-    trials = formatting.count(len(found), "trial")
+    trials = formatting.count(len(former_trials), "trial")
     return usable, f"{len(usable)} of {trials} of {label} {_are(usable)} in the space, and known to the sampler{remark}"
 
 

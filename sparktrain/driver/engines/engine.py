@@ -132,11 +132,11 @@ class Engine(Protocol):
         ...
 
     def agents_for(
-        self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
+        self, spec: SweepSpec | None, agents: int | None, trials: int | None, concurrent: int | None = None
     ) -> tuple[int, int]:
         """How many agents to start, and how many of them without GPUs; `spec` is None for a pool.
 
-        Raises SpecError when `wanted` is no number of agents, ResourceError when there are too few slots.
+        Raises SpecError when `agents` is no number of agents, ResourceError when there are too few slots.
         """
         ...
 

@@ -175,10 +175,10 @@ class LocalEngine:
         """Nothing to check: this machine runs."""
 
     def agents_for(
-        self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
+        self, spec: SweepSpec | None, agents: int | None, trials: int | None, concurrent: int | None = None
     ) -> tuple[int, int]:
         """See base class."""
-        preflight.check_agents(wanted)
+        preflight.check_agents(agents)
         size = spec.gang.size if spec is not None else 1
         slots = self.slots
         if slots < size:
@@ -186,17 +186,17 @@ class LocalEngine:
                 f"the gang has {size} members and local() has {formatting.count(slots, 'slot')}: a gang starts only "
                 f"when it has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
             )
-        if wanted is None:
+        if agents is None:
             limits = [limit for limit in (slots // size, trials, concurrent) if limit is not None]
             return size * min(limits), 0
-        if wanted > slots:
+        if agents > slots:
             raise ResourceError(
-                f"agents ({wanted}) exceeds the {formatting.count(slots, 'slot')} of local(): lower it, or use "
-                f"local(slots={wanted}) (--slots {wanted})"
+                f"agents ({agents}) exceeds the {formatting.count(slots, 'slot')} of local(): lower it, or use "
+                f"local(slots={agents}) (--slots {agents})"
             )
-        if wanted < size:
-            raise preflight.too_few_agents(wanted, size)
-        return wanted, 0
+        if agents < size:
+            raise preflight.too_few_agents(agents, size)
+        return agents, 0
 
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:
         """None: agents use the Kerberos ticket or the token file of the user of this process.

@@ -83,14 +83,14 @@ class SparkEngine:
         preflight.check_cluster(self._facts)
 
     def agents_for(
-        self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
+        self, spec: SweepSpec | None, agents: int | None, trials: int | None, concurrent: int | None = None
     ) -> tuple[int, int]:
         """See base class."""
         if spec is None:
-            return preflight.agents_for(self._facts, wanted, trials), 0
+            return preflight.agents_for(self._facts, agents, trials), 0
         gang = spec.gang
-        apart = 0 if wanted is not None else preflight.members_without_gpus(self._facts, gang)
-        main_agents = preflight.agents_for(self._facts, wanted, trials, gang.size - apart, concurrent)
+        apart = 0 if agents is not None else preflight.members_without_gpus(self._facts, gang)
+        main_agents = preflight.agents_for(self._facts, agents, trials, gang.size - apart, concurrent)
         alone = apart * (main_agents // (gang.size - apart))
         return main_agents + alone, alone
 

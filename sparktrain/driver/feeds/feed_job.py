@@ -68,7 +68,7 @@ class FeedJob(SlotJob):
         """Feed the micro-batches of a streaming DataFrame, each once, until its query ends."""
         has_checkpoint = self._checkpoint is not None
         writer = self._source.writeStream.foreachBatch(
-            partial(feed_micro_batch, ticket=self._ticket, kept=has_checkpoint)
+            partial(feed_micro_batch, ticket=self._ticket, has_checkpoint=has_checkpoint)
         )
         writer = writer.option("checkpointLocation", self._checkpoint) if has_checkpoint else writer
         self._query = writer.start()
@@ -105,15 +105,15 @@ def send_all(source: Any, ticket: FeedTicket) -> None:
         source.mapPartitions(partial(feed_rdd_task, ticket=ticket)).collect()
 
 
-def feed_micro_batch(frame: DataFrame, micro_batch: int, ticket: FeedTicket, kept: bool) -> None:
+def feed_micro_batch(frame: DataFrame, micro_batch: int, ticket: FeedTicket, has_checkpoint: bool) -> None:
     """Feed one micro-batch, for `foreachBatch`; returns when members have acknowledged all its partitions.
 
-    A micro-batch that Spark repeats is skipped by the members as far as they have it. Where the query is `kept`, raises
+    A micro-batch that Spark repeats is skipped by the members as far as they have it. With `has_checkpoint`, raises
     StreamError when a member needs no more rows of it, so that Spark does not count it as done.
     """
     task = partial(feed_task, ticket=replace(ticket, micro_batch=micro_batch))
     fed = map_in_arrow(frame, task, FEED_SCHEMA).collect()
-    if kept and any(row.enough for row in fed):
+    if has_checkpoint and any(row.enough for row in fed):
         raise StreamError(_ENOUGH)
 
 

@@ -103,9 +103,9 @@ def _facts(document: ReportDocument) -> dict[str, Any]:
     return run_facts
 
 
-def _side_by_side(found: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...]:
-    names = dict.fromkeys(name for column in found for name in column)
-    return tuple(ComparedValue(name, tuple(column.get(name) for column in found)) for name in names)
+def _side_by_side(columns: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...]:
+    names = dict.fromkeys(name for column in columns for name in column)
+    return tuple(ComparedValue(name, tuple(column.get(name) for column in columns)) for name in names)
 
 
 def _history(documents: Sequence[ReportDocument]) -> tuple[ComparedLine, ...]:

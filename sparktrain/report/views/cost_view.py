@@ -50,7 +50,7 @@ def cost_view(stays: Sequence[Stay], timeline: TimelineView | None) -> CostView 
     available = max(total, slots * timeline.driver_s)
     denominator = available or 1.0
     shares = [CostShare(kind, round(took, 2), round(took / denominator, 4)) for kind, took in spent.items() if took]
-    shares.sort(key=lambda each: -each.slot_s)
+    shares.sort(key=lambda share: -share.slot_s)
     idle = CostShare("idle", round(available - total, 2), round((available - total) / denominator, 4))
     return CostView(
         slots=slots,

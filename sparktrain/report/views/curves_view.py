@@ -106,7 +106,7 @@ def _best(ids: Sequence[int], table: Floats, mode: str | None, places: Mapping[i
     filled = np.where(np.isnan(table), -1, np.arange(table.shape[1]))
     last = table[np.arange(len(ids)), filled.max(axis=1)]
     losses = -last if mode == "max" else last
-    order = sorted(range(len(ids)), key=lambda each: (places.get(ids[each], len(ids)), losses[each]))
+    order = sorted(range(len(ids)), key=lambda index: (places.get(ids[index], len(ids)), losses[index]))
     return order[:BEST_LINES]
 
 

@@ -136,8 +136,8 @@ def check_version(version: int, sparktrain: str, where: str) -> None:
         )
 
 
-def _decode_records(header: Header, rest: bytes) -> Content:
-    *lines, fragment = rest.split(b"\n")
+def _decode_records(header: Header, body: bytes) -> Content:
+    *lines, fragment = body.split(b"\n")
     records: list[AnyRecord] = []
     for number, line in enumerate(lines, 1):
         payload = _checked(number, line)
@@ -148,10 +148,10 @@ def _decode_records(header: Header, rest: bytes) -> Content:
         except _NOT_JSON as error:
             return Content(header, tuple(records), Fault(number, f"is not a record: {error}"))
     fault = None
-    if len(rest) < header.size:
-        fault = Fault(len(records) + 1, f"is missing: {header.size - len(rest)} bytes were cut off", cut=True)
-    elif len(rest) > header.size or fragment or len(records) != header.records:
-        sizes = f"{len(records)} lines in {len(rest)} bytes, and the header has {header.records} in {header.size}"
+    if len(body) < header.size:
+        fault = Fault(len(records) + 1, f"is missing: {header.size - len(body)} bytes were cut off", cut=True)
+    elif len(body) > header.size or fragment or len(records) != header.records:
+        sizes = f"{len(records)} lines in {len(body)} bytes, and the header has {header.records} in {header.size}"
         fault = Fault(min(len(records), header.records) + 1, f"is wrong: there are {sizes}")
     return Content(header, tuple(records), fault)
 

@@ -338,9 +338,9 @@ def _steps(chain: tuple[Followed, ...], after: Followed) -> Iterator[tuple[int, 
                 yield link.term, number, link.records if number == link.number else None
 
 
-def _corrupt_error(store: Store, layout: JournalLayout, found: Replayed) -> JournalCorruptError:
+def _corrupt_error(store: Store, layout: JournalLayout, replayed: Replayed) -> JournalCorruptError:
     run = store.where(layout.path.rpartition("/")[0])
-    later = f", and {len(found.unread) - 1} files after it cannot be followed" if found.unread[1:] else ""
+    later = f", and {len(replayed.unread) - 1} files after it cannot be followed" if replayed.unread[1:] else ""
     return JournalCorruptError(
-        f"journal of {run} is corrupt: {found.corruption}{later}; `sparktrain fsck {run}` shows what can be kept"
+        f"journal of {run} is corrupt: {replayed.corruption}{later}; `sparktrain fsck {run}` shows what can be kept"
     )

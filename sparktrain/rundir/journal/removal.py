@@ -53,14 +53,14 @@ class MarkedRemoval:
         self._number = number
 
     @classmethod
-    def begin(cls, store: Store, layout: JournalLayout, who: DriverIdentity, before: Ownership) -> "MarkedRemoval":
+    def begin(cls, store: Store, layout: JournalLayout, identity: DriverIdentity, before: Ownership) -> "MarkedRemoval":
         """Keep drivers away from the run, and depose a former one.
 
         `before` is what `ownership` returned before the run was found to be idle. Raises RunDirectoryError, and changes
         nothing, when a driver has taken the run over since, or another process deletes the run.
         """
         number = before.removal + 1
-        if not store.put_if_absent(layout.removal(number), msgspec.json.encode(RemovalMark(VERSION, who))):
+        if not store.put_if_absent(layout.removal(number), msgspec.json.encode(RemovalMark(VERSION, identity))):
             raise RunDirectoryError(f"{_run(store, layout)} is being deleted by another process: wait for its end")
         removal = cls(store, layout, number)
         now = ownership(store, layout)
@@ -70,7 +70,7 @@ class MarkedRemoval:
                 f"run directory {_run(store, layout)} is in use: a driver has taken it over a moment ago, and nothing "
                 "was deleted; stop that process, or wait for its end"
             )
-        take(store, layout, who, survey(store, layout).highest)
+        take(store, layout, identity, survey(store, layout).highest)
         return removal
 
     @property

@@ -60,7 +60,7 @@ def fsck(store: Store, layout: RunLayout) -> SalvageReport:
     return examine(store, layout)[0]
 
 
-def repair(store: Store, layout: RunLayout, who: DriverIdentity) -> SalvageReport:
+def repair(store: Store, layout: RunLayout, identity: DriverIdentity) -> SalvageReport:
     """Make a corrupt journal readable, with all records that `fsck` reports as kept; returns the report. Blocks.
 
     It takes over the run as a driver does, which deposes a live one, and writes the kept records as the first batch of
@@ -70,9 +70,9 @@ def repair(store: Store, layout: RunLayout, who: DriverIdentity) -> SalvageRepor
     report, _ = examine(store, layout)
     if report.whole:
         return report
-    term = take(store, layout.journal, who, survey(store, layout.journal).highest)
+    term = take(store, layout.journal, identity, survey(store, layout.journal).highest)
     report, records = examine(store, layout)
-    journal = Journal(store, layout.journal, term, (), who)
+    journal = Journal(store, layout.journal, term, (), identity)
     journal.append(records) if records else journal.settle()
     return report
 
@@ -98,18 +98,18 @@ def examine(store: Store, layout: RunLayout) -> tuple[SalvageReport, tuple[AnyRe
     return SalvageReport(problems, tuple(notes), len(records), (*_unfinished(records), *lost)), tuple(records)
 
 
-def _problems(store: Store, layout: JournalLayout, listing: Listing, found: Replayed) -> tuple[str, ...]:
+def _problems(store: Store, layout: JournalLayout, listing: Listing, replayed: Replayed) -> tuple[str, ...]:
     replay = Replay(store, layout, listing)
-    faults = ((batch, replay.batch(*batch).fault) for batch in found.unread[1:])
+    faults = ((batch, replay.batch(*batch).fault) for batch in replayed.unread[1:])
     return (
-        str(found.corruption),
+        str(replayed.corruption),
         *(f"{store.where(layout.batch(*batch))}: {fault}" for batch, fault in faults if fault is not None),
     )
 
 
-def _oddities(store: Store, layout: JournalLayout, listing: Listing, found: Replayed) -> list[str]:
+def _oddities(store: Store, layout: JournalLayout, listing: Listing, replayed: Replayed) -> list[str]:
     """Notes on files that do not count, and on missing ones that are not needed."""
-    late = sorted(batch for batch in listing.batches if not counts(found.chain, Followed(*batch)))
+    late = sorted(batch for batch in listing.batches if not counts(replayed.chain, Followed(*batch)))
     lacking = sorted(set(range(1, listing.highest + 1)) - set(listing.terms))
     return [
         *(f"{store.where(path)} is not a file of a journal, and is left alone" for path in listing.foreign),
@@ -122,16 +122,16 @@ def _oddities(store: Store, layout: JournalLayout, listing: Listing, found: Repl
 
 
 def _rescued(
-    store: Store, layout: JournalLayout, listing: Listing, found: Replayed
+    store: Store, layout: JournalLayout, listing: Listing, replayed: Replayed
 ) -> tuple[tuple[AnyRecord, ...], list[AnyRecord]]:
     """The longest readable start, possibly from a corrupt snapshot, and every intact record after it."""
-    start = found.records
-    paths = [layout.batch(*batch) for batch in found.unread]
+    start = replayed.records
+    paths = [layout.batch(*batch) for batch in replayed.unread]
     replay = Replay(store, layout, listing)
     for snapshot in sorted(listing.snapshots):
         records = replay.snapshot(*snapshot).records
-        if counts(found.chain, Followed(*snapshot)) and _known(records) > _known(start):
-            batches = [layout.batch(*batch) for batch in found.unread if batch > snapshot]
+        if counts(replayed.chain, Followed(*snapshot)) and _known(records) > _known(start):
+            batches = [layout.batch(*batch) for batch in replayed.unread if batch > snapshot]
             start = records
             paths = [layout.snapshot(*snapshot), *batches]
     return start, [record for path in paths for record in _intact_records(store, path)]
@@ -149,12 +149,16 @@ def _known(records: Iterable[AnyRecord]) -> int:
     return sum(len(record.cases) * record.each for record in records if isinstance(record, TrialsAdded))
 
 
-def _facts(start: Iterable[AnyRecord], later: Iterable[AnyRecord], known: int) -> list[AnyRecord]:
+def _facts(start: Iterable[AnyRecord], later: Iterable[AnyRecord], trial_count: int) -> list[AnyRecord]:
     """The records of `later` that hold independently, without those that are in `start` already."""
     lines = {msgspec.json.encode(record) for record in start}
     facts: list[AnyRecord] = []
     for record in later:
-        if isinstance(record, _Fact) and record.trial < known and (line := msgspec.json.encode(record)) not in lines:
+        if (
+            isinstance(record, _Fact)
+            and record.trial < trial_count
+            and (line := msgspec.json.encode(record)) not in lines
+        ):
             lines.add(line)
             facts.append(record)
     return facts
@@ -171,20 +175,20 @@ def _traces(store: Store, layout: RunLayout) -> dict[TrialId, Generation]:
     return traces
 
 
-def _fenced(kept: list[AnyRecord], traces: dict[TrialId, Generation], known: int) -> list[AnyRecord]:
+def _fenced(records: list[AnyRecord], traces: dict[TrialId, Generation], trial_count: int) -> list[AnyRecord]:
     """Add records of generations that have left files but no record: no gang may reuse their files."""
-    formed = _formed(kept)
-    finished = _finished(kept)
+    formed = _formed(records)
+    finished = _finished(records)
     for trial, generation in sorted(traces.items()):
-        if trial < known and generation > formed.get(trial, 0):
+        if trial < trial_count and generation > formed.get(trial, 0):
             fence = GangFormed(trial=trial, generation=generation, hosts=())
             # A result belongs to the trial's last generation.
-            kept.insert(kept.index(finished[trial]) if trial in finished else len(kept), fence)
-    return kept
+            records.insert(records.index(finished[trial]) if trial in finished else len(records), fence)
+    return records
 
 
-def _unfinished(kept: Sequence[AnyRecord]) -> list[TrialId]:
-    return sorted(set(_formed(kept)) - set(_finished(kept)))
+def _unfinished(records: Sequence[AnyRecord]) -> list[TrialId]:
+    return sorted(set(_formed(records)) - set(_finished(records)))
 
 
 def _formed(records: Iterable[AnyRecord]) -> dict[TrialId, Generation]:

@@ -95,13 +95,13 @@ class Journal:
     """
 
     def __init__(
-        self, store: Store, layout: JournalLayout, term: int, follows: tuple[Followed, ...], who: DriverIdentity
+        self, store: Store, layout: JournalLayout, term: int, follows: tuple[Followed, ...], identity: DriverIdentity
     ) -> None:
         self.term = term
         self._store = store
         self._layout = layout
         self._follows = follows
-        self._who = who
+        self._who = identity
         self._number = 0
         """Number of the newest batch that counts."""
         self._unsettled: bytes | None = None
@@ -109,7 +109,7 @@ class Journal:
         self._deposed: DeposedError | None = None
 
     @classmethod
-    def claim(cls, store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple["Journal", JournalContents]:
+    def claim(cls, store: Store, layout: JournalLayout, identity: DriverIdentity) -> tuple["Journal", JournalContents]:
         """Take over the run: no other driver's records count from here on. Returns all records that do.
 
         Blocks. Raises JournalCorruptError or RunDirectoryError, and deposes no driver, when the journal cannot be read;
@@ -119,13 +119,13 @@ class Journal:
         before = tail.more()
         refuse_removed(store, layout, before.removal)
         _newest(store, layout, before.term)
-        term = take(store, layout, who, tail.highest)
+        term = take(store, layout, identity, tail.highest)
         # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
         after = tail.more()
         refuse_removed(store, layout, after.removal)
         records = after.records if after.afresh else before.records + after.records
         notes = tuple(dict.fromkeys((*before.notes, *after.notes)))
-        return cls(store, layout, term, tail.position, who), JournalContents(records, term, notes)
+        return cls(store, layout, term, tail.position, identity), JournalContents(records, term, notes)
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         """Write the records as one batch. When it returns, they are durable, and every later driver reads them.
@@ -300,13 +300,13 @@ def remover(store: Store, layout: JournalLayout, number: int) -> DriverIdentity 
         return None
 
 
-def take(store: Store, layout: JournalLayout, who: DriverIdentity, highest: int) -> int:
+def take(store: Store, layout: JournalLayout, identity: DriverIdentity, highest: int) -> int:
     """Put the file of the next term above `highest`, the highest known one; returns its number.
 
     Blocks; raises OSError: the file may have been put, and then belongs to no driver.
     """
     for term in range(highest + 1, highest + _MOST_RIVALS):
-        if store.put_if_absent(layout.term(term), msgspec.json.encode(_Term(VERSION, term, uuid4().hex, who))):
+        if store.put_if_absent(layout.term(term), msgspec.json.encode(_Term(VERSION, term, uuid4().hex, identity))):
             return term
     raise DeposedError(f"{store.where(layout.path)} was taken over by {_MOST_RIVALS} other drivers: try again")
 

@@ -59,12 +59,12 @@ def enqueue(place: RunLocation, params: Mapping[str, Any], clock: Clock | None =
     return trial
 
 
-def pending(store: Store, layout: RunLayout, known: Collection[str]) -> list[EnqueuedTrial]:
-    """The requests that are not `known`, the oldest first. Blocks. Raises OSError."""
+def pending(store: Store, layout: RunLayout, known_ids: Collection[str]) -> list[EnqueuedTrial]:
+    """The requests that are not among `known_ids`, the oldest first. Blocks. Raises OSError."""
     requests = []
     for path in store.list(layout.enqueued_folder):
         name = path.rpartition("/")[2].removesuffix(".json")
-        if name in known or path != layout.enqueued(name):
+        if name in known_ids or path != layout.enqueued(name):
             continue
         with suppress(msgspec.MsgspecError, FileNotFoundError):  # another program's file is none of ours
             requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=EnqueuedTrial), id=name))

@@ -164,7 +164,7 @@ class RunExaminer:
             name=layout.path,
             directory=self._place.where,
             fast=self._fast,
-            findings=tuple(sorted(findings, key=lambda each: list(Severity).index(each.severity), reverse=True)),
+            findings=tuple(sorted(findings, key=lambda finding: list(Severity).index(finding.severity), reverse=True)),
             outlook=() if view is None else tuple(_outlook(view, checked.corrupt, report)),
             checkpoints=checked.count,
             size=checked.size,

@@ -172,14 +172,14 @@ class Tidier:
             dry=True,
         )
 
-    def tidy(self, who: DriverIdentity) -> Tidied:
+    def tidy(self, identity: DriverIdentity) -> Tidied:
         """Delete what `find` finds. Takes over the run first, so that a driver that starts meanwhile is noticed.
 
         Checks afterwards that the files of all checkpoints that stay exist with their sizes. Raises as `find`, and
         DeposedError when a driver has started: what was deleted until then was not needed.
         """
         self.find()  # a wrong call takes nothing over
-        journal, _ = Journal.claim(self._place.store, self._place.layout.journal, who)
+        journal, _ = Journal.claim(self._place.store, self._place.layout.journal, identity)
         self._observer = Observer(self._place, self._clock)
         tidied = self.find()
         dropped = _records(tidied.dropped)
@@ -192,26 +192,28 @@ class Tidier:
         journal.compact(compacted(self._observer.records))
         return replace(tidied, dry=False, corrupt=tuple(self._corrupt(kept_checkpoints)))
 
-    def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
+    def _delete(self, tidied: Tidied, kept_checkpoints: Sequence[Checkpoint], journal: Journal) -> None:
         """Delete what was found, except files that a kept checkpoint names, whatever else is wrong."""
         store = self._place.store
         layout = self._place.layout
         needed = set[str]()
-        for checkpoint in kept:
+        for checkpoint in kept_checkpoints:
             with suppress(CheckpointError):  # one that cannot be read names nothing
                 needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
-        files = [file for target in found.dropped for file in target.files] + [target.file for target in found.orphans]
+        files = [file for target in tidied.dropped for file in target.files] + [
+            target.file for target in tidied.orphans
+        ]
         own_files = (file for file in files if file not in needed and layout.owns(file))
         for number, file in enumerate(file for file in own_files if store.way_out(file, layout.path) is None):
             if number % _CHECK_EVERY == 0:
                 journal.check()
             store.delete(file)
-        for leftover in found.unpublished:
+        for leftover in tidied.unpublished:
             store.discard_unpublished(leftover)
 
-    def _corrupt(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
+    def _corrupt(self, kept_checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
         """What is wrong with checkpoints that stay, by the sizes of their files."""
-        for checkpoint in kept:
+        for checkpoint in kept_checkpoints:
             try:
                 manifest = checkpoints.manifest_of(self._place.store, checkpoint)
                 for _ in checkpoints.verified(self._place.store, checkpoint, manifest, fast=True):

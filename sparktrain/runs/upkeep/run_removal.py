@@ -86,7 +86,7 @@ class Remover:
         """
         return self._find()[0]
 
-    def remove(self, who: DriverIdentity) -> Removal:
+    def remove(self, identity: DriverIdentity) -> Removal:
         """Delete what `find` finds. A driver that starts meanwhile is refused.
 
         An interrupted removal is repeated by another call. Raises as `find`, and RunDirectoryError when a driver has
@@ -95,7 +95,7 @@ class Remover:
         removal, owner = self._find()
         store = self._place.store
         layout = self._place.layout
-        marked = MarkedRemoval.begin(store, layout.journal, who, owner)
+        marked = MarkedRemoval.begin(store, layout.journal, identity, owner)
         last = (marked.mark, layout.spec)
         journal = f"{layout.journal.path}/"
         self._delete(lambda path: layout.owns(path) and path not in last and not path.startswith(journal))
@@ -166,10 +166,10 @@ class Remover:
     def _left(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(path.removeprefix(f"{self._place.layout.path}/") for path in paths)
 
-    def _runs(self, left: tuple[str, ...]) -> tuple[str, ...]:
+    def _runs(self, strays: tuple[str, ...]) -> tuple[str, ...]:
         store = self._place.store
         path = self._place.layout.path
-        folders = (name for name in left[:_SHOWN] if name.endswith("/"))
+        folders = (name for name in strays[:_SHOWN] if name.endswith("/"))
         return tuple(name for name in folders if store.exists(f"{path}/{name}run.json"))
 
 

@@ -113,7 +113,9 @@ class MemberRestarts:
         candidates = [agent for agent in free if _seat_of(agent) == (place.host, place.address)]
         if not candidates and self._moves:
             candidates = free
-        return max(candidates, key=lambda each: (each.id == gang.agents[rank], sign * each.gpus), default=None)
+        return max(
+            candidates, key=lambda candidate: (candidate.id == gang.agents[rank], sign * candidate.gpus), default=None
+        )
 
     def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
         member = gang.hand_to(rank, agent.id, at + self._sweep.limits.join_timeout_s)

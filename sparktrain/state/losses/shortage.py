@@ -6,9 +6,9 @@ from sparktrain.state.deadlines import since
 class Shortage:
     """Times are those of the coordinator's clock, None where there are enough agents."""
 
-    def __init__(self, whole: int, least: int, at: float) -> None:
-        """A whole gang needs `whole` agents, the smallest one `least`; at `at` there is none."""
-        self._whole = whole
+    def __init__(self, full_size: int, least: int, at: float) -> None:
+        """A whole gang needs `full_size` agents, the smallest one `least`; at `at` there is none."""
+        self._whole = full_size
         self._least = least
         self.of_whole_since: float | None = at
         """Since when there are fewer agents than a whole gang needs."""

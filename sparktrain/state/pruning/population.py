@@ -48,7 +48,7 @@ def donors(trial: TrialId, costs: Mapping[TrialId, float], quantile: float) -> l
     `costs` has one of each trial of the population; the smallest is the best, and infinity counts as worst.
     Of n trials, the worst and the best `quantile` are n * quantile, rounded up, and at most half of them.
     """
-    ranked = sorted(costs, key=lambda each: (costs[each], each))
+    ranked = sorted(costs, key=lambda candidate: (costs[candidate], candidate))
     count = min(math.ceil(len(ranked) * quantile), len(ranked) // 2)
     if not count or trial not in ranked[-count:]:
         return []

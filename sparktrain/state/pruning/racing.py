@@ -23,23 +23,25 @@ _EXACT = 25
 """Up to this number of differences their signs are counted; beyond, the normal distribution is close enough."""
 
 
-def cannot_win(mine: Mapping[int, float], best: Mapping[int, float], left: int, lowest: float, aim: Aim) -> str:
+def cannot_win(
+    mine: Mapping[int, float], best: Mapping[int, float], pending_count: int, lowest: float, aim: Aim
+) -> str:
     """Why a case cannot become better than the best one, in words that follow its mean; empty while it can.
 
-    `mine` and `best` are costs by the place of the trial in its case, smaller is better; `left` trials of the case have
-    not ended; `lowest` is the lowest cost of any trial.
+    `mine` and `best` are costs by the place of the trial in its case, smaller is better; `pending_count` trials of the
+    case have not ended; `lowest` is the lowest cost of any trial.
 
     With five pairs or more, the case must not be worse by the test. With two to four, which no such test can decide,
     it leaves the race when it is worse in each of them and its mean would stay worse even if each trial that is left
     were as good as the best one of all.
     """
     pairs = [cost - best[place] for place, cost in sorted(mine.items()) if place in best]
-    if left < 1 or len(pairs) < LEAST or math.fsum(pairs) <= 0:
+    if pending_count < 1 or len(pairs) < LEAST or math.fsum(pairs) <= 0:
         return ""
     if len(pairs) >= TESTED:
         p_value = chance(pairs)
         return f"is {aim.worse} the best in {len(pairs)} pairs (p = {p_value:.2g})" if p_value < MOST_CHANCE else ""
-    reachable = (math.fsum(mine.values()) + left * lowest) / (len(mine) + left)
+    reachable = (math.fsum(mine.values()) + pending_count * lowest) / (len(mine) + pending_count)
     if min(pairs) <= 0 or reachable <= math.fsum(best.values()) / len(best):
         return ""
     return (
@@ -52,7 +54,7 @@ def chance(differences: Sequence[float]) -> float:
     for equal sizes, and without differences of 0. 1 where none is left."""
     sizes = sorted((abs(difference), difference > 0) for difference in differences if difference)
     ranks: list[tuple[int, bool]] = []
-    for _, tied in groupby(sizes, key=lambda each: each[0]):
+    for _, tied in groupby(sizes, key=lambda pair: pair[0]):
         ties = list(tied)
         ranks += [(2 * len(ranks) + len(ties) + 1, positive) for _, positive in ties]  # twice the middle rank
     observed = sum(rank for rank, positive in ranks if positive)

@@ -86,9 +86,9 @@ class HdfsCalls:
         self.clock = clock
         self._connection = _Connection(0)
 
-    def start(self, what: str, where: str) -> "HdfsCall":
+    def start(self, operation: str, where: str) -> "HdfsCall":
         """Start a call of the store; messages name its operation and its file."""
-        return HdfsCall(self, what, where)
+        return HdfsCall(self, operation, where)
 
     def once(self, work: Callable[[HadoopClient], T], timeout_s: float) -> T:
         """Run `work` with the client, and explain its errors. Blocks for at most `timeout_s` seconds.
@@ -118,9 +118,9 @@ class HdfsCalls:
 class HdfsCall:
     """One call of the store, with any number of client requests. Used by one thread."""
 
-    def __init__(self, calls: HdfsCalls, what: str, where: str) -> None:
+    def __init__(self, calls: HdfsCalls, operation: str, where: str) -> None:
         self._calls = calls
-        self._what = what
+        self._what = operation
         self._where = where
         policy = calls.policy
         backoff = Backoff(policy.first_pause_s, policy.longest_pause_s, jitter=(0.5, 1.0))

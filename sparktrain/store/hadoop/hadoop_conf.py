@@ -114,8 +114,8 @@ def _default_authority(url: str, settings: Mapping[str, str], source: str) -> st
     return split(default)[0]
 
 
-def _of(known: list[str]) -> str:
-    return f" (there are: {', '.join(known)})" if known else " (there are none)"
+def _of(nameservices: list[str]) -> str:
+    return f" (there are: {', '.join(nameservices)})" if nameservices else " (there are none)"
 
 
 def token_file() -> str:
@@ -167,7 +167,7 @@ def _properties(file: Path) -> dict[str, str]:
 def _expanded(value: str, settings: Mapping[str, str]) -> str:
     """`value` with variables replaced by other settings of the configuration, also nested ones."""
     for _ in range(10):
-        expanded = _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), value)
+        expanded = _VARIABLE.sub(lambda match: settings.get(match[1], match[0]), value)
         if expanded == value:
             break
         value = expanded

@@ -266,17 +266,17 @@ class HadoopStore(Store):
             for path, entry in self._walk(prefix, owns or (lambda path: True))
             if UNPUBLISHED_NAME.fullmatch(entry.name) and entry.is_file and entry.modified_ms < before_ms
         ]
-        return sorted(leftovers, key=lambda each: each.name)
+        return sorted(leftovers, key=lambda leftover: leftover.name)
 
-    def discard_unpublished(self, left: Leftover) -> None:
+    def discard_unpublished(self, leftover: Leftover) -> None:
         """See base class."""
-        if UNPUBLISHED_NAME.fullmatch(left.name.rpartition("/")[2]) is None:
-            raise BugError(f"{left.name} is not a leftover of a writer in {self.where()}")
-        target = self._target(left.name)
-        self._calls.start("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
+        if UNPUBLISHED_NAME.fullmatch(leftover.name.rpartition("/")[2]) is None:
+            raise BugError(f"{leftover.name} is not a leftover of a writer in {self.where()}")
+        target = self._target(leftover.name)
+        self._calls.start("delete", f"{self.where()}/{leftover.name}").ask(lambda client: client.delete(target))
 
-    def _start(self, what: str, path: str) -> tuple[HdfsCall, str]:
-        return self._calls.start(what, self.where(check_path(path))), self._target(path)
+    def _start(self, operation: str, path: str) -> tuple[HdfsCall, str]:
+        return self._calls.start(operation, self.where(check_path(path))), self._target(path)
 
     def _open(self, path: str) -> OpenFile:
         return OpenFile(self._calls, self.where(check_path(path)), self._target(path))

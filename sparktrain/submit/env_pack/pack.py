@@ -50,20 +50,22 @@ def store_of(folder: str | None) -> Store:
     return open_store(StoreAddress(folder or usual_folder(), timeout_s=STORE_TIMEOUT_S))
 
 
-def plan(wanted: Sequence[str] = ()) -> Contents:
-    """The contents of a pack: this Python, and the packages `wanted` with their requirements, or all packages. Blocks
-    on the disk for some seconds. Raises SpecError for a Python or package that cannot be packed."""
+def plan(requirements: Sequence[str] = ()) -> Contents:
+    """The contents of a pack: this Python, and the packages of `requirements` with what they require, or all packages.
+
+    Blocks on the disk for some seconds. Raises SpecError for a Python or package that cannot be packed.
+    """
     python = interpreter.base()
-    packages = chosen(installed(), wanted)
+    packages = chosen(installed(), requirements)
     parts = [interpreter.files(python), *(_files_of(package, python.site) for package in packages)]
     return contents(parts, packages)
 
 
-def pack(wanted: Sequence[str], folder: str | None, on_progress: Callable[[int, int], None]) -> Packed:
+def pack(requirements: Sequence[str], folder: str | None, on_progress: Callable[[int, int], None]) -> Packed:
     """Put the pack of `plan` into the store of `folder`, unless the store has it. Blocks on disk and store.
     Raises SpecError, and OSError from the store."""
     store = store_of(folder)
-    planned = plan(wanted)
+    planned = plan(requirements)
     uploaded = pack_archive.publish(store, planned, on_progress)
     return Packed(store.where(planned.archive), planned, uploaded)
 

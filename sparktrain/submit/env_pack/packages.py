@@ -24,15 +24,15 @@ def installed() -> Installed:
     return packages
 
 
-def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
-    """The packages `wanted`, such as `sparktrain[hdfs]`, and all that they require; all packages when none is wanted.
+def chosen(packages: Installed, requirements: Sequence[str]) -> list[Distribution]:
+    """The packages of `requirements`, such as `sparktrain[hdfs]`, and all they require; without them, all packages.
 
     By name, and never those of `LEFT_OUT`. Raises SpecError for a package that is no requirement, or not installed.
     """
     # Spark's Python workers convert rows by pandas, where the driver has it.
-    own_requirement = "sparktrain[spark]" if "pandas" in there else "sparktrain"
-    names = _closure(there, [*wanted, own_requirement]) if wanted else set(there)
-    return [there[name] for name in sorted(names - LEFT_OUT)]
+    own_requirement = "sparktrain[spark]" if "pandas" in packages else "sparktrain"
+    names = _closure(packages, [*requirements, own_requirement]) if requirements else set(packages)
+    return [packages[name] for name in sorted(names - LEFT_OUT)]
 
 
 def normal(name: str) -> str:
@@ -40,22 +40,22 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _closure(there: Installed, wanted: Iterable[str]) -> set[str]:
+def _closure(packages: Installed, requirements: Iterable[str]) -> set[str]:
     closure: set[tuple[str, str]] = set()
-    waiting = [(_requirement(text), "--package") for text in wanted]
+    waiting = [(_requirement(text), "--package") for text in requirements]
     while waiting:
         requirement, by = waiting.pop()
         name = normal(requirement.name)
         if name in LEFT_OUT:
             continue
-        if name not in there:
+        if name not in packages:
             raise SpecError(
                 f"package {requirement.name}, wanted by {by}, is not installed here: pip install '{requirement}'"
             )
         fresh = {(name, extra) for extra in ("", *map(normal, requirement.extras))} - closure
         closure |= fresh
         for _, extra in fresh:
-            waiting += [(dependency, name) for dependency in _required(there[name], extra)]
+            waiting += [(dependency, name) for dependency in _required(packages[name], extra)]
     return {name for name, _ in closure}
 
 

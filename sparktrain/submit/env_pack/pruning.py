@@ -27,11 +27,13 @@ class OldPack(Struct, frozen=True):
         return f"{self.archive}  {formatting.size(self.size)}  {formatting.ago(now - self.modified)}"
 
 
-def old_packs(store: Store, kept: str) -> list[OldPack]:
-    """All packs except `kept`, the oldest first; other files are ignored. Blocks on the store; raises OSError."""
-    archives = [path for path in store.list() if _NAME.fullmatch(path) and path != kept and store.way_out(path) is None]
+def old_packs(store: Store, archive: str) -> list[OldPack]:
+    """All packs except `archive`, the oldest first; other files are ignored. Blocks on the store; raises OSError."""
+    archives = [
+        path for path in store.list() if _NAME.fullmatch(path) and path != archive and store.way_out(path) is None
+    ]
     infos = [(path, store.stat(path)) for path in archives]
-    return sorted((OldPack(path, info.size, info.modified) for path, info in infos), key=lambda each: each.modified)
+    return sorted((OldPack(path, info.size, info.modified) for path, info in infos), key=lambda pack: pack.modified)
 
 
 def remove(store: Store, packs: Sequence[OldPack]) -> None:

@@ -245,9 +245,9 @@ def _equal(one: Array, other: Array) -> bool:
     return one is other or (one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def _same_layout(held: Mapping[str, Array], found: Mapping[str, Array]) -> bool:
-    return held.keys() == found.keys() and all(
-        (held[name].dtype, held[name].shape) == (array.dtype, array.shape) for name, array in found.items()
+def _same_layout(held: Mapping[str, Array], tensors: Mapping[str, Array]) -> bool:
+    return held.keys() == tensors.keys() and all(
+        (held[name].dtype, held[name].shape) == (array.dtype, array.shape) for name, array in tensors.items()
     )
 
 

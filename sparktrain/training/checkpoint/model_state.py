@@ -190,13 +190,13 @@ def spec(variable: Any) -> str:
     return f"{variable.dtype} {tuple(variable.shape)}"
 
 
-def _add(found: dict[str, Any], name: str, value: Any) -> None:
+def _add(table: dict[str, Any], name: str, value: Any) -> None:
     count = 1
     unique = name
-    while unique in found:
+    while unique in table:
         count += 1
         unique = f"{name}#{count}"
-    found[unique] = value
+    table[unique] = value
 
 
 def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:

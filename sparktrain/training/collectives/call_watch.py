@@ -47,8 +47,8 @@ class CallWatch:
         self._asked = False
         self._quiet_s = QUIET_S
 
-    def start(self, found: Callable[[str], None]) -> None:
-        """Poll in a thread until there is a mismatch: then call `found` with the message, once. Does not block."""
+    def start(self, callback: Callable[[str], None]) -> None:
+        """Poll in a thread until there is a mismatch: then call `callback` with the message, once. Does not block."""
 
         def watch() -> None:
             while True:
@@ -60,7 +60,7 @@ class CallWatch:
                 if self._asked:  # `ask` reports the mismatch
                     return
                 if mismatch is not None:
-                    found(mismatch)
+                    callback(mismatch)
                     return
 
         spawn(watch, name="sparktrain-call-watch")
@@ -113,8 +113,8 @@ class CallWatch:
         self._reported = True
         self._exchange.share(f"{_KEY}{self._rank}", msgspec.json.encode([mine[number] for number in sorted(mine)]))
 
-    def _message(self, number: int, rank: int, mine: CollectiveCall, theirs: CollectiveCall) -> str:
-        calls = sorted([(self._rank, mine.shown), (rank, theirs.shown)])
+    def _message(self, number: int, rank: int, mine: CollectiveCall, peer_call: CollectiveCall) -> str:
+        calls = sorted([(self._rank, mine.shown), (rank, peer_call.shown)])
         listed = "; ".join(f"rank {caller} calls {shown}" for caller, shown in calls)
         return (
             f"the members of the gang call different operations of the ring, as operation {number + 1}: {listed}. All "

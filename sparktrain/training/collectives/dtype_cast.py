@@ -7,17 +7,17 @@ import tensorflow as tf
 Back = Callable[[tf.Tensor], tf.Tensor]
 
 
-def carry(tensor: tf.Tensor, taken: Collection[tf.DType]) -> tuple[tf.Tensor, Back]:
-    """`tensor` as one of the types `taken`, and the cast back to its own; complex numbers get one more axis, of 2.
+def carry(tensor: tf.Tensor, dtypes: Collection[tf.DType]) -> tuple[tf.Tensor, Back]:
+    """`tensor` as one of `dtypes`, and the cast back to its own; complex numbers get one more axis, of 2.
 
     Sums of integers wrap as those of their own type do. Raises TypeError for a type without such a cast.
     """
     dtype = tensor.dtype
-    if dtype in taken:
+    if dtype in dtypes:
         return tensor, lambda result: result
     if dtype in _SAME_BITS:
         return tf.bitcast(tensor, _SAME_BITS[dtype]), lambda result: tf.bitcast(result, dtype)
-    wider = next((candidate for candidate in _wider(dtype) if candidate in taken), None)
+    wider = next((candidate for candidate in _wider(dtype) if candidate in dtypes), None)
     if wider is None:
         raise TypeError(f"a tensor of type {dtype.name} cannot travel in a ring; cast it to a number's type first")
     return tf.cast(tensor, wider), lambda result: tf.cast(result, dtype)

@@ -180,7 +180,9 @@ class DistributedTape:
 
         Every member calls it. Blocks until all do. Raises RingError when called eagerly.
         """
-        plain = tf.nest.map_structure(lambda each: each.value if isinstance(each, keras.Variable) else each, sources)
+        plain = tf.nest.map_structure(
+            lambda variable: variable.value if isinstance(variable, keras.Variable) else variable, sources
+        )
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
         self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
         averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)

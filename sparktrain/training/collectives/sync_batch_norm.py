@@ -50,10 +50,10 @@ def _summed(ring: Ring, tensor: Any) -> Any:
     """The sum over all members; its gradients are summed too, because the losses of all members use the sum."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator] # TensorFlow has no types
-    def summed(own: Any) -> tuple[Any, Any]:
+    def summed(moments: Any) -> tuple[Any, Any]:
         def gradient(upstream: Any) -> Any:
             return ring.allreduce([upstream], average=False, name="batch-moments-gradient")[0]
 
-        return ring.allreduce([own], average=False, name="batch-moments")[0], gradient
+        return ring.allreduce([moments], average=False, name="batch-moments")[0], gradient
 
     return summed(tensor)

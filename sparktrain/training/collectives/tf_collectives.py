@@ -193,17 +193,17 @@ class CollectiveRing(Ring):
         key = _instance_key(name, flat)
         return self._call(tf.raw_ops.CollectiveBcastRecvV2, key, T=flat.dtype, shape=tf.shape(flat))
 
-    def _run(self, operation: Callable[..., tf.Tensor], name: str, input: tf.Tensor, **rest: Any) -> tf.Tensor:
-        return self._call(operation, _instance_key(name, input), input=input, **rest)
+    def _run(self, operation: Callable[..., tf.Tensor], name: str, input: tf.Tensor, **arguments: Any) -> tf.Tensor:
+        return self._call(operation, _instance_key(name, input), input=input, **arguments)
 
-    def _call(self, operation: Callable[..., tf.Tensor], key: int | tf.Tensor, **rest: Any) -> tf.Tensor:
+    def _call(self, operation: Callable[..., tf.Tensor], key: int | tf.Tensor, **arguments: Any) -> tf.Tensor:
         return operation(
             group_size=self.size,
             group_key=_GROUP_KEY,
             instance_key=key,
             communication_hint="ring",
             timeout_seconds=self.timeout_s,
-            **rest,
+            **arguments,
         )
 
 

@@ -85,10 +85,10 @@ def batch_of(batch_size: object) -> int:
     return int(batch_size)
 
 
-def too_few(found: str, size: int) -> str:
+def too_few(amount: str, size: int) -> str:
     """The message for data that does not fill one round."""
     return (
-        f"{found} for {size} members: each member needs at least one batch in an epoch; make the batches smaller, "
+        f"{amount} for {size} members: each member needs at least one batch in an epoch; make the batches smaller, "
         "give more data, or start fewer members"
     )
 

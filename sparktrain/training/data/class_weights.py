@@ -30,8 +30,8 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
         last = len(table) - 1
 
         @plain
-        def weigh(x: Any, y: Any, *given: Any) -> Any:
-            return x, y, _times(tf.gather(weights, tf.minimum(_classes(tf, y), last)), *given)
+        def weigh(x: Any, y: Any, *example_weights: Any) -> Any:
+            return x, y, _times(tf.gather(weights, tf.minimum(_classes(tf, y), last)), *example_weights)
 
         return data.map(weigh)
     x, y, *sample_weights = data
@@ -72,5 +72,5 @@ def _classes(of: Any, y: Any) -> Any:
     return tf.cast(flat, tf.int64) if of is tf else flat.astype("int64")
 
 
-def _times(weights: Any, given: Any = None) -> Any:
-    return weights if given is None else weights * given
+def _times(weights: Any, example_weights: Any = None) -> Any:
+    return weights if example_weights is None else weights * example_weights

@@ -28,7 +28,7 @@ class OpenData:
         self._position = position
         self._open: dict[str, tuple[Manifest, GroupReader]] = {}
 
-    def get(self, name: str, whole: bool = False) -> TrainingData:
+    def get(self, name: str, is_whole: bool = False) -> TrainingData:
         """The dataset `name`, this member's share of it or all. Blocks on the store the first time.
 
         Raises SpecError, DataError, StoreError.
@@ -40,7 +40,7 @@ class OpenData:
                 raise SpecError(f"ctx.dataset({shown(name)}): {hint}{did_you_mean(name, datasets)}")
             pa.set_cpu_count(_cores())
             self._open[name] = open_reader(datasets[name], self._data)
-        if whole and self._size > 1:  # members differ in such feeds: their passes are not those of the gang
+        if is_whole and self._size > 1:  # members differ in such feeds: their passes are not those of the gang
             return TrainingData(*self._open[name], 0, 1, self._seed)
         return TrainingData(*self._open[name], self._rank, self._size, self._seed, self._position)
 

@@ -103,7 +103,7 @@ def shuffles(batches: Any) -> list[Any]:
     return [batches, *below] if hasattr(batches, "_reshuffle_each_iteration") else below
 
 
-def _replay(batches: Any, own: Any) -> Callable[[Any], Any]:
+def _replay(batches: Any, shard: Any) -> Callable[[Any], Any]:
     """Replays a pass of an earlier process: it advances all that shuffles as that pass did."""
 
     @plain
@@ -116,7 +116,7 @@ def _replay(batches: Any, own: Any) -> Callable[[Any], Any]:
                 [batches], tf.data.Dataset.range(0), stop_on_empty_dataset=False
             )
         else:
-            read = own.take(1) if cost == 2 else own
+            read = shard.take(1) if cost == 2 else shard
         return number + 1 + read.reduce(tf.constant(0, tf.int64), plain(lambda zero, *_: zero))
 
     return replay
@@ -229,19 +229,19 @@ def _in_rounds(batches: Any, share: BatchShare) -> Any:
     rounds = values.scan(start, step).filter(plain(lambda ends, *_: ends))
     if share.uneven is Uneven.DROP:
         rounds = rounds.take_while(plain(lambda ends, real, *_: real == share.size))
-    return rounds.map(plain(lambda ends, real, *rest: _evened(share.uneven, holds, *rest)))
+    return rounds.map(plain(lambda ends, real, *fields: _evened(share.uneven, holds, *fields)))
 
 
-def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, first: Any) -> Any:
+def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, member_batch: Any, first: Any) -> Any:
     """A member's batch, cut to the smallest or filled to the largest of its round."""
     if uneven is Uneven.DROP:
-        return _chosen(holds.batch(own), tf.range(small))
-    real = holds.rows(own)
+        return _chosen(holds.batch(member_batch), tf.range(small))
+    real = holds.rows(member_batch)
     filling = holds.batch(first)
-    batch = tf.cond(holds.full(own), lambda: holds.batch(own), lambda: _chosen(filling, tf.range(0)))
+    batch = tf.cond(holds.full(member_batch), lambda: holds.batch(member_batch), lambda: _chosen(filling, tf.range(0)))
     filler = _chosen(filling, tf.range(large - real) % rows(filling))
     filled = tf.nest.map_structure(
-        lambda kept, more: None if kept is None else tf.concat([kept, more], axis=0), batch, filler
+        lambda leaf, more: None if leaf is None else tf.concat([leaf, more], axis=0), batch, filler
     )
     return weighed(filled, real) if uneven is Uneven.PAD else filled
 
@@ -253,7 +253,7 @@ def rows(batch: Any) -> Any:
 
 
 def _chosen(batch: Any, indices: Any) -> Any:
-    return tf.nest.map_structure(lambda each: None if each is None else tf.gather(each, indices), batch)
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else tf.gather(leaf, indices), batch)
 
 
 def weighed(batch: Any, real: Any) -> Any:
@@ -264,29 +264,29 @@ def weighed(batch: Any, real: Any) -> Any:
     if sample_weights is None:
         return x, y, weights
 
-    def scaled(each: Any) -> Any:
-        return each * tf.cast(tf.reshape(weights, [-1] + [1] * (each.shape.rank - 1)), each.dtype)
+    def scaled(leaf: Any) -> Any:
+        return leaf * tf.cast(tf.reshape(weights, [-1] + [1] * (leaf.shape.rank - 1)), leaf.dtype)
 
     return x, y, tf.nest.map_structure(scaled, sample_weights)
 
 
-def _measured(own: Any, cursor: Cursor, number: Any) -> Any:
-    """`own`, of unknown length: it reports the length to the cursor before its last element."""
+def _measured(shard: Any, cursor: Cursor, number: Any) -> Any:
+    """`shard`, of unknown length: it reports the length to the cursor before its last element."""
 
     def report(number: np.int64, steps: np.int64) -> np.int64:
         cursor.end_pass(int(number), int(steps))
         return steps
 
     @plain
-    def step(state: Any, given: Any) -> Any:
+    def step(state: Any, successor: Any) -> Any:
         steps, held = state
-        has_next = holds.full(given)
+        has_next = holds.full(successor)
         last = holds.full(held) & ~has_next
         reported = tf.cond(last, lambda: tf.numpy_function(report, [number, steps], tf.int64), lambda: steps)
         with tf.control_dependencies([reported]):
-            return (steps + tf.cast(has_next, tf.int64), given), (holds.full(held), held)
+            return (steps + tf.cast(has_next, tf.int64), successor), (holds.full(held), held)
 
-    holds = _Held(own.element_spec)
-    values = own.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
+    holds = _Held(shard.element_spec)
+    values = shard.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
     ahead = values.scan((tf.constant(0, tf.int64), holds.void), step)
     return ahead.filter(plain(lambda ready, held: ready)).map(plain(lambda ready, held: holds.batch(held)))

@@ -237,13 +237,13 @@ class Cursor:
         number, first = self._trained
         return [number, (self._position.step - first) * self._members]
 
-    def recall_rows(self, number: int, taken: int) -> None:
+    def recall_rows(self, number: int, taken_rows: int) -> None:
         """Continue in pass `number` after what `rows` has returned in a gang that may have had another size.
 
         Where it is no whole number of steps of this gang, the last batches, fewer than members, come twice.
         """
         if self.steps is not None:
-            self._left = max(0, self.steps - taken // self._members)
+            self._left = max(0, self.steps - taken_rows // self._members)
 
     @property
     def left(self) -> int | None:

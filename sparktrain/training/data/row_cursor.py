@@ -48,7 +48,7 @@ class RowCursor(Cursor):
         # A gang of another size could take what this one drops: it must not, once the pass is over.
         return [number, taken_rows if replace(self._share, taken=taken_rows).steps else self._share.rows]
 
-    def recall_rows(self, number: int, taken: int) -> None:
+    def recall_rows(self, number: int, taken_rows: int) -> None:
         """See base class. A pass without a further step is followed by the next one."""
-        self._left = replace(self._share, taken=taken).steps
-        self._resumes = (number, taken) if self._left else (number + 1, 0)
+        self._left = replace(self._share, taken=taken_rows).steps
+        self._resumes = (number, taken_rows) if self._left else (number + 1, 0)

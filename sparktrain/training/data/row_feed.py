@@ -77,9 +77,9 @@ class Selection:
         stacked = [(matrix.dtype, (len(matrix.names),))] if matrix else []
         return replace(selection, types=(*stacked, *types))
 
-    def arrays(self, found: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def arrays(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """What travels to TensorFlow, of the columns by name: the stack, and each other column."""
-        arrays = [found[name] for name in ((Stack.KEY, *self.single) if self.stack else self.single)]
+        arrays = [columns[name] for name in ((Stack.KEY, *self.single) if self.stack else self.single)]
         return [
             np.ascontiguousarray(array.astype(kind, copy=False))
             for array, (kind, _) in zip(arrays, self.types, strict=True)
@@ -116,21 +116,23 @@ class _Chunks:
         self._pass: tuple[int, OrderedReader] | None = None
         self._turn = threading.Lock()
 
-    def __call__(self, number: np.int64, taken: np.int64, skipped: np.int64, index: np.int64) -> list[NDArray[Any]]:
+    def __call__(
+        self, number: np.int64, taken_rows: np.int64, skipped: np.int64, index: np.int64
+    ) -> list[NDArray[Any]]:
         with self._turn:  # the iterator of an abandoned pass may still read ahead
-            return self._read(number, taken, skipped, index)
+            return self._read(number, taken_rows, skipped, index)
 
-    def _read(self, number: np.int64, taken: np.int64, skipped: np.int64, index: np.int64) -> list[NDArray[Any]]:
-        share = replace(self.share, taken=int(taken))
+    def _read(self, number: np.int64, taken_rows: np.int64, skipped: np.int64, index: np.int64) -> list[NDArray[Any]]:
+        share = replace(self.share, taken=int(taken_rows))
         first = int(skipped) + int(index) * self.steps
         last = min(share.steps, first + self.steps)
         positions = share.positions(first, last)
         arrays = self.selection.arrays(self._reader_of(int(number)).read(positions))
         return [*arrays, self._weights(share, first, last, len(positions))] if self.padded else arrays
 
-    def left(self, taken: np.int64, skipped: np.int64) -> np.int64:
+    def left(self, taken_rows: np.int64, skipped: np.int64) -> np.int64:
         """The number of chunks in the rest of a pass."""
-        steps = replace(self.share, taken=int(taken)).steps - int(skipped)
+        steps = replace(self.share, taken=int(taken_rows)).steps - int(skipped)
         return np.int64(-(-steps // self.steps))
 
     def _weights(self, share: RowShare, first: int, last: int, rows: int) -> NDArray[np.float32]:
@@ -165,17 +167,17 @@ def row_feed(
     specs = [*selection.types, *weights]
     types = [tf.string if kind == "object" else tf.as_dtype(kind) for kind, _ in specs]
 
-    def read(number: Any, taken: Any, skipped: Any, index: Any) -> Any:
-        tensors = tf.numpy_function(chunks, [number, taken, skipped, index], types)
+    def read(number: Any, taken_rows: Any, skipped: Any, index: Any) -> Any:
+        tensors = tf.numpy_function(chunks, [number, taken_rows, skipped, index], types)
         for tensor, (_, shape) in zip(tensors, specs, strict=True):
             tensor.set_shape([None, *shape])
         return _weighed(selection.batch(tensors[:-1]), tensors[-1]) if chunks.padded else selection.batch(tensors)
 
-    def begin(number: Any, taken: Any, skipped: Any) -> Any:
-        chunk_count = tf.numpy_function(chunks.left, [taken, skipped], tf.int64)
+    def begin(number: Any, taken_rows: Any, skipped: Any) -> Any:
+        chunk_count = tf.numpy_function(chunks.left, [taken_rows, skipped], tf.int64)
         chunk_count.set_shape([])
         indices = tf.data.Dataset.range(chunk_count)
-        rows = indices.map(pipeline.plain(lambda index: read(number, taken, skipped, index)), num_parallel_calls=1)
+        rows = indices.map(pipeline.plain(lambda index: read(number, taken_rows, skipped, index)), num_parallel_calls=1)
         batches = rows.prefetch(CHUNKS_AHEAD).rebatch(share.batch)
         return class_weights.by_class(batches, class_weight)
 
@@ -190,8 +192,8 @@ def _weighed(batch: Any, weights: Any) -> Any:
     return x, y, sample_weights[0] * tf.cast(weights, sample_weights[0].dtype) if sample_weights else weights
 
 
-def _picked(names: Names, found: Mapping[str, Any]) -> Any:
-    return found[names] if isinstance(names, str) else {name: found[name] for name in names}
+def _picked(names: Names, tensors: Mapping[str, Any]) -> Any:
+    return tensors[names] if isinstance(names, str) else {name: tensors[name] for name in names}
 
 
 def _listed(names: Names | None) -> list[str]:

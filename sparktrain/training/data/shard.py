@@ -89,9 +89,14 @@ def order_of(data: Any) -> int:
     """A number that differs between datasets that are shuffled, batched or made differently; equal on members with the
     same order of data."""
 
-    def parts(each: Any) -> list[Any]:
-        seeds = [str(np.asarray(getattr(each, name))) for name in ("_seed", "_seed2") if hasattr(each, name)]
-        return [type(each).__name__, repr(each.element_spec), seeds, [parts(below) for below in each._inputs()]]
+    def parts(dataset: Any) -> list[Any]:
+        seeds = [str(np.asarray(getattr(dataset, name))) for name in ("_seed", "_seed2") if hasattr(dataset, name)]
+        return [
+            type(dataset).__name__,
+            repr(dataset.element_spec),
+            seeds,
+            [parts(below) for below in dataset._inputs()],
+        ]
 
     return zlib.crc32(repr([parts(data), int(data.cardinality())]).encode())
 
@@ -174,7 +179,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
         picks = tf.data.Dataset.from_tensor_slices((matrix, counts))
         if tail:
             last.set_shape([None, tail])
-            counted = pipeline.plain(lambda each: (each, tf.constant(real, tf.int64)))
+            counted = pipeline.plain(lambda indices: (indices, tf.constant(real, tf.int64)))
             picks = picks.concatenate(tf.data.Dataset.from_tensor_slices(last).map(counted))
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
@@ -202,7 +207,7 @@ class _Gather:
     def __call__(self, picked: Any, real: Any) -> Any:
         types = [tf.as_dtype(dtype) for dtype in self._dtypes]
         gathered = iter(tf.numpy_function(self._take, [picked], types))
-        batch = tf.nest.map_structure(lambda each: None if each is None else next(gathered), self._data)
+        batch = tf.nest.map_structure(lambda array: None if array is None else next(gathered), self._data)
         sources = iter(self._arrays)
         for leaf in tf.nest.flatten(batch):
             if leaf is not None:

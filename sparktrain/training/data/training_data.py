@@ -165,6 +165,6 @@ class TrainingData:
             yield reader.read(rows.positions(step, step + 1))
 
 
-def _check_count(given: object, option: str) -> None:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
-        raise SpecError(f"{option} is {described(given)}, a number from 0 is expected")
+def _check_count(number: object, option: str) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+        raise SpecError(f"{option} is {described(number)}, a number from 0 is expected")

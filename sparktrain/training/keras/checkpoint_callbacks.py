@@ -387,7 +387,9 @@ def _build(model: Any, spec: Any, *, needed: bool) -> None:
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
     leaves = [] if spec is None else tf.nest.flatten(spec)
     if leaves and all(isinstance(leaf, tf.TensorSpec | tf.NoneTensorSpec) for leaf in leaves):
-        batch = tf.nest.map_structure(lambda each: each if isinstance(each, tf.TensorSpec) else None, spec)
+        batch = tf.nest.map_structure(
+            lambda leaf_spec: leaf_spec if isinstance(leaf_spec, tf.TensorSpec) else None, spec
+        )
         with suppress(RuntimeError):  # Keras asks to build it by hand, as below
             model._symbolic_build(data_batch=batch)
     if not model.built:

@@ -162,5 +162,5 @@ def _frozen(array: "Array") -> "Array":
     return owned_array
 
 
-def _equal(one: "Array", another: "Array") -> bool:
-    return one.dtype == another.dtype and one.shape == another.shape and one.tobytes() == another.tobytes()
+def _equal(one: "Array", counterpart: "Array") -> bool:
+    return one.dtype == counterpart.dtype and one.shape == counterpart.shape and one.tobytes() == counterpart.tobytes()

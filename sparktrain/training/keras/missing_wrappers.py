@@ -108,14 +108,14 @@ class FirstStep:
         near = [gap <= tf.cast(self._tolerance, gap.dtype) * peak for gap, peak in zip(apart, largest, strict=True)]
         return tf.reduce_all(near) & tf.reduce_any([peak > 0 for peak in largest])
 
-    def _report(self, same: Any) -> Any:
-        if same and self._ring.rank == 0:
+    def _report(self, is_same: Any) -> Any:
+        if is_same and self._ring.rank == 0:
             notice(
                 "all members had the same gradients in the first step, and so the same batch: each "
                 f"example is trained on {self._ring.size} times. Give each member its part of the data, by "
                 "model.fit(ctx.shard(data), ...)"
             )
-        return np.bool_(same)
+        return np.bool_(is_same)
 
 
 class UndistributedOptimizers:

@@ -235,8 +235,8 @@ class ShardClient:
         receive_into(self._connection, into)
         return answer, into
 
-    def _connect(self, found: Endpoint) -> ssl.SSLSocket:
-        plain = socket.create_connection((found.host, found.port), CONNECT_S)
+    def _connect(self, endpoint: Endpoint) -> ssl.SSLSocket:
+        plain = socket.create_connection((endpoint.host, endpoint.port), CONNECT_S)
         try:
             prepare(plain)
             connection = self._context.wrap_socket(plain, server_hostname=SERVER_NAME)

@@ -113,10 +113,10 @@ def plan_shards(variables: Sequence[VariableSpec], servers: int, *, sliceable: b
 def _packed(variables: Sequence[VariableSpec], servers: int) -> list[list[Piece]]:
     shards: list[list[Piece]] = [[] for _ in range(servers)]
     load = [0] * servers
-    for index in sorted(range(len(variables)), key=lambda each: (-variables[each].nbytes, each)):
+    for index in sorted(range(len(variables)), key=lambda position: (-variables[position].nbytes, position)):
         if not variables[index].size:
             continue
-        lightest = min(range(servers), key=lambda each: (load[each], each))
+        lightest = min(range(servers), key=lambda server: (load[server], server))
         shards[lightest].append(Piece(index, 0, variables[index].size))
         load[lightest] += variables[index].nbytes
     return [sorted(shard, key=lambda piece: piece.variable) for shard in shards]

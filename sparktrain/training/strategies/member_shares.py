@@ -46,4 +46,4 @@ def batch_like(dataset: Any) -> Any | None:
     leaves = tf.nest.flatten(dataset.element_spec)
     if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape[1:].is_fully_defined() for leaf in leaves):
         return None
-    return tf.nest.map_structure(lambda each: tf.zeros([1, *each.shape[1:]], each.dtype), dataset.element_spec)
+    return tf.nest.map_structure(lambda spec: tf.zeros([1, *spec.shape[1:]], spec.dtype), dataset.element_spec)

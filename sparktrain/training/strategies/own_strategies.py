@@ -119,9 +119,9 @@ class _OwnStrategies:
 
         return init
 
-    def _check_backend(self, made: str) -> str:
+    def _check_backend(self, use: str) -> str:
         """The strategy with the user's line. Raises StrategyError where TF_CONFIG describes no gang."""
-        line = named_use(made, self._homes)
+        line = named_use(use, self._homes)
         if self._backend is not Backend.TENSORFLOW:
             raise StrategyError(
                 f"{line} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "

@@ -191,7 +191,7 @@ class _Sessions:
 
     # ---- inside
 
-    def _start(self, manager: Any, given: Mapping[str, Any], sess: Any) -> None:
+    def _start(self, manager: Any, arguments: Mapping[str, Any], sess: Any) -> None:
         """Initialise the chief's variables. A session that replaces a broken one finds them on the servers."""
         again = self._started
         self._started = True
@@ -203,26 +203,26 @@ class _Sessions:
                 raise RingError("the servers have lost the variables: the gang restarts from its newest checkpoint")
             _initialize(sess, restored["variables"])
             return
-        if (operation := given.get("init_op")) is not None:
-            sess.run(operation, feed_dict=given.get("init_feed_dict"))
-        if (function := given.get("init_fn")) is not None:
+        if (operation := arguments.get("init_op")) is not None:
+            sess.run(operation, feed_dict=arguments.get("init_feed_dict"))
+        if (function := arguments.get("init_fn")) is not None:
             function(sess)
 
-    def _hooks(self, given: dict[str, Any]) -> list[Any]:
+    def _hooks(self, arguments: dict[str, Any]) -> list[Any]:
         step = v1.train.get_global_step()
         if step is None:
             return []
         hooks: list[Any] = [ReportSteps(self._member.stepped, step, self._member.clock)]
-        folder = given.get("checkpoint_dir")
-        if given.get("is_chief", True) and not self._is_shared(folder):
+        folder = arguments.get("checkpoint_dir")
+        if arguments.get("is_chief", True) and not self._is_shared(folder):
             if folder:
                 notice(
                     f"MonitoredTrainingSession(checkpoint_dir={folder!r}): the variables are saved to the checkpoints "
                     "of the run instead, because other hosts and a restart cannot read that folder"
                 )
-                given["summary_dir"] = given.get("summary_dir") or self._member.log_dir
-            given["checkpoint_dir"] = None
-            if (every := _every(given)) is not None:
+                arguments["summary_dir"] = arguments.get("summary_dir") or self._member.log_dir
+            arguments["checkpoint_dir"] = None
+            if (every := _every(arguments)) is not None:
                 hooks.append(SaveVariables(self._member.saver, step, every, self._member.clock))
         return hooks
 
@@ -267,9 +267,9 @@ class _Sessions:
             tf_cluster.await_servers(self._member.formation, SERVERS_TIMEOUT_S, _WHY, self._member.clock)
 
 
-def _every(given: Mapping[str, Any]) -> Every | None:
+def _every(arguments: Mapping[str, Any]) -> Every | None:
     """When the program wants checkpoints; None for never."""
-    intervals = [given.get(name, USE_DEFAULT) for name in ("save_checkpoint_steps", "save_checkpoint_secs")]
+    intervals = [arguments.get(name, USE_DEFAULT) for name in ("save_checkpoint_steps", "save_checkpoint_secs")]
     if intervals == [USE_DEFAULT, USE_DEFAULT]:
         return Every(None, SAVE_EVERY_S)
     steps, seconds = (None if interval == USE_DEFAULT or not interval else interval for interval in intervals)

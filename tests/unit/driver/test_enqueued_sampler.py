@@ -29,10 +29,10 @@ class Requests:
     def add(self, **params: Any) -> None:
         self.all.append(EnqueuedTrial(id=str(len(self.all)), params=params, user="ann"))
 
-    def __call__(self, known: Collection[str]) -> Sequence[EnqueuedTrial]:
+    def __call__(self, known_ids: Collection[str]) -> Sequence[EnqueuedTrial]:
         if self.fails:
             raise OSError("the store is away")
-        return [each for each in self.all if each.id not in known]
+        return [each for each in self.all if each.id not in known_ids]
 
 
 class Counting(Sampler):

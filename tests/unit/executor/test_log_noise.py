@@ -81,6 +81,6 @@ def test_a_short_log_is_stored_without_them(tmp_path: Path) -> None:
 async def test_a_long_log_is_followed_without_them(tmp_path: Path, whole: bool, left: bytes) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(MACHINE + USERS)
-    follower = LogFollower(log, 10**6, HandClock(), whole=whole)
+    follower = LogFollower(log, 10**6, HandClock(), is_whole=whole)
     follower.finish()
     assert b"".join([piece async for piece in follower]) == left

@@ -48,9 +48,9 @@ class Answer(NamedTuple):
 class AnsweredExchange:
     """An exchange as the queue sees it. The lock of the queue protects it."""
 
-    def __init__(self, partition: int, gone: Callable[[], bool], peer: str, lock: threading.Lock) -> None:
+    def __init__(self, partition: int, is_gone: Callable[[], bool], peer: str, lock: threading.Lock) -> None:
         self.partition = partition
-        self.gone = gone
+        self.gone = is_gone
         """Whether the peer has closed the exchange."""
         self.peer = peer
         self.refusal = ""
@@ -152,10 +152,10 @@ class AnswerQueue:
 
     # ---- exchanges
 
-    def enter(self, partition: int, gone: Callable[[], bool], peer: str) -> AnsweredExchange:
+    def enter(self, partition: int, is_gone: Callable[[], bool], peer: str) -> AnsweredExchange:
         """An exchange starts; its thread calls `leave` at the end."""
         with self._lock:
-            exchange = AnsweredExchange(partition, gone, peer, self._lock)
+            exchange = AnsweredExchange(partition, is_gone, peer, self._lock)
             self.heard(exchange)
             if self._open:
                 self._exchanges.append(exchange)

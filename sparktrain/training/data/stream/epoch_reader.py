@@ -56,12 +56,12 @@ class EpochReader:
             self._count(batch)
         return batch
 
-    def take_for(self, count: int, held: PartitionKey | None, whole: bool) -> Taken | AnsweredExchange | Pause:
+    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> Taken | AnsweredExchange | Pause:
         """As the method of the queue."""
         if (peeked := self._take_peeked()) is not None:
             return peeked
         with self.wait.waiting():
-            outcome = self._queue.take_for(count, held, whole)
+            outcome = self._queue.take_for(count, held, is_whole)
         if isinstance(outcome, Taken):
             self._count(outcome.batch)
         elif isinstance(outcome, AnsweredExchange):

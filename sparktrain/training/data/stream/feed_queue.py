@@ -185,17 +185,17 @@ class FeedQueue:
                 self._await_rows(remaining_s)
             return self._pop().batch if self._waiting else None
 
-    def take_for(self, count: int, held: PartitionKey | None, whole: bool) -> Taken | AnsweredExchange | Pause:
+    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> Taken | AnsweredExchange | Pause:
         """What serves a function that wants `count` more rows beside those of the partition `held`, if any.
 
-        Rows that wait for results are served when the function holds none. `whole`: a partition's rows have no others
-        beside them. Blocks as long as feeders may send rows. Raises StreamError when the feeding job failed.
+        Rows that wait for results are served when the function holds none. `is_whole`: a partition's rows have no
+        others beside them. Blocks as long as feeders may send rows. Raises StreamError when the feeding job failed.
         """
         with self._lock:
             while not self._ready():
                 if (exchange := self.answers.ready(count)) is not None:
                     return exchange if held is None else Pause.SHORT
-                if whole and held is not None and self._all_taken(held):
+                if is_whole and held is not None and self._all_taken(held):
                     return Pause.SHORT
                 self._await_rows(None)
             return self._pop() if self._waiting else Pause.END

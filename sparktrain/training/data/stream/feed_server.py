@@ -160,24 +160,26 @@ class FeedServer:
 
 
 def _delivered(
-    queue: FeedQueue, feeder: Feeder, key: PartitionKey, asked: OpenFeed, done: PartitionProgress | None
+    queue: FeedQueue, feeder: Feeder, key: PartitionKey, request: OpenFeed, done: PartitionProgress | None
 ) -> LastAnswer:
     """The answer to the end of a partition, once it is used where the feeder asked for that."""
-    if done is None or (asked.until_taken and not queue.await_use(feeder, key)):
+    if done is None or (request.until_taken and not queue.await_use(feeder, key)):
         return Enough()
     return Delivered(done.rows, done.batches)
 
 
-def _receive_asked(exchange: "_Exchange", answers: AnswerQueue, asked: AnsweredExchange) -> LastAnswer | None:
+def _receive_asked(
+    exchange: "_Exchange", answers: AnswerQueue, answered_exchange: AnsweredExchange
+) -> LastAnswer | None:
     """Pass rows that wait for results to the queue, until the exchange ends."""
-    while (last := answers.last_answer(asked)) is None and (received := exchange.receive()) is not None:
-        answers.heard(asked)
+    while (last := answers.last_answer(answered_exchange)) is None and (received := exchange.receive()) is not None:
+        answers.heard(answered_exchange)
         message, batch = received
         match message:
             case AskedRows(first_row=first, rows=rows) if batch is not None:
-                answers.put(asked, batch, first, rows)
+                answers.put(answered_exchange, batch, first, rows)
             case PartitionEnd():
-                answers.end(asked)
+                answers.end(answered_exchange)
             case FeederHeartbeat():
                 pass
             case _:
@@ -185,13 +187,13 @@ def _receive_asked(exchange: "_Exchange", answers: AnswerQueue, asked: AnsweredE
     return last
 
 
-def _send_answers(exchange: "_Exchange", answers: AnswerQueue, asked: AnsweredExchange) -> None:
+def _send_answers(exchange: "_Exchange", answers: AnswerQueue, answered_exchange: AnsweredExchange) -> None:
     """Send results as they come, in a thread of their own: the training thread waits for no network."""
-    while (answer := answers.next_answer(asked)) is not None:
+    while (answer := answers.next_answer(answered_exchange)) is not None:
         try:
             exchange.answer(answer)
         except (pa.ArrowException, OSError):  # its peer is gone
-            answers.leave(asked)
+            answers.leave(answered_exchange)
 
 
 class _Exchange:
@@ -200,11 +202,11 @@ class _Exchange:
     def __init__(
         self,
         context: flight.ServerCallContext,
-        asked: OpenFeed,
+        request: OpenFeed,
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        self.asked = asked
+        self.asked = request
         self.gone = context.is_cancelled
         self.peer = context.peer()
         self._reader = reader

@@ -20,12 +20,12 @@ T = TypeVar("T")
 class _Cursor:
     """One batch, and the place in it."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken_batch: Taken) -> None:
         """Raises StreamError for rows that cannot be unpickled here."""
-        self._batch = taken.batch
-        self.key = taken.key
-        self._rows = unpickled(taken.batch, "rows of an RDD") if is_pickled(taken.batch) else None
-        self._length = taken.batch.num_rows if self._rows is None else len(self._rows)
+        self._batch = taken_batch.batch
+        self.key = taken_batch.key
+        self._rows = unpickled(taken_batch.batch, "rows of an RDD") if is_pickled(taken_batch.batch) else None
+        self._length = taken_batch.batch.num_rows if self._rows is None else len(self._rows)
         self._place = 0
 
     @property
@@ -93,9 +93,9 @@ class RowReader:
     def _gather(
         self,
         count: int,
-        whole: bool,
+        is_whole: bool,
         cut: Callable[[_Cursor, int], T],
-        asked: Callable[[AnsweredExchange, int], T | None],
+        exchange_reader: Callable[[AnsweredExchange, int], T | None],
     ) -> list[T]:
         """The parts of the next `count` rows, each cut from one batch."""
         self._come_back()
@@ -103,9 +103,9 @@ class RowReader:
         held: PartitionKey | None = None
         while count:
             if self._cursor is None or not self._cursor.left:
-                outcome = self._epochs.take_for(count, held, whole)
+                outcome = self._epochs.take_for(count, held, is_whole)
                 if isinstance(outcome, AnsweredExchange):
-                    if (part := asked(outcome, count)) is not None:
+                    if (part := exchange_reader(outcome, count)) is not None:
                         return [part]
                     continue
                 if isinstance(outcome, Pause):
@@ -113,7 +113,7 @@ class RowReader:
                         self._finish()
                     break
                 self._cursor = _Cursor(outcome)
-            if whole and held not in (None, self._cursor.key):
+            if is_whole and held not in (None, self._cursor.key):
                 break
             available = self._cursor.left
             held = self._cursor.key
