@@ -20,8 +20,8 @@ from sparktrain.datasets.file_plans import plan_files
 from sparktrain.datasets.group_file import MOST_BYTES, MOST_ROWS
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import Lengths, check_values, joined, plain_batches, shaped
-from sparktrain.driver.run_data import DataPlan, check_share
-from sparktrain.errors import DataError, SessionError, UserError
+from sparktrain.driver.data_plan import DataPlan, check_rows, check_share
+from sparktrain.errors import SessionError, UserError
 from sparktrain.runs.next_commands import STREAM
 
 logger = logging.getLogger("sparktrain")
@@ -127,9 +127,3 @@ def _digest_of(source: TableSource, columns: tuple[Column, ...], subject: str) -
             digest.update(memoryview(plain.serialize()))
     shaped(columns, lengths, subject)
     return digest.hexdigest()[:32]
-
-
-def check_rows(rows: int, subject: str) -> None:
-    """Raises DataError for no rows."""
-    if not rows:
-        raise DataError(f"{subject} has no rows: check its filters and joins, or leave it out")

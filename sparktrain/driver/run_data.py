@@ -5,19 +5,18 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from sparktrain import formatting
-from sparktrain.config.data_sources import FrameSource, PushedSource, Source, StreamSource, is_frame
+from sparktrain.config.data_sources import PushedSource, Source, is_frame
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.datasets.columns import Column
 from sparktrain.datasets.file_changes import changed_files
 from sparktrain.datasets.manifest import DataFile, DataRef, Manifest, decode, digest_of
+from sparktrain.driver.data_plan import DataPlan, Show, check_share
 from sparktrain.errors import DataError, ResumeError, SessionError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.next_commands import STREAM
@@ -26,37 +25,8 @@ from sparktrain.store.parallel import spread
 from sparktrain.store.url import open_store
 
 _THREADS = 8
-Show = Callable[[str], None]
 
 logger = logging.getLogger("sparktrain")
-
-
-@dataclass(frozen=True)
-class DataPlan:
-    """The datasets of a call."""
-
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    """What each is, for the plan of the run: a resume compares it."""
-    manifests: Mapping[str, Manifest] = field(default_factory=dict)
-    """Of the files that members read where they are."""
-    columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
-
-    @property
-    def frames(self) -> tuple[str, ...]:
-        """The names of the datasets that only Spark can write."""
-        return tuple(
-            name
-            for name, source in self.sources.items()
-            if isinstance(source, FrameSource) and name not in self.manifests
-        )
-
-    @property
-    def streams(self) -> dict[str, StreamSource | PushedSource]:
-        """The streams, by name."""
-        return {
-            name: source for name, source in self.sources.items() if isinstance(source, StreamSource | PushedSource)
-        }
 
 
 def plan_data(
@@ -235,12 +205,3 @@ def _check_there(files: Store, file: DataFile) -> None:
         "directory of the sweep that it continues, which must stay while the run trains; put it back, or pass data= "
         "again"
     )
-
-
-def check_share(rows: int, members: int, subject: str) -> None:
-    """Raises DataError where a member would have no row."""
-    if rows < members:
-        raise DataError(
-            f"{subject} has {formatting.count(rows, 'row')} for {members} members, and each needs at least one: give "
-            "more data, or start fewer members (workers=)"
-        )

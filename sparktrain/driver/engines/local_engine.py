@@ -15,11 +15,11 @@ from sparktrain.config.gpu_slices import gpu_of_each_slot
 from sparktrain.config.quantities import count as whole
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.data_plan import DataPlan
 from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, memory_of, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
-from sparktrain.driver.run_data import DataPlan
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
