@@ -21,8 +21,9 @@ from sparktrain.inference.model_file import SUFFIX, ModelFile, model_at
 from sparktrain.inference.model_folder import ModelFolder
 from sparktrain.inference.model_signature import ModelSignature
 from sparktrain.inference.prediction_frame import predicted_frame, spark_type
-from sparktrain.inference.prediction_task import SIGNATURE_SCHEMA, ModelUse, signature_batches, sql_function
+from sparktrain.inference.prediction_task import ModelUse
 from sparktrain.inference.signature_of_file import signature_in
+from sparktrain.inference.spark_functions import SIGNATURE_SCHEMA, signature_batches, sql_function
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult

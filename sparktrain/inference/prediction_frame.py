@@ -10,7 +10,8 @@ from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.errors import DataError, SpecError
 from sparktrain.inference.feeds import ColumnChoice, ColumnTable, feeds_of
 from sparktrain.inference.model_signature import ModelSignature, output_type
-from sparktrain.inference.prediction_task import ModelUse, PredictionTask, predict_batches
+from sparktrain.inference.prediction_task import ModelUse, PredictionTask
+from sparktrain.inference.spark_functions import predict_batches
 
 Keep = bool | Sequence[str]
 Output = str | Mapping[str, str]
