@@ -36,7 +36,7 @@ from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cl
 from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
 from sparktrain.training.context import TrainContext
-from sparktrain.training.horovod_names import serving
+from sparktrain.training.horovod_names import import_hook
 from sparktrain.training.notices import given
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies.tf_cluster import tf_config
@@ -182,9 +182,9 @@ def _context(call: FunctionCall, directory: Path | None, mirrored: bool) -> Iter
         stack.enter_context(guarded())
         gang = lone_gang(call.size, call.backend, mirrored) if call.size > 1 else gang_join.alone()
         _be_trial(assignment, gang)
-        serving.connect(gang, call.backend)
+        import_hook.connect(gang, call.backend)
         context = LocalContext(assignment, run, SystemClock(), gang)
-        serving.provide(context)
+        import_hook.provide(context)
         stack.callback(context.finish)
         yield context
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from sparktrain.training import no_spark, notices
-from sparktrain.training.horovod_names import serving
+from sparktrain.training.horovod_names import import_hook
 from sparktrain.training.keras import keras_patches
 
 _KERAS_PENDING = "uninitialized_variables"
@@ -36,7 +36,7 @@ def guarded() -> Iterator[None]:
         stack.enter_context(keras_patches.put_back())
         stack.enter_context(notices.kept_apart())
         stack.enter_context(no_spark.refused())
-        stack.enter_context(serving.served())
+        stack.enter_context(import_hook.installed())
         yield
 
 

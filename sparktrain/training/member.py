@@ -22,7 +22,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import attempt, failure, gang_join, keras_guard, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
-from sparktrain.training.horovod_names import serving
+from sparktrain.training.horovod_names import import_hook
 from sparktrain.training.parameter_server.shard_member import serve_shard
 from sparktrain.training.source_homes import find
 from sparktrain.training.strategies.tf_cluster import has_ps, serve_if_server
@@ -78,6 +78,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
+        import_hook.install()
         if assignment.size > 1 and assignment.backend is not Backend.NONE:
             keras_guard.guard(homes)
         if assignment.size == 1:  # a gang first decides which members see a GPU
@@ -85,14 +86,14 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)
-        serving.connect(gang, assignment.backend)
+        import_hook.connect(gang, assignment.backend)
         process_setup.seed(assignment.seed)
     except (FormError, keras_guard.KerasBackendError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
-    serving.provide(context)
+    import_hook.provide(context)
     entered = clock.now()
     served = assignment.backend is Backend.PARAMETER_SERVER
     by_itself = has_ps(gang.formation) and (served or runs_everywhere(function))

@@ -18,7 +18,6 @@ from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import Formation
 from sparktrain.threads import spawn
 from sparktrain.training import gpu_limit, no_spark
-from sparktrain.training.horovod_names import serving
 
 EXIT_TIMEOUT_S = 5.0
 """How long a member's threads and exit handlers have together before the process ends."""
@@ -42,7 +41,6 @@ def enter(assignment: Assignment) -> None:
     sys.path[:0] = assignment.sys_path
     os.environ.update(assignment.env)
     no_spark.refuse()
-    serving.serve()
     if assignment.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
 

@@ -14,7 +14,7 @@ from sparktrain.errors import SparktrainError
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.optimizer import is_distributed
 from sparktrain.training.gang_join import JoinedGang
-from sparktrain.training.horovod_names import serving
+from sparktrain.training.horovod_names import import_hook
 from tests.training.programs import data, mlp
 
 BATCH, EPOCHS = 12, 2
@@ -29,8 +29,8 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
 def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
     """What each program returns, or the error that it ends with, and what it printed."""
     ring = load(Backend(backend))(joining)
-    serving.serve()
-    serving.connect(JoinedGang(joining.formation, lambda: ring, lambda: None), Backend(backend))
+    import_hook.install()
+    import_hook.connect(JoinedGang(joining.formation, lambda: ring, lambda: None), Backend(backend))
     found: dict[str, Any] = {}
     for name in names:
         keras.utils.set_random_seed(7)

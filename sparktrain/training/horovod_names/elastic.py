@@ -15,7 +15,7 @@ import numpy as np
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.collectives import user_ops
-from sparktrain.training.horovod_names.serving import served_ring, served_trial
+from sparktrain.training.horovod_names.import_hook import current_ring, current_trial
 from sparktrain.training.horovod_names.tensorflow_names import assign_all
 from sparktrain.training.keras.user_callbacks import InternalCallback
 
@@ -58,13 +58,13 @@ class ObjectState:
         """
         self.save()
         self._commits += 1
-        trial = served_trial("hvd.elastic.State.commit()")
+        trial = current_trial("hvd.elastic.State.commit()")
         if trial.rank == 0:
             trial.checkpoint.save(self._commits, values=self._values(), arrays=self._arrays())
 
     def sync(self) -> None:
         """Give all members the chief's values. Every member calls it; it blocks until all do."""
-        ring = served_ring("hvd.elastic.State.sync()")
+        ring = current_ring("hvd.elastic.State.sync()")
         data = np.frombuffer(_encoded(self._values()), np.uint8).astype(np.int32)
         length = int(user_ops.broadcast(ring, data.size))
         sent = user_ops.broadcast(ring, np.resize(data, length))
@@ -89,7 +89,7 @@ class ObjectState:
 
     def resume(self) -> bool:
         """Take the values of the newest checkpoint; False where there is none. Blocks on the local disk."""
-        restored = served_trial("hvd.elastic.run()").checkpoint.restore()
+        restored = current_trial("hvd.elastic.run()").checkpoint.restore()
         if restored is None:
             return False
         self._commits = restored.step
@@ -134,7 +134,7 @@ class TensorFlowState(ObjectState):
 
     def sync(self) -> None:
         """See base class."""
-        assign_all(served_ring("hvd.elastic.State.sync()"), self._held(), "elastic_state")
+        assign_all(current_ring("hvd.elastic.State.sync()"), self._held(), "elastic_state")
         super().sync()
 
     def _held(self) -> list[Any]:
@@ -203,7 +203,7 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def resumed(state: ObjectState, *args: Any, **options: Any) -> Any:
-        again = served_trial("hvd.elastic.run()").generation > 1
+        again = current_trial("hvd.elastic.run()").generation > 1
         if state.resume() or again:
             state.on_reset()
         state.sync()

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from sparktrain.errors import SpecError
-from sparktrain.training.horovod_names.serving import served_ring
+from sparktrain.training.horovod_names.import_hook import current_ring
 from sparktrain.training.horovod_names.tensorflow_names import assign_all, from_chief
 from sparktrain.training.keras.averaging import AverageMetrics
 from sparktrain.training.keras.user_callbacks import InternalCallback
@@ -31,7 +31,7 @@ class BroadcastGlobalVariablesCallback(InternalCallback):
         """Raises SpecError for another root than rank 0."""
         super().__init__()
         from_chief(root_rank, "callbacks.BroadcastGlobalVariablesCallback")
-        self._ring = served_ring("hvd.callbacks.BroadcastGlobalVariablesCallback()")
+        self._ring = current_ring("hvd.callbacks.BroadcastGlobalVariablesCallback()")
         self._done = False
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -53,7 +53,7 @@ class MetricAverageCallback(AverageMetrics):
     """Replaces the metrics of an epoch by their means over all members: callbacks after it in the list see those."""
 
     def __init__(self, device: str = "") -> None:
-        super().__init__(served_ring("hvd.callbacks.MetricAverageCallback()"))
+        super().__init__(current_ring("hvd.callbacks.MetricAverageCallback()"))
 
 
 class LearningRateScheduleCallback(InternalCallback):
@@ -134,7 +134,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         verbose: int = 0,
     ) -> None:
         """`initial_lr` is the rate of the whole gang, which is reached after `warmup_epochs`."""
-        ring = served_ring("hvd.callbacks.LearningRateWarmupCallback()")
+        ring = current_ring("hvd.callbacks.LearningRateWarmupCallback()")
 
         def rise(epoch: float) -> float:
             progress = epoch + 1.0 / (self._steps or 1)  # the last step of the warm-up has the full rate

@@ -11,7 +11,7 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives import user_ops
 from sparktrain.training.horovod_names import elastic
 from sparktrain.training.horovod_names import keras_callbacks as callbacks
-from sparktrain.training.horovod_names.serving import served_ring
+from sparktrain.training.horovod_names.import_hook import current_ring
 from sparktrain.training.horovod_names.tensorflow_names import (
     DistributedOptimizer,
     broadcast_global_variables,
@@ -30,18 +30,18 @@ def allreduce(value: Any, name: str | None = None, average: bool = True, **optio
     """The mean, or the sum, of a value over all members, as `ctx.allreduce`. Blocks until all members call it."""
     if options.get("op") is not None:
         average = {hvd.Average: True, hvd.Sum: False}[_known(options["op"])]
-    return user_ops.allreduce(served_ring("hvd.allreduce()"), value, average=average)
+    return user_ops.allreduce(current_ring("hvd.allreduce()"), value, average=average)
 
 
 def allgather(value: Any, name: str | None = None, **options: Any) -> Any:
     """The arrays of all members by rank, as `ctx.allgather`. Blocks until all members call it."""
-    return user_ops.allgather(served_ring("hvd.allgather()"), value)
+    return user_ops.allgather(current_ring("hvd.allgather()"), value)
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None, **options: Any) -> Any:
     """The chief's value, as `ctx.broadcast`. Blocks until all members call it. Raises SpecError for another root."""
     from_chief(root_rank, "broadcast")
-    return user_ops.broadcast(served_ring("hvd.broadcast()"), value)
+    return user_ops.broadcast(current_ring("hvd.broadcast()"), value)
 
 
 def load_model(

@@ -12,7 +12,7 @@ from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.optimizer import distribute, distribute_tape, is_distributed
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.horovod_names.serving import served_formation, served_ring
+from sparktrain.training.horovod_names.import_hook import current_formation, current_ring
 from sparktrain.training.keras.glue import prepare_keras
 from sparktrain.training.keras.keras_patches import replace
 
@@ -47,7 +47,7 @@ def init(*arguments: object, **options: object) -> None:
             f"hvd.init() was given {described(extras[0])}, and the ring has all members of the gang: call it without "
             "arguments"
         )
-    if served_ring("hvd.init()").size == 1:
+    if current_ring("hvd.init()").size == 1:
         from horovod.tensorflow import mpi_ops  # its own package is being imported when this module is
 
         for name, value in _ALONE.items():
@@ -57,7 +57,7 @@ def init(*arguments: object, **options: object) -> None:
 
 def shutdown() -> None:
     """In a gang of one, end what `init` has started. Else do nothing: the ring ends when all members have returned."""
-    if served_ring("hvd.shutdown()").size == 1:
+    if current_ring("hvd.shutdown()").size == 1:
         from horovod.tensorflow import mpi_ops  # as above
 
         mpi_ops.shutdown()
@@ -69,7 +69,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int = 0, *_: object
     Raises SpecError for another root than rank 0.
     """
     from_chief(root_rank, "broadcast_variables")
-    assign_all(served_ring("hvd.broadcast_variables()"), list(variables), "broadcast_variables")
+    assign_all(current_ring("hvd.broadcast_variables()"), list(variables), "broadcast_variables")
 
 
 def assign_all(ring: Ring, variables: list[Any], name: str) -> None:
@@ -87,7 +87,7 @@ def DistributedOptimizer(optimizer: Any, *arguments: object, **options: Any) -> 
 
     As `ctx.distribute`. Raises SpecError for options that would change what is trained.
     """
-    ring = served_ring("hvd.DistributedOptimizer()")
+    ring = current_ring("hvd.DistributedOptimizer()")
     width = _width(arguments, options, "DistributedOptimizer")
     if ring.local_steps is not None:
         raise SpecError(
@@ -102,7 +102,7 @@ def DistributedOptimizer(optimizer: Any, *arguments: object, **options: Any) -> 
 
 def DistributedGradientTape(gradtape: Any, *arguments: object, **options: Any) -> Any:  # Horovod's name
     """Wrap a tape so that `gradient()` averages over all members, also for Keras variables: `ctx.distribute_tape`."""
-    ring = served_ring("hvd.DistributedGradientTape()")
+    ring = current_ring("hvd.DistributedGradientTape()")
     width = _width(arguments, options, "DistributedGradientTape")
     prepare_keras(ring)
     return distribute_tape(gradtape, ring, compression=width)
@@ -175,7 +175,7 @@ def _number(name: str) -> Callable[[], int]:
     """A function such as `hvd.rank`, which needs no connection."""
 
     def number() -> int:
-        value: int = getattr(served_formation(f"hvd.{name}()"), name)
+        value: int = getattr(current_formation(f"hvd.{name}()"), name)
         return value
 
     return number

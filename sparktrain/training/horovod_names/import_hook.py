@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TENSORFLOW = "horovod.tensorflow"
 """Horovod's own module, with a few names replaced."""
 _HERE = __package__
-_SERVED = {
+_REPLACEMENTS = {
     f"{parent}{module}": f"{_HERE}.{home}"
     for parent in ("horovod.keras", "horovod.tensorflow.keras")
     for module, home in (("", "keras_names"), (".callbacks", "keras_callbacks"), (".elastic", "elastic"))
@@ -34,7 +34,7 @@ _replaced: dict[str, Any] = {}
 """Horovod's own functions that others stand in for."""
 
 
-class ServedTrial(Protocol):
+class ResumableTrial(Protocol):
     """What the names need of the context of the training function."""
 
     @property
@@ -53,18 +53,18 @@ class ServedTrial(Protocol):
         ...
 
 
-class _Served:
+class _Current:
     """What the names work with: the gang of this process."""
 
     gang: "JoinedGang | None" = None
     backend = Backend.NONE
-    trial: "ServedTrial | None" = None
+    trial: "ResumableTrial | None" = None
 
 
-def serve() -> None:
+def install() -> None:
     """Have later imports in this process give the names, and replace modules that are loaded. Call it once."""
     sys.meta_path.insert(0, _Finder())
-    for name in sorted(_SERVED):
+    for name in sorted(_REPLACEMENTS):
         if sys.modules.pop(name, None) is not None:
             _put(name, importlib.import_module(name))
     if TENSORFLOW in sys.modules:
@@ -72,18 +72,18 @@ def serve() -> None:
 
 
 @contextmanager
-def served() -> Iterator[None]:
-    """Serve the names within this context, as `serve` does; Horovod's own modules are back after it."""
-    horovod_modules = {name: sys.modules[name] for name in _SERVED if name in sys.modules}
-    serve()
+def installed() -> Iterator[None]:
+    """Give the names within this context, as `install` does; Horovod's own modules are back after it."""
+    horovod_modules = {name: sys.modules[name] for name in _REPLACEMENTS if name in sys.modules}
+    install()
     finder = sys.meta_path[0]
     try:
         yield
     finally:
-        _Served.gang = _Served.trial = None
+        _Current.gang = _Current.trial = None
         with suppress(ValueError):  # the function has removed it
             sys.meta_path.remove(finder)
-        for name in _SERVED:
+        for name in _REPLACEMENTS:
             sys.modules.pop(name, None)
         for name, module in sorted(horovod_modules.items()):
             _put(name, module)
@@ -93,50 +93,50 @@ def served() -> Iterator[None]:
 
 def connect(gang: "JoinedGang", backend: Backend) -> None:
     """Have the names use this gang. Call it before the training function."""
-    _Served.gang = gang
-    _Served.backend = backend
+    _Current.gang = gang
+    _Current.backend = backend
 
 
-def provide(trial: "ServedTrial") -> None:
+def provide(trial: "ResumableTrial") -> None:
     """Have the names save and resume by `trial`, the context of this process. Call it before the training function."""
-    _Served.trial = trial
+    _Current.trial = trial
 
 
-def served_trial(name: str) -> "ServedTrial":
+def current_trial(name: str) -> "ResumableTrial":
     """The trial of this process, for the function `name` of Horovod.
 
     Raises SpecError outside of a training function.
     """
-    if _Served.trial is None:
+    if _Current.trial is None:
         raise SpecError(f"{name} was called outside of a training function, which alone can save and resume")
-    return _Served.trial
+    return _Current.trial
 
 
-def served_ring(name: str) -> "Ring":
+def current_ring(name: str) -> "Ring":
     """The ring for the function `name` of Horovod. Its first use connects it, on all members, and blocks until they do.
 
     Raises SpecError outside of a training function, and in a gang of another backend; FormError.
     """
-    return _served_gang(name).ring
+    return _current_gang(name).ring
 
 
-def served_formation(name: str) -> "Formation":
-    """Who is in the gang, for the function `name` of Horovod. Does not block. Raises as `served_ring`."""
-    return _served_gang(name).formation
+def current_formation(name: str) -> "Formation":
+    """Who is in the gang, for the function `name` of Horovod. Does not block. Raises as `current_ring`."""
+    return _current_gang(name).formation
 
 
-def _served_gang(name: str) -> "JoinedGang":
-    if _Served.gang is None:
+def _current_gang(name: str) -> "JoinedGang":
+    if _Current.gang is None:
         raise SpecError(
             f"{name} was called before this process has joined its gang: call it in the training function, and not "
             "where a module is imported"
         )
-    if _Served.gang.formation.size > 1 and _Served.backend is not Backend.HOROVOD:
+    if _Current.gang.formation.size > 1 and _Current.backend is not Backend.HOROVOD:
         raise SpecError(
-            f"{name} needs a gang that is connected by Horovod, and this one has backend {_Served.backend.value!r}: "
+            f"{name} needs a gang that is connected by Horovod, and this one has backend {_Current.backend.value!r}: "
             "pass backend='horovod' (--backend horovod)"
         )
-    return _Served.gang
+    return _Current.gang
 
 
 def _replace_names(module: ModuleType) -> None:
@@ -153,7 +153,7 @@ def _put(name: str, module: ModuleType) -> None:
         setattr(sys.modules[parent], attribute, module)
 
 
-class _ServedLoader(Loader):
+class _ReplacementLoader(Loader):
     """Fills a module with the public names of one of this package."""
 
     def __init__(self, home: str) -> None:
@@ -171,14 +171,14 @@ class _ServedLoader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of `_SERVED`, and Horovod's own for TensorFlow."""
+    """Finds the modules of `_REPLACEMENTS`, and Horovod's own for TensorFlow."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """See base class."""
-        if (home := _SERVED.get(fullname)) is not None:
-            return ModuleSpec(fullname, _ServedLoader(home), is_package=f"{fullname}.callbacks" in _SERVED)
+        if (home := _REPLACEMENTS.get(fullname)) is not None:
+            return ModuleSpec(fullname, _ReplacementLoader(home), is_package=f"{fullname}.callbacks" in _REPLACEMENTS)
         spec = PathFinder.find_spec(fullname, path, target) if fullname == TENSORFLOW else None
         if spec is not None and spec.loader is not None:
             spec.loader = PatchingLoader(spec.loader, _replace_names)

@@ -6,32 +6,32 @@ import sys
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.training.horovod_names import serving
-from sparktrain.training.horovod_names.serving import _Finder
+from sparktrain.training.horovod_names import import_hook
+from sparktrain.training.horovod_names.import_hook import _Finder
 
 
 @pytest.mark.parametrize("parent", ["horovod.keras", "horovod.tensorflow.keras"])
-def test_the_modules_for_keras_are_served(parent: str) -> None:
+def test_the_modules_for_keras_are_replaced(parent: str) -> None:
     finder = _Finder()
     for name in (parent, f"{parent}.callbacks"):
         spec = finder.find_spec(name, None)
         assert spec is not None
-        assert type(spec.loader).__name__ == "_ServedLoader"
+        assert type(spec.loader).__name__ == "_ReplacementLoader"
     assert finder.find_spec(f"{parent}.other", None) is None
     assert finder.find_spec("horovod", None) is None
 
 
 def test_names_outside_of_a_training_function_say_where_to_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving._Served, "gang", None)
+    monkeypatch.setattr(import_hook._Current, "gang", None)
     with pytest.raises(SpecError, match=r"hvd.init\(\) was called before .*: call it in the training function"):
-        serving.served_ring("hvd.init()")
+        import_hook.current_ring("hvd.init()")
 
 
-def test_serving_imports_no_framework_and_leaves_absent_packages_absent() -> None:
+def test_the_hook_imports_no_framework_and_leaves_absent_packages_absent() -> None:
     program = (
         "import sys\n"
-        "from sparktrain.training.horovod_names import serving\n"
-        "serving.serve()\n"
+        "from sparktrain.training.horovod_names import import_hook\n"
+        "import_hook.install()\n"
         "sys.modules['horovod'] = None\n"
         "try:\n"
         "    import horovod.keras\n"
