@@ -9,8 +9,8 @@ from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.driver.backend_choice import check_inherited_keras
 from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
 from sparktrain.driver.prepare import PreparedRun
-from sparktrain.state.feeding_slots import FeedingSlots, feeding_slots
 
 
 class Admitted(Struct, frozen=True):

@@ -10,11 +10,11 @@ from typing import NamedTuple, Protocol
 
 from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.datasets.columns import Column
+from sparktrain.driver.feeds.feeding_slots import ADVICE
 from sparktrain.ids import Member
 from sparktrain.protocol import certificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket, MemberStreams
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
-from sparktrain.state.feeding_slots import ADVICE
 from sparktrain.threads import spawn
 
 FIRST_BATCH_S = 30.0

@@ -3,8 +3,8 @@
 import pytest
 
 from sparktrain.config.gang_spec import GangSpec
+from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
 from sparktrain.errors import ResourceError
-from sparktrain.state.feeding_slots import FeedingSlots, feeding_slots
 
 ONE, TWO = GangSpec(), GangSpec(workers=2)
 ANY = FeedingSlots(1, None)
