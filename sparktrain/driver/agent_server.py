@@ -1,4 +1,14 @@
-"""Connections to agents: their messages become events. No decisions."""
+"""Connections to agents: their messages become events. No decisions.
+
+One task serves each stream, from its `Join` to its end. An agent is a member of the pool only after three checks, in
+this order: its versions are the driver's, no live agent has its GPUs, and neither its pool nor its batch is being
+dismissed. From then on each message becomes one event for the state machine, except for those that no decision
+depends on.
+
+An agent ends as it came, by one event: `AgentGone` follows in every case, also where the stream breaks, so `send` may
+drop what is for an agent that is gone. The deadlines here are those of a join and of a dismissal; the lease of an
+agent that has joined is the state machine's.
+"""
 
 import asyncio
 import logging
@@ -62,6 +72,8 @@ class Server:
         self._refused: str | None = None
         self._dismissal: str | None = None
         """Why the pool dismisses all agents, while it does."""
+        # Spark aborts a job when one slot has failed too often, and ends its healthy agents only 2 s later: a gang that
+        # restarted on one of them was lost a second time.
         self._over: dict[int, str] = {}
         """Why batches have ended."""
         self.absences = Absences(clock)
@@ -115,6 +127,8 @@ class Server:
     def hand_out(self, tokens: m.Tokens) -> None:
         """Send `tokens` to all agents, and to those that join later, in place of earlier ones."""
         self._tokens = tokens
+        # Tokens that Spark renews reach the executors' JVMs alone, and a Python client keeps those of its container's
+        # start, which expire: so they travel over the agents' own streams.
         self._send_all(tokens)
 
     async def keep_certificates(self) -> None:
@@ -143,6 +157,8 @@ class Server:
 
         An agent that joins meanwhile, such as the replacement of a lost one, is refused.
         """
+        # A replacement of a lost agent that joins after the dismissal was sent never gets it, and the pool would wait
+        # for it until the deadline.
         self._dismissal = reason
         try:
             await self._dismiss(reason, None)
@@ -178,15 +194,20 @@ class Server:
         if reason := mismatch(self._versions, join.versions, join.host):
             self._refused = reason
             await self._refuse(link, join, reason)
+            # One wrong host among many costs that host alone, so wait for an agent with the right versions before the
+            # run ends.
             await self._clock.sleep(COMPANY_S)
             if self.joined is None:
                 self._give_up(reason)
             return
+        # A discovery script that lists all GPUs of a host gives each of its executors the same ones, and two members
+        # would share a device without any error.
         if reason := await self._gpu_claims.take(join):
             await self._refuse(link, join, reason)
             self._give_up(reason)
             return
         if (dismissal := self._dismissal or self._over.get(join.batch)) is not None:
+            # A task that Spark starts just before it gives a job up joins after the agents of that job have left.
             self._gpu_claims.free(join.agent)
             await self._end(link, dismissal)
             return
@@ -208,6 +229,8 @@ class Server:
                 self._on_message(join.agent, link, message)
             reason = message.reason
             self.unexplained.left(join.agent)
+        # A stream ends in the same way after a preemption, a lost node and a process that ate its memory: the cause
+        # comes from Spark's status store, later, by `unexplained`.
         except LinkClosedError as error:
             reason = str(error)
         finally:

@@ -79,6 +79,8 @@ class BackgroundRun:
         try:
             sweep_result = execute(self._prepared, self._agents, self._members)
             self._result = run_end(self._prepared, sweep_result).result()
+        # Set the event also for SystemExit and the like: a caller that waits in `join` has no other way to learn of the
+        # end.
         except BaseException as error:  # the caller's thread raises it
             self._error = error
         self._ended.set()

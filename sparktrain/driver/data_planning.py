@@ -99,6 +99,7 @@ def _in_place(source: FrameSource, name: str, columns: tuple[Column, ...], timeo
         return None
     try:
         manifest = plan_files(FileSource("parquet", scan.files, pad=source.pad), name, timeout_s)
+    # What this reader cannot read in place, Spark may read, and then writes.
     except (UserError, OSError) as error:
         logger.debug("data[%r] is written, because its files cannot be read in place: %s", name, error)
         return None

@@ -60,6 +60,8 @@ def written_manifest(plan: DataPlan, name: str, folder: str, store: Store, show:
 
 def _check_reachable(files: tuple[Any, ...], store: Store, subject: str) -> None:
     """Check that what tasks wrote is where this process reads it: a local directory differs between hosts."""
+    # A local path exists on each host, with other files: the executors' writes succeed, and only a look from here shows
+    # it.
     for file in files if isinstance(store, LocalStore) else files[:1]:
         try:
             file_stat = store.stat(file.path)

@@ -42,6 +42,7 @@ class _LoopThread:
 
     def check(self) -> None:
         """Raises PoolError when nothing that waits for the loop will ever be done."""
+        # A fork has a copy of this object and none of the threads: without this check its calls would wait forever.
         if os.getpid() != self._process:
             raise PoolError(
                 f"process {os.getpid()} is a fork of process {self._process}, in which sparktrain was used already, "
@@ -64,6 +65,7 @@ class _LoopThread:
                 self.loop.run_forever()
                 return
             except BaseException as error:
+                # A SystemExit in one task once ended the loop of all coordinators, and their callers waited forever.
                 self._cause, kind = error, type(error).__name__
                 logger.error("the event loop was interrupted by %s, and continues", kind, exc_info=error)
             breaks.append(clock.now())
@@ -112,6 +114,7 @@ def wait(running: "Future[T]", timeout_s: float | None = None) -> T:
         try:
             return running.result(remaining_s)
         except TimeoutError:
+            # `TimeoutError` has two sources here: this wait, and the work, which raises the same class.
             if running.done():  # the work itself has raised it, or has just ended
                 return running.result()
             if deadline is not None and clock.now() >= deadline:

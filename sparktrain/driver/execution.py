@@ -82,6 +82,7 @@ class OwnAgents:
         )
         self._pool = pool
         try:
+            # Where Spark jobs write the data first, agents that hold all slots would keep those jobs waiting forever.
             pool.open(agents=not (admitted.engine.runs_jobs and admitted.prepared.waits_for_spark()))
             return _run(pool, admitted.prepared, display)
         finally:
@@ -153,6 +154,7 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
     """Run, write the result, and raise the error that ended the run early."""
     if prepared.choice is not None and prepared.choice.tentative:
         prepared = prepared.settled(agents.have(HOROVOD, prepared.spec.start_timeout_s))
+    # `run.json` takes the name before anything starts: of two drivers that pass here at once, one gets it.
     prepared = prepared.started()
     with listening(prepared) as feed:
         return _train(agents, prepared, display, feed)

@@ -60,6 +60,8 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
     content = to_bytes(sweep_result)
     if journal is not None:
         journal.check()  # nor may a run that was deleted meanwhile look as if it were stored
+    # Stores have no overwrite. A driver that dies between the two calls leaves no file, which the next driver writes
+    # from the journal.
     if not store.put_if_absent(path, content) and store.read(path) != content:
         store.delete(path)
         store.put_if_absent(path, content)
@@ -82,6 +84,8 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
     again = {TrialStatus.FAILED} if prepared.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
         return None
+    # The journal alone decides: results.json is deleted by the next driver, may be written late by a stopped one, and
+    # is missing after one that died.
     if not sweep.exhausted or not is_same_space:
         return None
     journal = None
@@ -105,6 +109,8 @@ def _ended_now(prepared: PreparedRun, sweep: Sweep) -> list[AnyRecord]:
 
 def _stays(prepared: PreparedRun, end: RunEnded, before: Plan) -> bool:
     """The run has ended early, and does not continue: for this driver's predecessor, or with what was asked of it."""
+    # YARN restarts each driver that ends with another code than 0, also one that reached its timeout: without this, the
+    # run would get a second one.
     if prepared.replaces and end.ending in _ON_PURPOSE:
         return True
     goals = ("target", "plateau", "budget_s", "trials")

@@ -26,6 +26,7 @@ def _forwarded(named: Sequence[str]) -> dict[str, str]:
         if not pattern.endswith("*"):
             forwarded[pattern] = _named(pattern)
             continue
+        # A pattern such as `*` must not carry the driver's tokens and gateway secrets into logs of trials.
         names = [name for name in os.environ if fnmatchcase(name, pattern) and may_be_set(name) and not _secret(name)]
         forwarded |= {name: os.environ[name] for name in names}
     return forwarded

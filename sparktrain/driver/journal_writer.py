@@ -1,4 +1,15 @@
-"""Writes the journal beside the coordinator's loop: records in groups, and the commands that depend on them wait."""
+"""Writes the journal beside the coordinator's loop: records in groups, and the commands that depend on them wait.
+
+`take` gets what the state machine decided, in its order. A record joins the pending ones. A command with
+`waits_for_records` is held back until every record taken before it is durable; so is each later command to the same
+agent, because messages to an agent must not overtake each other. All other commands are performed at once. While one
+group is in the store, records gather for the next, so that a slow store makes groups larger and not the queue longer.
+
+The invariant: no agent acts on a decision that a successor of this driver could not read. The journal's `append`
+looks for the term of another driver after each write, so a driver that was replaced performs nothing of its last
+group. A failed write is final: later events would not be recorded, so the run ends, and the commands that would have
+waited for them are never performed.
+"""
 
 import logging
 from collections import Counter, deque
@@ -91,6 +102,8 @@ class JournalWriter:
         self._held_for = Counter[AgentId]()
         """How many of them each agent has."""
         self._waiting_since: float | None = None
+        # A driver that was stopped, replaced and continued would otherwise learn of its successor at its next record,
+        # which may be an hour away.
         self._check_at = self._exists_until = clock.now() + CHECK_S
         self._newest = False
         """Records were written, and no batch after them."""
@@ -139,6 +152,7 @@ class JournalWriter:
                 self._waiting_since = self._clock.now()
                 await (self._write_group() if self._pending else self._check())
                 self._check_at = self._clock.now() + CHECK_S
+        # Members must still be stopped when the journal fails, so what waits only for its order is performed.
         except Exception as error:  # of the store, or of a record that cannot be written: the run is over either way
             self.failed = error
             on_failure(error, self._let_go())
@@ -168,6 +182,7 @@ class JournalWriter:
         self._settling = self._newest = False
 
     async def _write_group(self) -> None:
+        # A batch may be in the store although its write failed: until that is known, no other may have its number.
         if self._settling:
             await self._settle()
         group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
@@ -175,12 +190,14 @@ class JournalWriter:
         self._newest = True
         self._written += group
         self._done += len(group)
+        # Held commands are in the order of their records, so the first that must still wait ends the loop.
         while self._held and self._held[0][0] <= self._done:
             self._perform(self._release())
         if self._clock.now() >= self._exists_until:  # a driver that writes all the time never comes to `_check`
             await aside(self._book.check)
             self._exists_until = self._clock.now() + CHECK_S
         if len(self._written) >= self._compact_at and not self._compacting:
+            # Beside the loop: sorting out some ten thousand records once held up the messages of all agents.
             self._compacting = True
             self._background(self._compact(self._book.compaction(), list(self._written)))
 
@@ -226,6 +243,7 @@ def next_compaction(record_count: int, compact_after: int = COMPACT_AFTER) -> in
     All compactions together thus write at most half as many records as there are, even if none become fewer. With
     the headers of its batches a journal writes less than three times the bytes of its records.
     """
+    # With doubling, compactions alone wrote up to twice the records; a factor of three bounds all writes.
     return max(GROWTH * record_count, record_count + compact_after)
 
 

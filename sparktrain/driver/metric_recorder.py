@@ -61,6 +61,8 @@ class MetricRecorder(JournalPort):
     def append(self, records: Sequence[AnyRecord]) -> None:
         """See base class."""
         late = self._clock.now() >= self._since + FLUSH_S
+        # Reports are written before the record, so that a crash between the two leaves reports without a checkpoint,
+        # never the reverse.
         if late or any(isinstance(record, _FLUSHES) for record in records):
             self._flush()
         self._book.append(records)
@@ -89,5 +91,6 @@ class MetricRecorder(JournalPort):
         while remaining > 0:
             lines = self._waiting.oldest()
             self._log.append(lines)
+            # Discard only after the append: where that raises, the same lines are written by the next flush.
             self._waiting.discard(len(lines))
             remaining -= len(lines)

@@ -1,4 +1,16 @@
-"""Agents that stay between calls: a coordinator, batches of agents, and their warm zygotes."""
+"""Agents that stay between calls: a coordinator, batches of agents, and their warm zygotes.
+
+A pool opens a coordinator with a certificate authority of its own, takes slots of the engine, and submits one batch
+of agents for them (two where some members need no GPU). It stands between three owners of threads: the caller's
+thread blocks in `run`; each batch calls `_on_job_end` in a thread of its own; and the coordinator asks `_why_none` in
+another. `_job_lock` guards which batches are the pool's, and `_wants_jobs` whether a batch that ends gets a
+successor. What concerns the coordinator is passed to its event loop.
+
+The invariant: of each part of its slots a pool has one batch at most, and only while it wants agents. So a batch that
+is dismissed is first taken off the books (`_retire_jobs`), then its agents are dismissed, and last the engine ends
+those that did not get the message, such as tasks that had not joined yet. Each of these waits has a deadline, also at
+exit, where all open pools close.
+"""
 
 import atexit
 import logging
@@ -158,6 +170,7 @@ class AgentPool:
         if coordinator is None:
             return
         self._cancel_idle()
+        # Retire the jobs before the agents leave: a job that ends while it is wanted is resubmitted.
         jobs = self._retire_jobs()
         try:
             call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
@@ -351,6 +364,7 @@ class AgentPool:
     def _retire_jobs(self, *, idle: bool = False) -> list[AgentBatch]:
         """The jobs, which are expected to end from now on; with `idle` none when a call has just come."""
         with self._job_lock:
+            # A call may have come between the end of the pause and this lock.
             if idle and self._on is not None:
                 return []
             self._wants_jobs = False
@@ -363,10 +377,13 @@ class AgentPool:
         """Called in the job's thread: resubmit it, or give up."""
         with self._job_lock:
             running = self._jobs.get(slots)
+            # A dismissed batch ends later than the next one of the same slots starts: its number shows which one this
+            # is.
             if running is None or running.number != number:
                 return
             del self._jobs[slots]
         self._end_batch(number, end)
+        # Agents of a slot that was resubmitted alone would hold it beside the new job.
         for alone in self._vacancies.retire():
             alone.cancel()  # the whole job is resubmitted
         self._relaunches += 1
@@ -397,6 +414,8 @@ class AgentPool:
         job = next(iter(self._running()), None)
         coordinator = self._coordinator
         if job is not None and coordinator is not None and coordinator.agents_alive == 0:
+            # Sessions allow a thousand failed tasks so that they outlast lost containers, so a task that can never
+            # start is retried as often; its error came after a quarter of an hour.
             missing = job.lacking()
             if missing is not None:
                 self._unavailable = AgentsLostError(advice(missing))

@@ -207,6 +207,7 @@ class PreparedRun:
         Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` owns the run;
         ResumeError when it has another run than this one.
         """
+        # Probe first: a store that ignores conditional writes, or drops their marks, would let two drivers own one run.
         self.store.probe()
         stored_run = None if self.unnamed else look(self.store, self.layout)
         if stored_run is None:
@@ -221,6 +222,7 @@ class PreparedRun:
         allow |= frozenset() if stored_run.ever_started else {"data"}  # no trial has seen any: its write has failed
         lines = partial(resumed._code_lines, stored_run.plan), partial(resumed._data_lines, stored_run.plan)
         check_unchanged(stored_run.plan, resumed.plan, self.where, allow, lines[0], failed, lines[1])
+        # The replaced driver has retried them: one `retry_failed` must not run failed trials twice.
         again = self.retry_failed and not (replaces and stored_run.retried)
         return replace(resumed, found=stored_run, retry_failed=again, replaces=replaces)
 
@@ -300,6 +302,8 @@ class PreparedRun:
 
     def _claim(self, driver: DriverIdentity) -> tuple[Journal, JournalContents]:
         """Own the journal. A removal that has ended since `started` has deleted what that has put: put it once more."""
+        # Claim, then look: a removal that was running has deleted `run.json`, and cannot delete anything after the
+        # claim.
         journal, contents = Journal.claim(self.store, self.layout.journal, driver)
         if not self.store.exists(self.layout.spec):
             self._take_name()
@@ -320,6 +324,7 @@ class PreparedRun:
         gang = before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
             prepared = self._with_backend(self.choice.kept(Backend(gang["backend"])))
+        # The results of former runs may have changed or be gone: a resumed run knows what it started with.
         warm_plan = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
         prepared = prepared._with_warm(warm_plan)
         prepared = replace(prepared, plan=msgspec.structs.replace(prepared.plan, origin=before.origin))
@@ -462,6 +467,7 @@ def compose_again(
     sampler = None if stored_run.plan.sampler is msgspec.UNSET else stored_choice(stored_run.plan.sampler)
     plan = stored_run.plan
     notes = tuple[str, ...]()
+    # A driver that YARN starts again makes the same call: it would add the trials a second time.
     if extension is not None and stored_run.extended_before(this_driver()):
         extension = None
         notes = ("was extended by the driver that this one replaces",)

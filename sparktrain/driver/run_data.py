@@ -133,9 +133,12 @@ def _written(
         written = written_manifest(plan, name, folder, store, show)
         check_share(written.rows, members, f"data[{name!r}]")  # without a manifest, the same call writes other rows
         content = written.encode()
+        # Of two drivers that write the same dataset, the first manifest counts: all members must read one set of rows.
         if not store.put_if_absent(path, content):
             content = store.read(path)
     manifest = decode(content, store.where(path))
+    # Files outside of the run directory may have changed since the run was planned: members would read other rows than
+    # those before.
     if manifest.root and name not in plan.sources:
         _check_files(manifest, store.address.timeout_s)
     check_share(manifest.rows, members, f"data[{name!r}]")

@@ -96,6 +96,7 @@ class SamplerThread:
                 self._calls.get_nowait()
             except queue.Empty:
                 break
+        # The thread is a daemon: a call that hangs keeps neither the run nor the exit of the process.
         self._calls.put(None)
 
     @property
@@ -109,6 +110,8 @@ class SamplerThread:
             spawn(self._serve, "sparktrain-sampler")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        # One call at a time and in order: a sampler that is restored gets the same calls in the same order from the
+        # journal.
         self._calls.put(_Call(doing, work, partial(_settle_soon, loop, future)))
         while not future.done():
             await asyncio.wait({future}, timeout=min(1.0, self._call_timeout_s))

@@ -41,6 +41,8 @@ class Holders:
                     "their end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
                     "max_concurrent_trials= of sweep() and agents= of pool()"
                 )
+            # Numbers, and not only a count: two sweeps on one machine once both had its first GPU, because each counted
+            # from 0.
             if holder_session is not session or len(slots) != count:
                 slots = tuple(islice((slot for slot in numbers() if slot not in booked), count))
             self._held[holder] = session, slots

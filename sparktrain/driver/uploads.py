@@ -51,6 +51,7 @@ class Uploads:
         Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere; the
         answer names each of several files that was not written.
         """
+        # An agent that was given up may still send: its member's files belong to its successor now.
         if self._open.get(header.member) != header.agent:
             raise ProtocolError(
                 f"agent {header.agent} uploads {header.name!r} of {header.member}, which it does not have"
@@ -63,6 +64,7 @@ class Uploads:
             return m.UploadDone(await self._grow(lambda: self._store.open_stream(path), chunks))
         if header.grows:
             return m.UploadDone(await self._grow(lambda: open_growing(self._store, path, self._clock), chunks))
+        # A model that breaks off is of no use, so it appears whole; a log is of use while it grows.
         return m.UploadDone(await self._publish(path, chunks))
 
     async def _grow(self, open_file: Callable[[], WriteStream], chunks: AsyncIterator[bytes]) -> int:

@@ -32,6 +32,7 @@ class WaitingReports:
     def add(self, lines: bytes) -> bool:
         """Append whole lines; returns False where the file has no room for them, or the disk."""
         with self._lock:
+            # Once the file has lines, all later ones follow there, or they would overtake those in it.
             if self._file is None and len(self._memory) + len(lines) <= self._memory_bytes:
                 self._memory += lines
                 return True

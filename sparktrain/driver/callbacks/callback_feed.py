@@ -150,6 +150,7 @@ def listening(prepared: PreparedRun) -> Iterator[CallbackFeed | None]:
     try:
         yield feed
     except BaseException as error:
+        # After Ctrl-C the user waits too: a server that hangs must not hold the end of the call for the full flush.
         stuck_s = STUCK_S if isinstance(error, KeyboardInterrupt) else None
         feed.broken(error)
         raise

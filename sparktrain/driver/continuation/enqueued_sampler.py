@@ -91,6 +91,8 @@ class EnqueuedSampler(Sampler):
                 of_inner.append(replace(record, first=TrialId(self._inner_count), cases=all_cases))
                 for case in all_cases:
                     self._enlist(case)
+        # The inner sampler must see what it proposed and nothing else, or a restored one would propose other cases than
+        # the one that the driver before had.
         self._inner.restore(of_inner)
 
     # ---- inside
@@ -113,6 +115,7 @@ class EnqueuedSampler(Sampler):
         """The next requests, at most so many, with their cases as the space has them; wrong ones are logged."""
         try:
             requests = self._requests(self._known)
+        # An added trial can wait for the store; the sweep must not end because of it.
         except OSError as error:
             logger.debug("added trials cannot be read now: %s", error)
             return []

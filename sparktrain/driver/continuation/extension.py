@@ -57,6 +57,7 @@ class Extension:
         limits = {"target": spec.target, "plateau": spec.plateau, "budget": spec.budget_s}
         if dropped_limits := [name for name, limit in limits.items() if limit is not None]:
             lines.append(f"no longer ends by {', '.join(dropped_limits)}, which it was started with")
+        # With its old target or budget the extended run would end at once: that is how it ended before.
         extended_spec = replace(spec, trials=total, target=None, plateau=None, budget_s=None)
         return ExtendedRun(extended_spec, space, tuple(lines))
 

@@ -133,6 +133,8 @@ class StoredProgram(Program):
         except SyntaxError:
             return None
         function = next((definition for definition in definitions if definition.name == name), None)
+        # The stored bytes are never loaded in the driver, so names are checked by the source alone; where that does not
+        # decide, the trial reports it.
         if function is None or function.args.kwarg is not None:
             return None
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}

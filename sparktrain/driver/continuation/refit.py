@@ -112,6 +112,7 @@ class Refit:
 
 def _with_data(run: PreparedRun, stored: DataPlan) -> PreparedRun:
     """The run, which reads the stored data of the sweep beside what its call passes. Raises DataError."""
+    # The sweep may have had trials of one member; a gang needs a row for each of its workers.
     for name, manifest in stored.manifests.items():
         check_share(manifest.rows, run.spec.gang.workers, f"data[{name!r}]")
     data = replace(

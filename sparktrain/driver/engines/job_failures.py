@@ -17,6 +17,7 @@ def final_error(end: JobEnd, engine: Engine, ends: int, refused: str | None) -> 
     """
     if end.exits and not any(reached for _, _, reached in end.exits):
         return DriverUnreachableError(unreachable(end.exits[0][1]))
+    # Another attempt fails in the same way: the Python of executors does not change while the run waits.
     if end.missing is not None:
         return AgentsLostError(advice(end.missing))
     if ends <= RELAUNCHES and not engine.ended:

@@ -144,6 +144,7 @@ class LocalEngine:
         """See base class."""
         if not gpu_mib:
             return self
+        # One nursery serves one batch: the copy takes it over, so that no two engines close it.
         warm = self._warm
         self._warm = None
         engine = LocalEngine(self._machine, self._cores, self._here, warm)

@@ -40,6 +40,7 @@ class NurseryProcess:
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,
         )
+        # With a copy of that end here, the nursery's death would not end the socket.
         self._theirs.close()
 
     def last_line(self) -> str:

@@ -118,6 +118,8 @@ class PushedFeed:
             number = self._jobs
             last_opening = None
             limit_s = timeout_s
+            # The job that was cut off is sent to the next generation as a whole: its number lets members skip what they
+            # have counted.
             while (opening := self._wait(last_opening, limit_s)) is not None:
                 ticket = replace(opening.ticket, micro_batch=number, until_taken=True)
                 error = self._perform(send(ticket, f"{opening.tag}-{secrets.token_hex(4)}", opening.tasks), opening)
@@ -182,6 +184,8 @@ class PushedFeed:
             return True
         is_stream_error = isinstance(error, StreamError)  # of a feeder, and not of Spark or of the user's rows
         with self._changed:
+            # A feeder notices the loss of its member first. The run learns of it by a lease, so wait for that before
+            # the error counts.
             return is_stream_error and self._changed.wait_for(lambda: self._opening is not opening, RESTART_S)
 
     def _publish(self, opening: FeedOpening) -> None:

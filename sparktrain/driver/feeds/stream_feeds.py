@@ -167,6 +167,7 @@ class StreamFeeds:
         generation = message.member.generation
         number = message.epoch
         epoch = self._epochs.get(key)
+        # Messages of a gang that was replaced may arrive after those of its successor.
         if epoch is not None and (epoch.generation, epoch.number) > (generation, number):
             return None
         if epoch is None or (epoch.generation, epoch.number) < (generation, number):
