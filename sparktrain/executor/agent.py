@@ -1,6 +1,15 @@
 """The agent: the code of one Spark task. It joins the coordinator, keeps a warm zygote, and runs one member at a time.
 
-After a broken stream an agent ends its member, and joins again as a new agent as soon as it reaches the coordinator.
+`Attendance` is the task: it dials the coordinator, and lives as one `Agent` after the other, each with an id of its
+own. An agent joins, and then four things run side by side: it handles messages, sends heartbeats, keeps its zygote,
+and prepares code. The first of them that ends with an error or a reason ends the agent. Decisions are the
+coordinator's: the agent starts and stops members as it is asked, and passes on what they send.
+
+The invariant: no member trains without a lease. A lease counts from the moment at which an answered heartbeat was
+sent, so the agent ends its member before the coordinator, which waits longer, gives the trial to another agent. After
+a broken stream the agent ends its member, and joins again as a new agent as soon as it reaches the coordinator.
+Nothing that a training function does may end the task: a failed task costs a slot, and several of them Spark's whole
+job.
 """
 
 import asyncio
@@ -57,6 +66,7 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
     spawn(lambda: tidy(root))
     with held("agent-held", root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
         warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
+        # Fork before any channel of gRPC exists in this process: its threads do not come along.
         warm.start()
         return asyncio.run(Attendance(place, ticket, warm, tokens, memory=memory).run())
 
@@ -91,6 +101,8 @@ class Attendance:
             link = await self._dialer.attend(self._ticket.connect_s)
             while True:
                 reached = True
+                # A new id for each life: the coordinator has given up the one before, and must not mistake its late
+                # messages for those of this one.
                 life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory)
                 if (reason := await life.run(away, self._ticket.batch)) is not None:
                     return reason, reached
@@ -206,6 +218,7 @@ class Agent:
 
     def _post(self, message: m.FromAgent) -> None:
         with suppress(LinkClosedError):  # the reader of the stream raises it, and ends the agent
+            # The coordinator ends a link that carries a message above its limit, and with it the agent.
             for part in fitting(message):
                 self._link.post(part)
 
@@ -274,6 +287,8 @@ class Agent:
     async def _send_heartbeats(self, heartbeat_s: float) -> None:
         """Renew the lease. Raises LinkClosedError when it has run out: another agent may have the member by then."""
         while self._lease.left_s(now := self._clock.now()) > 0.0:
+            # Count the lease from here and not from the answer: the coordinator may have counted it from any moment
+            # since.
             self._lease.sent(now)
             self._post(m.Heartbeat())
             await self._clock.sleep(min(heartbeat_s, self._lease.left_s(now)))
@@ -302,6 +317,7 @@ class Agent:
 
     async def _ready(self, modules: tuple[str, ...], run: RunId | None) -> None:
         failed = await self._warm.preload(modules)
+        # A member may start as soon as the agent is ready, so it must have a lease by then.
         await self._leased.wait()
         self._post(m.Ready(run, failed))
 

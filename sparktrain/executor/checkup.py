@@ -169,6 +169,7 @@ class Visitor:
         self._link.post(m.MemberShared(self._member, CLOCK, b""))
         answer = await self._receive(m.PeerShared)
         margin_s = (self._clock.now() - sent) / 2
+        # The clocks differ by the answer less half of its way; the fastest answer has the smallest error.
         if self.report.ahead_s is None or margin_s < self.report.margin_s:
             ahead_s = self._clock.wall() - margin_s - float(answer.value)
             self.note(ahead_s=ahead_s, margin_s=margin_s)

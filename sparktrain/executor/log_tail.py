@@ -59,6 +59,7 @@ class LogFollower:
         Raises OSError if a training function has replaced the file by something else.
         """
         with suppress(FileNotFoundError):
+            # Training must not end because its output fills the disk of the host.
             if os.lstat(self._path).st_size > self._most:
                 self._tail = self._last()
                 with open_regular(self._path, os.O_RDWR) as file:

@@ -1,4 +1,16 @@
-"""The agent's side of one member, from its assignment to the last byte of its log."""
+"""The agent's side of one member, from its assignment to the last byte of its log.
+
+`MemberSession.train` takes a waiting child of the zygote, gives it its assignment, and passes its messages on as
+those of the member. Beside that it sends reports in groups, looks whether the process is stopped by a signal, and
+writes the chief's snapshots. `store` uploads the log and the files meanwhile, and removes the local folder at the
+end. So there are two ends: the outcome, and the process. The member's last message has the outcome; where the process
+ends without one, its exit status decides (`exit_causes`).
+
+The invariant: the coordinator gets one `MemberEnded` for each member, whatever happens, and none after a loss of the
+agent's own files, because the agent is lost then, and not the member failed. Reports travel before the checkpoint,
+the question and the outcome that follow them. Deadlines: a process may live 10 s after its outcome, be stopped for 5
+s, and fail to save on the local disk for half an hour; its hang while it trains is for the coordinator to see.
+"""
 
 import asyncio
 import logging
@@ -120,9 +132,11 @@ class MemberSession:
             memory_dir = await self._memory.begin(self._start)
             restore_dir = await self._restore_dir()
             child.send(self._assignment(place, restore_dir, memory_dir))
+            # A stop may have come while the checkpoint was fetched, when there was no process to end.
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)
             await self._watch(child, post)
+        # The checkpoint is at fault, not this host: the coordinator may start the next gang from an older one.
         except CheckpointError as error:
             child.kill(0.0)
             self._fail(post, Failure(FailureKind.CHECKPOINT, str(error)))
@@ -132,6 +146,7 @@ class MemberSession:
         except OSError as error:
             child.kill(0.0)
             self._fail(post, Failure(FailureKind.LOST, str(error)))
+        # Without `MemberEnded`: the stream ends soon, and Spark's own reason for that counts.
         except FilesGoneError:
             child.kill(0.0)
             raise
@@ -206,6 +221,8 @@ class MemberSession:
                 case pm.Reported(report=report, judged=judged):
                     self._reports.append(report)
                     self._reported += 1 + len(report.metrics)
+                    # A loop that looks once after each epoch trained a whole epoch more when its report was held back
+                    # for 0.1 s.
                     if judged or self._reported >= REPORT_METRICS:
                         self._flush(post)
                 case pm.Reserved(port=port):
@@ -281,6 +298,8 @@ class MemberSession:
     def _with_tail(self, outcome: Outcome) -> Outcome:
         if outcome.failure is None:
             return outcome
+        # The end of a container deletes its files before its last process is gone: an exception that comes of that is
+        # no fault of the training function.
         if not (self._home.is_dir() and self._code.path.is_file()):
             raise FilesGoneError(f"the files of {self.member} below {self._home.parent} were deleted under it")
         printed = lines_before(outcome.failure.ending, self._home / "log.txt")
@@ -309,6 +328,7 @@ class MemberSession:
             memory_dir=memory_dir,
             may_grow=start.may_grow,
             memory_sent=start.memory is not None and start.memory.sent,
+            # Only a member that reads datasets gets the path of tokens: training functions have no other use for them.
             env={**token_variables(), **start.env} if start.data.sets else start.env,
             data=start.data,
             streams=start.streams,
@@ -351,6 +371,8 @@ class MemberSession:
 
     async def _store_log(self, storing: Storing) -> bool:
         """Upload the log while the member runs; True when it has ended and left a short one, which is not uploaded."""
+        # Each upload is a call of its own, and each new folder is synced to disk: a short trial sends its log with its
+        # other small files, and one that prints nothing sends none.
         await self._over_within(LIVE_LOG_AFTER_S)
         while not self._over.is_set() and not storing.has_content("log.txt"):
             await self._over_within(POLL_S)

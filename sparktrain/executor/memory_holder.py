@@ -76,6 +76,7 @@ class MemoryHolder:
         What the member does not resume from is removed.
         """
         self._stay()
+        # What a new gang does not resume from goes at once: a snapshot of a fork of the training must never come back.
         if self._held is not None and not self._is_base(self._held, start):
             self._held = None
         if self._root is None or (start.size == 1 and not start.may_grow):
@@ -94,6 +95,7 @@ class MemoryHolder:
     def taken(self, start: m.StartMember, snapshot: pm.MemoryTaken) -> bool:
         """The running member's snapshot is whole; False for a folder that is not the member's."""
         folder = Path(snapshot.folder)
+        # The message comes from the training function's process: a folder elsewhere would be hashed, sent, and deleted.
         if self._current is None or folder.parent != self._current or folder.is_symlink():
             return False
         member = start.member
@@ -114,6 +116,8 @@ class MemoryHolder:
             checksum = await asyncio.wait_for(aside(lambda: folder_checksum(held_snapshot.folder)), READ_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             raise CheckpointError(f"the snapshot of step {base.step} in memory cannot be read: {error}") from error
+        # The function could write to its snapshots, and bits can flip: what has changed would be trained on by the
+        # whole gang.
         if checksum != base.checksum:
             raise CheckpointError(
                 f"the snapshot of step {base.step} in memory has changed: its checksum is {checksum[:12]}, and was "

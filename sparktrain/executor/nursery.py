@@ -51,6 +51,8 @@ class Nursery:
     def serve(self) -> None:
         """Obey the driver until it ends, then end the agents. Forked agents never return from here."""
         try:
+            # A child of the driver may hold the socket open after the driver's death; the parent's number shows that
+            # death, too.
             while not self._control.ended and os.getppid() == self._driver:
                 ready, _, _ = select.select([self._control.fileno(), *self._agents], [], [], PARENT_S)
                 for pipe in self._agents.keys() & ready:
@@ -65,6 +67,7 @@ class Nursery:
     def _spawn(self, order: m.SpawnAgent) -> None:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         nursery = os.getpid()
+        # What the buffer holds would be written by the child once more.
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:

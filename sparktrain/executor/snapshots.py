@@ -106,6 +106,7 @@ class SnapshotKeeper:
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
         """Note that the coordinator has acknowledged a checkpoint, in time or not."""
+        # Also one that comes late: the checkpoint counts, and the next one must name it as its parent.
         self._newest = ack.member, ack.checkpoint.digest
         waiting = self._awaited.get(ack.checkpoint.digest)
         if waiting is not None and not waiting.done():
@@ -117,6 +118,7 @@ class SnapshotKeeper:
         target = self._in_work / uuid4().hex
 
         def move() -> None:
+            # The path comes from the training function's process, which must not have other files moved.
             if home.resolve() not in source.resolve().parents:
                 raise ProtocolError(f"snapshot {source} must lie in the member's directory {home}")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +133,8 @@ class SnapshotKeeper:
         draft = Draft(
             start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
         )
+        # A thread in a call of a store cannot be ended. It asks before it publishes, so that a checkpoint that was
+        # given up never appears.
         abandoned = threading.Event()
 
         def check() -> None:
@@ -139,6 +143,8 @@ class SnapshotKeeper:
 
         def write_it() -> Checkpoint:
             store = self._store(start.store)
+            # A local path exists on every host: without this look, each host would write checkpoints that no other host
+            # can read.
             if start.member.run not in self._shared:
                 _check_shared(store, layout)
                 self._shared.add(start.member.run)
@@ -193,6 +199,7 @@ class SnapshotKeeper:
             store = self._store(start.store)
             try:
                 fetch(store, checkpoint, target, held if held.is_dir() else None)
+            # A checkpoint that is corrupt stays so; another attempt would only delay the gang.
             except CheckpointError:
                 _check_shared(store, RunLayout(start.member.run))
                 raise

@@ -84,6 +84,7 @@ def _address_towards(hosts: tuple[str, ...], port: int) -> str:
         with suppress(OSError):
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind, protocol) as probe:
+                # Connecting a datagram socket chooses the route, and with it this host's address; nothing is sent.
                 probe.connect(address)
                 addresses.append(str(probe.getsockname()[0]))
     reachable = [address for address in addresses if not ip_address(address).is_loopback]

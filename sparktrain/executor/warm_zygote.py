@@ -79,6 +79,7 @@ class WarmZygote:
         while True:
             await self._zygote.wait_lost()
             async with self._lock:
+                # With a member the function may be at fault, and retries of trials are limited elsewhere.
                 self._lost += self._taken is None or not self._taken.lost
                 self._taken = None
                 if self._lost > self._restarts:
@@ -106,6 +107,7 @@ class WarmZygote:
         failed: dict[str, str] = {}
         if missing:
             self._loading = True
+            # The spare was forked before these imports, so each of its trials would pay for them.
             await self._drop_spare()
             failed = await self._zygote.preload(missing)
             self._loading = False

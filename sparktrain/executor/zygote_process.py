@@ -84,7 +84,11 @@ class ZygoteProcess:
         Blocks only for fork and exec. Raises OSError.
         """
         parent_end, child_end = socket.socketpair()
+        # Children that exist before are the executor's own: whatever appears later in another session descends from the
+        # zygote.
         self._others = process_tree.children()
+        # The zygote is the subreaper of its members. When it dies itself, what is left below it comes here, and can be
+        # found.
         process_tree.inherit_orphans()
         with child_end, self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
