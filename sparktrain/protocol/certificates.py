@@ -79,6 +79,7 @@ def issue(
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (_usage(key_cert_sign=True), True),
     )
+    # Others recognize a coordinator by its key, in the journal and across renewals, so a new certificate keeps it.
     key = _new_key() if server_key is None else serialization.load_pem_private_key(server_key, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     server = _bundle(authority, ca_certificate, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME, key)

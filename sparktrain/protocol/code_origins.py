@@ -33,6 +33,7 @@ class Origins(Struct, frozen=True):
 
 def encode(origins: Origins) -> bytes:
     """The bytes that the archive holds."""
+    # Deterministic, for these bytes are part of the code's digest: the same code must have the same one in each call.
     return msgspec.json.encode(origins, order="deterministic")
 
 

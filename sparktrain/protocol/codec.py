@@ -41,5 +41,6 @@ def decode(data: bytes, kind: Any) -> Any:
     """
     try:
         return _decoder(kind).decode(data)
+    # Everything that bytes of a peer can raise, so that no message ends more than its link.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"message of {len(data)} bytes refused: {error}") from error

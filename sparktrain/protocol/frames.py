@@ -49,6 +49,7 @@ class FrameBuffer:
         start = 0
         while len(self._bytes) - start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._bytes, start)
+            # Look at the length before anything is allocated: a training function may write to its pipe.
             if size > MAX_MESSAGE_BYTES:
                 raise ProtocolError(f"a message of {size} bytes was announced; the limit is {MAX_MESSAGE_BYTES}")
             end = start + _LENGTH.size + size
@@ -78,6 +79,7 @@ class BlockingPipe(Generic[T]):
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send `message` whole, with `fds` beside it. Blocks while the peer does not read. Raises OSError."""
         data = frame(message)
+        # The descriptors travel with the first byte, so the message that names them comes with them.
         sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
         self._sock.sendall(memoryview(data)[sent:])
 
@@ -102,6 +104,7 @@ class BlockingPipe(Generic[T]):
         try:
             data = self._sock.recv(_CHUNK_BYTES, flags)
         except ConnectionResetError:
+            # A peer that dies with unread bytes resets the connection, which is an end like any other.
             data = b""
         self.ended = not data
         self._received.extend(self._buffer.feed(data))

@@ -3,6 +3,13 @@
 gRPC accepts every connection and has no limit for them: idle ones would use up the driver's descriptors. So the gate
 owns the port. It connects each peer with the server's socket, which is in a folder for this user alone. TLS stays
 between peer and server; a peer is a stranger until the server has authenticated it.
+
+One thread serves all connections. A new peer becomes a stranger where there is room: 64 at a time, 8 of one network.
+Where there is none, a stranger that is silent for 0.1 s or older than 2 s makes room; else the new peer waits in the
+line of its network, where those that have sent something come first. `admit` is the server's word that a peer has
+proved itself: it counts no longer, and has no deadline. The invariant: whatever strangers do, a peer of the run gets
+in within seconds, and the process keeps descriptors for its journal. Deadlines are those of strangers, of waiting
+peers, and of connections that one side has ended; all are checked ten times a second, only while there are some.
 """
 
 import errno
@@ -181,6 +188,8 @@ class Gate:
         line = self._waiting[network]
         while line and now >= line[0].since + self._patience_s:
             line.popleft().peer.close()
+        # Agents of one address once retried into each other until they gave up. In the line those that have spoken come
+        # first, and the others cost the server no handshake.
         for connection in sorted(line, key=lambda candidate: not _has_spoken(candidate.peer)):
             if not self._has_room(network):
                 break
@@ -199,6 +208,7 @@ class Gate:
             try:
                 peer, address = listening.accept()
             except OSError as error:
+                # Without a descriptor the connection stays in the kernel's queue, and select() would report it forever.
                 if error.errno in (errno.EMFILE, errno.ENFILE) and self._shed(listening):
                     continue
                 return  # no more connections wait
@@ -213,6 +223,7 @@ class Gate:
         line = self._waiting.get(network)
         if not line and self._has_room(network):
             self._connect(peer, address)
+        # Cutting a peer costs it a retry, so the limit is high: a thousand agents may come from one address at once.
         elif line is not None and len(line) >= WAITING_OF_ADDRESS:
             peer.close()
         else:
@@ -248,6 +259,7 @@ class Gate:
         yielding = (peer for peer in strangers if now >= peer.started + (PRECEDENCE_S if peer.spoke else SILENCE_S))
         if (oldest := next(yielding, None)) is None:
             return False
+        # Newer strangers take over from older ones: slow ones that stay must not keep agents out.
         self._drop(oldest)
         return True
 

@@ -117,6 +117,7 @@ class GrpcListener(Listener):
         port = int(listening[0].getsockname()[1])
         self._gate = Gate(listening, 2 * self._handshake_s)
         self._server.add_secure_port(f"unix:{self._gate.target}", self._credentials())
+        # The server listens before the gate opens, for the gate connects the first peer at once.
         await self._server.start()
         self._gate.open()
         return self._host, port
@@ -342,6 +343,7 @@ class GrpcDialer(Dialer):
                     return await self._try(host, limit_s)
                 except AttemptError as error:
                     causes[host] = error
+                    # An address where something else listens, or another version, stays wrong for as long as the run.
                     if error.final:
                         hosts.remove(host)
             if hosts:

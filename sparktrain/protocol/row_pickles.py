@@ -32,6 +32,7 @@ def counted_pickles(rows: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, int]]
         waiting.append(row)
         if len(waiting) >= row_limit:
             data = _row_pickle(waiting)
+            # The size of a row is not known before: one list of 4,096 images would exceed what a message may have.
             row_limit = min(2 * row_limit, MOST_ROWS) if len(data) < _PICKLE_BYTES else max(1, row_limit // 2)
             yield batch_of([data]), len(waiting)
             waiting = []

@@ -28,6 +28,8 @@ def enter(spawns: bool) -> None:
 
     With `spawns`, Python runs `SPAWNED` in processes that `multiprocessing` starts from here.
     """
+    # Functions of a script travel by value, so a member found none of its classes in `__main__`: pickle, joblib and
+    # multiprocessing failed.
     script = _Script("__main__")
     if spawns:
         script.__spec__ = _ScriptSpec(SPAWNED, None)

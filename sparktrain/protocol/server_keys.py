@@ -28,5 +28,6 @@ def server_keys(gang: GangSpec, run: str) -> ServerKeys:
 
     if gang.backend is not Backend.PARAMETER_SERVER:
         return ServerKeys()
+    # Certificates of their own: a member that holds these cannot connect to the coordinator.
     run_certificates = certificates.issue(f"{run} parameter servers")
     return ServerKeys(gang.servers, server=run_certificates.server, member=run_certificates.agent)

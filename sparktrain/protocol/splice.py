@@ -55,6 +55,7 @@ class Splice:
         self._server.setblocking(False)
         self._server.bind(path)
         self._server.connect(target)
+        # The server has the name from the connection; the file itself has no further use.
         os.unlink(path)
         self._outer.setblocking(False)
         self._outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -126,6 +127,8 @@ class Splice:
         if destination is self._outer:
             self.over = True
         else:
+            # Bytes of the coordinator that wait here have the reason of its end, and sometimes a complete answer: a
+            # failed write towards it must not drop them.
             self._lost, self._unsent[destination] = destination, memoryview(b"")
 
     def _end_by_error(self, source: socket.socket) -> None:
@@ -139,6 +142,8 @@ class Splice:
         if self.over:
             return
         for sock, opposite in self._there.items():
+            # No more is read than the other side takes: a slow reader costs one chunk of memory, and TCP holds the
+            # sender back.
             reads = sock not in self._ended and not self._unsent[opposite]
             events = _READ * reads | _WRITE * bool(self._unsent[sock])
             watched = self._selector.get_map().get(sock)

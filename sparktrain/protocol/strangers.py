@@ -43,6 +43,7 @@ class StrangerPlaces:
         with self._lock:
             of_network = [stranger for stranger in self._strangers.values() if stranger.network == network]
             if len(of_network) >= self._most_of_address:
+                # 3,000 idle connections once were as many threads of a training process.
                 admitted = self._replace(of_network[0])
             elif len(self._strangers) >= self._most:
                 admitted = self._replace(next(iter(self._strangers.values())))

@@ -180,6 +180,7 @@ class Mailbox(Generic[T]):
 
     def fits(self, size: int) -> bool:
         """Whether an item of `size` bytes keeps within the limits."""
+        # One message may wait whatever its size, or one near the limit could never be sent.
         if not self._items:
             return True
         return len(self._items) < self._limits.messages and self._bytes + size <= self._limits.bytes
