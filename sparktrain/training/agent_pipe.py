@@ -174,6 +174,8 @@ class AgentWire:
 
     def _receive(self) -> None:
         """Handle the messages that have arrived; never blocks."""
+        # One thread reads at a time, and keeps what is for others: the thread that trains and the one that saves both
+        # wait for answers.
         with self._receiving, suppress(OSError, ProtocolError):
             while (message := self._pipe.poll()) is not None:
                 self._take(message)

@@ -145,6 +145,7 @@ class TrainContext:
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
+        # Keras passes its logs by name: a metric called step, or self, ended `fit` after its first epoch.
         count = reported_step(metrics.pop("step", None) if step is None else step)
         values, rejects = reported_metrics(metrics, self._assignment.metric)
         if problem := size_problem(values):

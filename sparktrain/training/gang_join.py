@@ -129,6 +129,8 @@ class JoinedGang:
             from sparktrain.training.collectives.local_steps import report_unaveraged
 
             report_unaveraged(chief=not self._ring.rank)
+        # Compare before the ring closes: an optimizer without a ring leaves each member with weights of its own, and no
+        # error shows it.
         if self._undistributed is not None:
             with suppress(RingError):  # a member that is gone already does not undo the work of the others
                 self._undistributed.compare(self._ring)
@@ -169,6 +171,7 @@ def form(
     if assignment.size == 1:
         return alone(homes)
     join = backend.load(assignment.backend)
+    # Hold the port before others learn it: between the report and TensorFlow's bind another process could take it.
     held = _hold(assignment.address, assignment.port)
     places = wire.reserve(held.number)
     if places is None:

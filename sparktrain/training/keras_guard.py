@@ -38,6 +38,8 @@ def guard(homes: Homes) -> None:
             place = user_line(homes) or f"the variable {KERAS_BACKEND}"
             _check((os.fsdecode(arguments[1]), place))
 
+    # The variable may be set at any line of the function; the hook names that line, where the import of Keras would
+    # only fail later.
     sys.addaudithook(audit)
 
 

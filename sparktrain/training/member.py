@@ -83,6 +83,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
             keras_guard.guard(homes)
         if assignment.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
+        # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)

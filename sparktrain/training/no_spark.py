@@ -54,6 +54,8 @@ class _Finder(MetaPathFinder):
         """See base class."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname == _GATEWAY else None
         if spec is not None and spec.loader is not None:
+            # Around the loader, which stays as it is: modules of a zip archive share one, and a changed one refused all
+            # of them.
             spec.loader = PatchingLoader(spec.loader, _refuse_in)
         return spec
 

@@ -90,6 +90,7 @@ def flush() -> None:
 
 def leave() -> NoReturn:
     """End this process with status 0; the user's threads and exit handlers get a few seconds."""
+    # A timer of C ends the process: exit handlers of the user may hang while they hold the interpreter.
     faulthandler.dump_traceback_later(EXIT_TIMEOUT_S, exit=True, file=_STDERR)
     with suppress(Exception):
         _join_threads()

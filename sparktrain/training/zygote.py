@@ -1,7 +1,14 @@
 """The zygote: imports what members need, forks them, and owns every process below it. One thread; it never runs an op.
 
-A child hangs that is forked after a TensorFlow op, or after the start of a gRPC server or a native HDFS client: none of
-them may happen here, and the zygote preloads only modules from the driver's list of safe ones.
+A child hangs that is forked after a TensorFlow op, or after the start of a gRPC server or a native HDFS client: none
+of them may happen here, and the zygote preloads only modules from the driver's list of safe ones.
+
+Requests come over one socket pair: import modules, fork a child, kill one. A signal of a dead child wakes the same
+select. A fork returns twice: in the child as the end of its own pipe to the agent, in the zygote as the message
+`Forked` with the agent's end. The invariant: no process outlives what started it. The zygote is the subreaper of its
+members, so what a member leaves becomes its child, and is killed before `Exited` is sent; members get SIGKILL when
+the zygote dies, and the zygote gets SIGTERM when its agent dies. At its end descendants have 0.3 s from SIGTERM to
+SIGKILL, and 1.2 s to be gone.
 """
 
 import faulthandler
@@ -122,6 +129,7 @@ class Zygote:
         assigned = mmap.mmap(-1, 1)
         sys.stdout.flush()
         sys.stderr.flush()
+        # A child would write what the buffers hold once more.
         process_tree.flush_native()
         zygote_pid = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python loses a signal that arrives within fork()
@@ -175,6 +183,8 @@ class Zygote:
     def _reap(self) -> None:
         """Reap each dead child; the agent gets a report of a member, and none of an orphan."""
         with suppress(ChildProcessError):
+            # WNOWAIT only looks: the call that takes a member's status must be `wait4`, which alone has its use of
+            # memory.
             while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if dead.si_pid in self._kill_at:
                     self._conclude(dead.si_pid)

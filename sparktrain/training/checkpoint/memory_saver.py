@@ -208,6 +208,7 @@ class MemorySaver:
         stats = os.statvfs(slot.folder.parent)
         free = stats.f_bavail * stats.f_frsize
         copies = sum(not buffer.arrays for buffer in self._slots)
+        # A write beyond what shared memory has ends the process by SIGBUS, and not by an error.
         if needed * copies > free:
             raise CheckpointError(
                 f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "

@@ -44,6 +44,7 @@ def named(model: Any) -> dict[str, Any]:
         optimizer.build(model.trainable_variables)
     variables: dict[str, Any] = {}
     for variable in model.variables:
+        # Keras's own files bring a seed generator's state of [7, 30] back as [7, 0], and dropout draws other numbers.
         _add(variables, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
     for variable in optimizer.variables if optimizer is not None else ():
         _add(variables, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer

@@ -5,6 +5,13 @@ checkpoint (`sparktrain.rundir.checkpoints`); the next generation gets the files
 
 While a checkpoint is written, training continues until the next one is due, and no further: a crash costs at most two
 intervals.
+
+There are two places for a state: staged, which a newer one replaces, and in flight, which the agent is turning into a
+checkpoint. `save` waits until both are empty, for 20 s at most, because the rest of a gang waits for its chief
+meanwhile; then it stages its copy, and the writer's thread takes it. The writer hands one state at a time to the
+agent, and waits for the answer: acknowledged, or why not. A failure is a warning and a message to the coordinator,
+and never an error of the training. The memory of a state that is in files serves the next copy. Only rank 0 of a gang
+saves, in the process that got the context.
 """
 
 import math
@@ -246,6 +253,8 @@ class CheckpointSaver:
                     "epochs and all calls of fit()"
                 )
             snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
+            # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
+            # lost.
             self._await_earlier(count)
             if model is not None:
                 model_state.notice_own_steps(model)
@@ -376,6 +385,7 @@ class CheckpointSaver:
             assert job.state is not None
             tensor_files.save(Path(snapshot.folder), job.state.tensors, job.state.document)
             with self._changed:
+                # Each save once took new memory from the system, which costs up to ten times what the copy does.
                 self._spare = job.state.tensors
                 job.state = None
             self._link.send(snapshot)
@@ -392,6 +402,7 @@ class CheckpointSaver:
     def _answer(self, step: int, failed: str) -> str:
         deadline = self._clock.now() + KEPT_TIMEOUT_S
         while (reply := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
+            # An answer may be for a save before, which was given up here.
             if reply.step == step:
                 return f"{failed}: {reply.problem}" if reply.problem else ""
         return f"{failed}: the agent is gone, or did not answer within {KEPT_TIMEOUT_S:.0f} s"

@@ -57,6 +57,8 @@ class SnapshotSchedule:
         due = since_s >= needed
         remaining_s = min(self.most_s, needed if due else needed - since_s)
         steps = -(-remaining_s // pace_s) if pace_s > 0 else 2 * self._gap
+        # The first steps of a process are slow, and those after them fast: a gap computed from either alone would be
+        # far off.
         self._gap = max(1, min(2 * self._gap, int(steps)))
         self.next = step + self._gap
         return due

@@ -102,6 +102,8 @@ class CallWatch:
         now = self._clock.now()
         if newest != self._newest:
             if self._reported:
+                # The pause was a slow step and no hang: wait longer from now on, or each such step costs a message of
+                # every member.
                 self._quiet_s = min(max(self._quiet_s, 2 * (now - self._since)), MAX_QUIET_S)
             self._newest = newest
             self._since = now

@@ -34,6 +34,7 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
         reduce_outside_scale(model.optimizer)
     facts = _facts(model, steps)
     text = json.dumps(facts).encode()
+    # A digest first: the texts themselves travel only where they differ.
     digests = ring.allgather(tf.constant([digest(np.frombuffer(text, np.uint8))], tf.int64), name="program").numpy()
     if len(set(digests.tolist())) == 1:
         return

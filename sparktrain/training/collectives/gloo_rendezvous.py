@@ -98,6 +98,8 @@ class _Server(HTTPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether the connection comes from this process; the server closes all others unread."""
+        # Any user of the host can connect to the loopback address: a foreign value would lead the ring to a foreign
+        # peer.
         return comes_from_here(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -51,11 +51,15 @@ def join(joining: Joining) -> Ring:
         return LocalRing()
     joining.release_port()  # Gloo takes ports of its own
     offers = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    # Gloo's timeout also bounds how far apart members may call init, and one that is missing aborts the others by
+    # SIGABRT: meet first.
     shared = barrier.wait_for_all(joining, SystemClock(), offers)
+    # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
     by_nccl = nccl_use.each_has_its_own(nccl_use.taken(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
+        # With this variable Horovod expects the driver of its own elastic runs.
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(_environment(formation, rendezvous.address, joining))
         try:

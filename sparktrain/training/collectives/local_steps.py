@@ -86,6 +86,7 @@ class LocalSteps:
         variables = None if trainable_variables is None else list(trainable_variables)
         self.averager.check(gradients, self.optimizer._trainable_variables if variables is None else variables)
         self._apply(gradients, variables)
+        # A variable counts, and not Python: in a traced step, and with several steps per execution, Python runs once.
         due = self._since.assign_add(1) >= self.steps
         if tf.executing_eagerly():
             if due:

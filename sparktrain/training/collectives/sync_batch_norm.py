@@ -40,6 +40,7 @@ def _moments(ring: Ring, inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, 
     if mask is not None:
         counted *= tf.cast(mask, inputs.dtype)[..., tf.newaxis]
         inputs = tf.where(counted > 0, inputs, 0)
+    # Sums and a count travel, and not moments: a mask may leave members different numbers of examples.
     sums = [tf.reduce_sum(tensor, axes) for tensor in (inputs, tf.square(inputs), counted)]
     total, squares, count = tf.unstack(_summed(ring, tf.stack(sums)))
     mean = tf.math.divide_no_nan(total, count)

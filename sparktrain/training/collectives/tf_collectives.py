@@ -55,6 +55,7 @@ def join(joining: Joining) -> Ring:
         return LocalRing()
     joining.release_port()
     _start_server(formation)
+    # The first collective has a timeout; members with slower imports must not use it up.
     barrier.wait_for_all(joining, SystemClock())
     ring = CollectiveRing(formation, joining.timeout_s)
     try:
@@ -62,6 +63,8 @@ def join(joining: Joining) -> Ring:
     except RingError as error:
         raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
     if joining.slow_s is not None:
+        # For each operation with a timeout TensorFlow keeps a thread that sleeps for an hour: 800 steps left 5,000 of
+        # them, and a training ended where the host had no more.
         ring.timeout_s = NO_TIMEOUT
     return ring
 

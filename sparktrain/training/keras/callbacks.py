@@ -211,11 +211,15 @@ class StartTogether(InternalCallback):
         self._compare(self.model, self.params.get("steps"))
         optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
         variables = [*self.model.weights, *(slot for opt in optimizers if opt is not None for slot in opt.variables)]
+        # After a loss the members have equal snapshots: a broadcast of 100 MB took 0.3 s of the time until the next
+        # step.
         if not (unequal := self._unequal(variables)):
             return
         values = self._ring.broadcast([tf.convert_to_tensor(weight.value) for weight in unequal], name="start")
         for variable, value in zip(unequal, values, strict=True):
             variable.assign(value)
+        # The callbacks restore these values later: without the chief's in them, a member that resumed from its own
+        # snapshot continued with moving averages of its own.
         ids = set(map(id, unequal))
         self._past.values = [
             (weight, model_state.value(weight) if id(weight) in ids else saved) for weight, saved in self._past.values

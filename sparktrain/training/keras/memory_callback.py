@@ -135,6 +135,7 @@ class KeepInMemory(InternalCallback):
             turn = self._schedule.turn(*memory.turns)
             self._last = position.step, now
             if not (turn or requested):
+                # Also without a snapshot here: the next part may refer to the arrays of this one.
                 memory.learn(part)
                 return
             memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(requested))

@@ -72,6 +72,7 @@ class FirstStep:
 
     def compare_sums(self, gradients: Sequence[Any]) -> None:
         """As `compare`, for gradients that no ring averages: in the first step the members average sums of each."""
+        # Operations for all gradients of a model take longer to trace than the step itself.
         dense = _some([gradient for gradient in gradients if _dense(gradient)])
 
         def pairs() -> list[tuple[Any, Any]]:

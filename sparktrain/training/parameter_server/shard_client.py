@@ -200,6 +200,7 @@ class ShardClient:
                     raise ProtocolError(f"parameter server {self._shard} answered with {type(answer).__name__}")
                 if self._clock.now() - began >= self._slow_s:
                     raise self._silent(request, self._slow_s, problem)
+                # It answered, so it is alive, and the budget for silence starts over.
                 budget = self._budget()
                 if isinstance(request, PullValues):
                     continue  # the server has waited already

@@ -114,6 +114,7 @@ class ShardServer:
         with suppress(OSError):  # the peer gave up
             plain.settimeout(HELLO_S)
             prepare(plain)
+            # The handshake is for the connection's own thread: a slow stranger must not hold up the others.
             connection = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
             if self._strangers.enter(connection, address):
                 spawn(lambda: self._serve(connection), "sparktrain-ps-member")

@@ -196,12 +196,15 @@ class ShardState:
         rank = push.sender.rank
         self._left.discard(rank)
         if push.term != self.term:
+            # The gradients are for variables that were lost with a server: the member pulls, and continues.
             return PushAnswer(PushOutcome.LATE, self.version, 0)
         staleness = self.version - push.version
         if not self.settings.in_rounds:
             self._rule.apply(self.values, gradients, self._scale(staleness))
             self.version += 1
             return PushAnswer(PushOutcome.APPLIED, self.version, staleness)
+        # A member that restarts may push for a round that has counted its predecessor: it waits for the next one, or it
+        # would push again and again.
         if staleness or rank in self._members:
             return PushAnswer(PushOutcome.LATE, self.version + (rank in self._members), staleness)
         self._count(rank, gradients)

@@ -123,6 +123,8 @@ class _Sessions:
         @functools.wraps(plain)
         def init(manager: Any, *args: Any, **kwargs: Any) -> None:
             plain(manager, *args, **kwargs)
+            # By default a worker was ready 30 s after the chief, so that short asynchronous runs were in effect those
+            # of one worker.
             if manager._recovery_wait_secs == _DEFAULT_RECOVERY_WAIT_S:
                 manager._recovery_wait_secs = RECOVERY_WAIT_S
 
@@ -133,6 +135,7 @@ class _Sessions:
 
         @functools.wraps(plain)
         def wait(manager: Any, *args: Any, **kwargs: Any) -> Any:
+            # Sessions print nothing about a server that does not come, and hang without an end.
             self._await_servers()
             arguments = dict(inspect.signature(plain).bind(manager, *args, **kwargs).arguments)
             arguments["config"] = self._filtered(manager, arguments.get("config"))

@@ -131,6 +131,7 @@ class AnswerQueue:
     def ready(self, count: int) -> AnsweredExchange | None:
         """The exchange that has `count` rows, or all that it can have; None while there is none."""
         for exchange in self._exchanges:
+            # An exchange with a thread that waits for room sends no more before rows are taken: what is here must do.
             full = exchange.ended or (not exchange.listening and bool(exchange.waiting))
             if exchange.available >= count or (full and exchange.available):
                 return exchange

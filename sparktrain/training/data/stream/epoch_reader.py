@@ -97,6 +97,7 @@ class EpochReader:
         self.epoch += 1
         self.num_rows = self.taken = self._used = 0
         self._queue.start(self.epoch, answers)
+        # Start the queue before the driver learns of it: feeders may connect at once.
         self._report(self.epoch, "asked")
 
     def _take_peeked(self) -> Taken | None:

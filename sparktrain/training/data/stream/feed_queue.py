@@ -2,6 +2,17 @@
 
 A partition has one feeder at a time. What the trainer may see of it is recorded under the lock under which rows enter
 the queue, so a retried attempt continues exactly after it. No socket and no Flight is in it.
+
+An exchange claims its partition, and waits for its turn: 8 partitions feed at a time, in the order of their claims,
+and another attempt of the same partition never does. It then learns what the trainer has, and puts batches that
+follow that, each with the row that it starts with; a batch waits while 8 batches or 64 MiB are here. `complete` ends
+the partition, and `await_use`, where a job wants it, waits until the function has come back for more rows. The
+trainer takes batches in the order in which they came.
+
+The invariant: `_progress` counts a row exactly when it is in the queue or was taken, in this epoch. So a feeder that
+dies, or that Spark runs twice, loses no row and repeats none. A feeder that is silent for its lease loses its turn,
+unless it waits for room here: then silence means nothing. A new epoch, or the driver's end of one, wakes all that
+wait.
 """
 
 import threading
@@ -242,6 +253,7 @@ class FeedQueue:
                     if not self._takes(key):
                         return None
                     self._advance(key.micro_batch)
+                    # Spark may run a task twice (speculation, a lost answer): the second attempt has nothing to do.
                     if (progress := self._known(key)).complete:
                         return progress
                     if feeder.gone():
@@ -273,6 +285,8 @@ class FeedQueue:
     def _append(self, feeder: Feeder, key: PartitionKey, batch: pa.RecordBatch, first_row: int, checksum: int) -> bool:
         self._check(feeder, key)
         progress = self._known(key)
+        # Rows that repeat, or skip some, would be trained on without any sign: fail the attempt, and the next one
+        # continues after what is here.
         if first_row != progress.rows:
             raise StreamError(
                 f"stream {self.name!r}: partition {key.partition} continues at row {first_row}, and {progress.rows} is "
@@ -427,6 +441,7 @@ class FeedQueue:
     def _check(self, feeder: Feeder, key: PartitionKey) -> None:
         if feeder.gone():
             raise StreamError(f"stream {self.name!r}: the feeder of partition {key.partition} is gone")
+        # A stopped process may continue after its turn went to another attempt.
         if self._feeders.get(key) is not feeder:
             now = f"another attempt feeds partition {key.partition}" if key in self._feeders else "others feed now"
             raise StreamError(

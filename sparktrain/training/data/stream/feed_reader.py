@@ -87,6 +87,7 @@ class FeedReader:
             while True:
                 self._fill(waiting, source, batch_size, max_steps)
                 with self._epochs.wait.waiting():  # another member may wait for rows
+                    # One agreement for many steps: for each it would cost a collective.
                     steps = agree(min(max_steps, waiting.count // batch_size))
                 if not steps:
                     break

@@ -338,4 +338,6 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc] # as above
         finally:
             exchange.end()
         if last is not None:
+            # In the status, and not as a message: where the peer's write fails at this moment, Flight drops all that it
+            # has not read yet.
             raise flight.FlightServerError("the member has ended the exchange", extra_info=encode(last))
