@@ -136,5 +136,7 @@ class Agents:
 
         Looks no further than that agent: thousands may be idle when a run starts.
         """
+        # With 10,000 agents, sorting them for each of n trials took longer than their leases: the coordinator dropped
+        # them all.
         agents = map(self._all.__getitem__, chain(self._idle_with_gpus, self._idle))
         return next((agent for agent in agents if agent.prepared == run and fits(agent)), None)

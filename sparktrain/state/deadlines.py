@@ -63,6 +63,7 @@ def stuck(gang: Gang, limits: RunLimits, at: float) -> list[Rank]:
         return []
     late = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
     silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
+    # A member that waits for rows waits for Spark, which may take any time.
     excused = {*gang.ended, *gang.absent, *(rank for rank, _ in gang.awaiting)}
     return [rank for rank in (*late, *silent) if rank not in excused]
 

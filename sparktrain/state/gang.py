@@ -169,6 +169,7 @@ class Gang:
     def depart(self, rank: Rank, absence: Absence) -> None:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
         self.absent[rank] = absence
+        # At once, and not when the next process starts: the old one may still send.
         self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
         self.awaiting = {(other_rank, feed) for other_rank, feed in self.awaiting if other_rank != rank}
         self.reported.pop(rank, None)

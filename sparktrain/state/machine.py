@@ -144,6 +144,7 @@ class Machine:
         return [*run.leftovers(), *(command for agent in self.agents.all() for command in run.prepare(agent))]
 
     def _on_tick(self, at: float) -> Commands:
+        # Before the leases are checked: after a suspension all of them look expired, though the agents were not silent.
         slept_s = self.agents.woke(at)
         if slept_s and self.sweep is not None:
             self.sweep.postpone(slept_s)

@@ -44,6 +44,7 @@ def recovered(event: RunStarted) -> Sweep:
     """The sweep as earlier drivers left it, now under a new driver, which is a record of its own."""
     sweep = Sweep(event.run, event.limits, event.at, event.driver_started.at)
     fold(sweep, event.records)
+    # The gangs of a dead driver may still train: only a new generation makes their messages and files count no more.
     again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts += sweep.pruned.conclusions()

@@ -1,4 +1,17 @@
-"""The decisions about one run: its members' messages, which gangs form and end, its deadlines and its end."""
+"""The decisions about one run: its members' messages, which gangs form and end, its deadlines and its end.
+
+`Machine` passes each event to one method here, and calls `advance` after it. A method changes the sweep, its trials
+and gangs, and returns commands; `advance` then draws what follows from the state as it is, whatever the event was:
+rules and goals that are reached, members that restart alone, gangs that can form, cases to ask the sampler for, the
+end of the run. Nothing here has a clock, a thread or a store: `at` is the time, and each fact becomes a record by
+`Sweep.take_facts`, which `Machine` puts before the commands. So the same events lead to the same decisions, under a
+driver that takes over too.
+
+The invariants: a message counts only from the agent that has this very incarnation of the member, and everything else
+is `Refused`; a gang forms with all of its agents or not at all; a trial has at most one gang, and another one only
+after the agents of the first have reported its end or are lost. Deadlines are checked at each tick: the start of a
+gang, a hang, a trial's timeout, the 15 s in which a stopped member must have ended, and those of the run.
+"""
 
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
@@ -162,9 +175,12 @@ class RunMachine:
         if trial.taking_over:  # another trial's state replaces this one's: the member need not know
             received = do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True)
             return [received, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
+        # Gangs resume from the last one that was acknowledged, so their steps only grow.
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
         gang.doomed += self.sweep.acknowledge(gang, checkpoint)
+        # Held back until the record is durable: a checkpoint counts for its agent only when a driver that takes over
+        # would resume from it.
         return [do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True), *self._delete(gang)]
 
     def _delete(self, gang: Gang) -> Commands:
@@ -246,6 +262,8 @@ class RunMachine:
         deleted = self._delete(gang)
         self._memory.ended(gang)
         self.sweep.goals.gang_ended(gang, at)
+        # Until some member has entered the function, its failure may be the function's or the host's; another host
+        # would show which. The look costs a list of all agents.
         doubtful = not self.sweep.ever_entered and (gang.cause is not None or gang.follower is not None)
         trial = self.sweep.conclude(gang, elsewhere=doubtful and elsewhere(self._agents.all(), self.sweep, at))
         if trial is None:
@@ -395,6 +413,7 @@ class RunMachine:
                 reason = self.sweep.stop.reason if self.sweep.stop else "stopped"
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
+        # Closed cases first: a trial that is closed here must not get a gang below.
         commands += self._conclude(self._races.settle())
         for trial in self.sweep.pruned.take_running():
             commands += self._stop_trial(self.sweep.trials[trial], at)
@@ -444,6 +463,8 @@ class RunMachine:
             if alone := self._restarts.hangs(gang, stuck):
                 return alone
             gang.fail(*stuck)
+        # A ring that lost its other end reports first, and the member that died a moment later: wait for the better
+        # cause.
         elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
             gang.cause = gang.follower
         return [*blamed, *self._stop_members(gang, at)] if gang.cause is not None else []

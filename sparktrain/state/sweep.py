@@ -122,6 +122,7 @@ class Sweep:
 
     def take_over(self, driver: DriverStarted, queue: Iterable[Trial]) -> None:
         """Another driver starts, with the trials of `queue` to run."""
+        # Another space has other cases, even where the one before had no more.
         self.exhausted = self.exhausted and self.space == driver.space
         self.space = driver.space
         self.queue = deque(queue)
@@ -156,6 +157,8 @@ class Sweep:
         added = TrialsAdded(
             cases=cases, exhausted=self.exhausted, asked=requested, observed=observed, memo=memo, each=self.cases.size
         )
+        # The numbers of the request and of observed results let a driver that takes over repeat the sampler's calls as
+        # they were.
         self._facts.append(added)
         self._enlist(suggested.cases)
         return self.clear_queue() if self.stop else []
@@ -268,6 +271,7 @@ class Sweep:
         trial.failure = outcome.failure
         trial.notices = outcome.notices
         self._facts += self.pruned.on_ended_early(trial, outcome.pruned)
+        # The decision is in the journal, so it holds however the gang ends: another driver would prune the trial too.
         if trial.pruning is not None:
             trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
             trial.extra = outcome.extra
@@ -297,6 +301,8 @@ class Sweep:
             return self._stopped(trial)
         if newest is None and why is None:  # promoted while its gang ended
             return self._again(trial, gang)
+        # The decision to pause is recorded before the trial can save; when its gang dies in between, it trains up to
+        # the pause once more.
         if newest is None and (cause := gang.cause or gang.follower) is not None:
             cause = self._reread(gang, cause, elsewhere)
             if self.decide(trial, gang, cause) is not Decision.FAIL:  # lost before it could save what it had
@@ -373,6 +379,7 @@ class Sweep:
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self.decide(trial, gang, failure)
+        # A restart at step 0 would hide that the training so far is lost.
         if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
             trial.failure = trial.checkpoints.corruption_report(failure)
             decision = Decision.FAIL

@@ -36,6 +36,7 @@ class LostAgents:
             and led_to(failure.kind, failure.rank, member.rank)
             for member, _ in self._lost.values()
         )
+        # Only a trial that would be given up waits for Spark's word, which comes seconds to minutes later.
         return agent_lost and self._sweep.decide(trial, gang, failure) is Decision.GIVE_UP
 
     def explain(self, agent: AgentId, loss: Loss, reason: str) -> Gang | None:

@@ -72,6 +72,7 @@ class MemberRestarts:
     def hangs(self, gang: Gang, late: Late) -> Commands:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
         failure, at, rank = late
+        # When several members hang, they wait for each other: no single one is the cause.
         if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.limits, at)) > 1:
             return []
         gang.absent[rank] = Absence(_of(gang, rank, failure), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
@@ -142,6 +143,7 @@ class MemberRestarts:
             return []
         place = gang.places[rank]
         moved = not place.port
+        # The others dial the port that they know, and learn of no other where members cannot move.
         if absence.stage is not AbsenceStage.STARTING or (not moved and message.port != place.port):
             return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
         absence.reserved = True

@@ -1,4 +1,17 @@
-"""The snapshots in memory over the life of a run's gangs: kept while they train, used when the next one forms. Pure."""
+"""The snapshots in memory over the life of a run's gangs: kept while they train, used when the next one forms. Pure.
+
+The members of a gang hold equal state, so each of their agents may hold the whole of it. `keep` notes the newest
+snapshot of each agent as members report them. When the gang has ended, `ended` decides whether the next one may use
+them at all, and when that forms, `form` decides what it resumes from: the snapshot of rank 0, which `placement` has
+made a holder of the newest one, unless the checkpoint in the store is newer. Members without that snapshot get it
+from rank 0.
+
+The invariant: all members of a gang resume from one state, and no state that a gang has not resumed from comes back
+later. Its steps are repeated, perhaps with other results, so that a snapshot from before would be a fork of the
+training. So what is not chosen is dropped at once, and so is everything after a failure that the snapshot itself may
+cause: the next gang reads the store. No record has any of this: a snapshot lasts as long as its agent, and a driver
+that takes over starts from checkpoints.
+"""
 
 from msgspec.structs import replace
 
@@ -24,6 +37,7 @@ class MemoryTier:
 
     def keep(self, gang: Gang, agent: AgentId, snapshot: MemorySnapshot) -> bool:
         """A member's agent holds a snapshot; False where members do not hold equal state, or hold a newer one."""
+        # Parameter servers and evaluators hold something else than the workers.
         alike = all(place.role in (Role.CHIEF, Role.WORKER) for place in gang.places)
         return alike and self.held.note(agent, gang.trial, snapshot)
 

@@ -24,6 +24,7 @@ def explored(
     stays within its range; where that changes nothing, it moves by the smallest step. A choice or a list moves to a
     neighbour.
     """
+    # The donor's parameters may hold lists and dicts, which both trials would share.
     new_params = copy.deepcopy(dict(params))
     for path, leaf in leaves:
         holder, key = _place(new_params, path)

@@ -82,6 +82,7 @@ class PrunedTrials:
     def on_end(self, trial: Trial) -> Sequence[AnyRecord]:
         """The trial has its final status."""
         if trial.status not in _ENDS:
+            # Rules that wait to learn how long a trial is would judge it later, though it has ended.
             self._stopper.drop(trial.id)
             return ()
         return self._judged(self._stopper.on_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED))

@@ -41,6 +41,7 @@ class Stopper:
                 continue
             number = report.metrics[self._aim.metric]
             value = number if math.isfinite(number) else None
+            # Kept until the first trial has ended: then the rungs are known, and these are judged after all.
             if any(isinstance(rule, HalvingRule) and rule.most is None for rule in self._rules):
                 self._waiting.setdefault(trial, []).append((report.step, value))
             records += self._on_value(self._rules, trial, report.step, value)
@@ -133,6 +134,8 @@ class Stopper:
         for rule in rules:
             rungs = self._rungs(rule, trial, step, value)
             stops = bool(rungs) and not rungs[-1].goes_on
+            # All rules record each value, also of a trial that another one stops, or what later trials are compared
+            # with would depend on the order of the rules.
             if stops and (not stopping or (stopping[-1].pauses and not rungs[-1].pauses)):
                 going = [*going, *stopping]
                 stopping = rungs

@@ -75,6 +75,8 @@ class HalvingRule(PruningRule):
 
     def record(self, trial: TrialId, point: int, value: float | None) -> None:
         """See base class."""
+        # A restart repeats steps, and a report may skip some: in Ray and Syne Tune a trial that skipped rungs is judged
+        # at a lower one later, with a better value.
         self._reached[trial] = max(point, self._reached.get(trial, 0))
         cost = float("inf") if value is None else self.aim.cost(value)
         insort(self._costs.setdefault((self._bracket(trial), point), []), cost)
@@ -87,6 +89,7 @@ class HalvingRule(PruningRule):
         shares = [
             -(-brackets * self._options.eta ** (brackets - 1 - tier) // (brackets - tier)) for tier in range(brackets)
         ]
+        # By the number and not by chance, so that another driver has the same brackets.
         place = zlib.crc32(b"%d" % trial) % sum(shares)
         for bracket, share in enumerate(shares):
             place -= share
