@@ -1,4 +1,11 @@
-"""Timeouts for library calls that may never return: they run on threads that are abandoned on timeout."""
+"""Timeouts for library calls that may never return: they run on threads that are abandoned on timeout.
+
+In comes a call with the seconds that it may last. An idle thread runs it, or a new one; the caller waits for the
+result, or goes away with OverdueError at the deadline. The thread then stays with its call, which may still take
+effect, and returns to the pool if it ever ends. What must hold: no caller waits longer than its deadline, and a
+thread that hangs neither keeps the process from its exit nor changes the exit status. For that, `end` gives running
+calls a second at exit, and halts the threads of those that hang where they block in the kernel.
+"""
 
 import atexit
 import ctypes
@@ -128,6 +135,7 @@ class SpareThreads:
             _end_within(_END_S)
 
     def _give(self, call: Callable[[], Any]) -> _Work:
+        # A fork copies the lists of threads, but none of the threads.
         if self._pid != os.getpid():
             self._begin()
         if self._ended:
@@ -138,6 +146,7 @@ class SpareThreads:
         except IndexError:
             spare = _Spare(self._serve)
             spare.thread.start()
+        # Busy before the call is handed over: `end` must not miss a thread that is about to enter native code.
         self._busy.add(spare)
         spare.inbox.put(work)
         return work

@@ -22,6 +22,7 @@ def discard(folder: Path) -> None:
 
     Files that it cannot remove stay, under another name.
     """
+    # A rename first: the removal of many files lasts, and the name may be needed at once.
     trash = folder.with_name(f"gone-{uuid4().hex}")
     with suppress(OSError):  # it is gone already
         folder.rename(trash)

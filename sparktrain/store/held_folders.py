@@ -118,6 +118,7 @@ def _is_signed(folder: int, name: str) -> bool:
         owner = msgspec.json.decode(content, type=_Owner)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
+    # A copy of such a folder has the file too, but not its inode.
     return (owner.folder, owner.inode) == (name, os.fstat(folder).st_ino)
 
 

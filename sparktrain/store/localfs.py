@@ -408,6 +408,7 @@ def _written(folder: Path, data: bytes) -> Path:
 def _link(unpublished: Path, target: Path) -> bool:
     """Link a durable file to `target` unless that exists: whether it did."""
     try:
+        # A link and no rename: a rename replaces a file of that name.
         os.link(unpublished, target)
     except OSError as error:
         if os.stat(unpublished).st_nlink == 2:

@@ -95,6 +95,8 @@ class HdfsCalls:
 
         The client of a call that exceeds its timeout is abandoned: its connection may hang.
         """
+        # A forked child cannot use its parent's connections, and a client keeps the tokens that it has found at its
+        # creation.
         connection = self._connection
         if not connection.fits():
             connection = self._connection = _Connection(connection.number)
@@ -108,6 +110,7 @@ class HdfsCalls:
         try:
             return THREADS.run(run, timeout_s)
         except OverdueError as error:
+            # Of several callers that run into their timeouts, only the first replaces the client.
             if self._connection is connection:
                 self._connection = _Connection(connection.number + 1)
             raise HadoopCallError(

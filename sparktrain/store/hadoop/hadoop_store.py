@@ -1,4 +1,12 @@
-"""Implements the contract of a store over an HDFS client."""
+"""Implements the contract of a store over an HDFS client.
+
+A file is written under a name that no reader looks at, in the folder of its own name. One rename then publishes it:
+HDFS executes it atomically and refuses a name that is taken, and that alone decides between two writers. The answer
+to a rename may be lost; `Unpublished.publish` then finds out which of the two names the file has, and only that
+result goes to the caller. So a path has no file or a complete one, and at most one writer has created it. Each call
+has the deadline of its `RetryPolicy`, which all its requests and pauses share; a request that outlasts its own
+timeout is left behind with its client.
+"""
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,6 +95,7 @@ class HadoopStore(Store):
         path = f"probe-{uuid4().hex}"
         try:
             created = store.put_if_absent(path, b"sparktrain")
+            # A store that replaces a file would let two drivers write one run.
             again = store.put_if_absent(path, b"overwritten")
             content = store.read(path)
             store.delete(path)
@@ -231,11 +240,15 @@ class HadoopStore(Store):
         mixed = {path, *_folders_of(part.left)}
         holding = _folders_of(part.files)
         unmixed = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
+        # One request for each folder that is the caller's as a whole: a run directory that is deleted file by file
+        # costs a request for each file, and leaves its folders.
         for folder in unmixed:
             if folder in holding:
                 self._delete_own(folder, lambda client, target: client.delete_folder(target))
         single = [file for file in part.files if file.rpartition("/")[0] in mixed]
         spread(lambda file, _: self._delete_own(file, _delete_file), single, _DELETING_THREADS)
+        # Folders last, from the bottom up. Without `recursive`, the NameNode refuses one that has got a new file
+        # meanwhile.
         for folder in (*reversed([node for node in part.folders if node not in holding and node not in mixed]), path):
             call = self._calls.start("delete", f"{self.where()}/{folder}")
             target = self._target(folder)

@@ -61,6 +61,7 @@ class HdfsStore(HadoopStore):
         become(self._address.settings)
         authority = split(self._address.url)[0]
         host_names.check([authority])
+        # The native client tries NameNodes in their order, and one that hangs would hold every new client too.
         settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
         last_block_s = min(_LAST_BLOCK_S, self._policy.call_s / 4)
         return _NativeClient(f"hdfs://{authority}", _with_bounds(settings, self._policy), last_block_s)
@@ -182,6 +183,7 @@ class _NativeClient(HadoopClient):
         waited_s = 0.0
         wait_s = 0.01
         while waited_s < self._last_block_s:
+            # The library leaves out the last block of a file that is open, even after hsync: a log could look shorter.
             size = self._client.raw.get_file_info(path).length
             reader = _NativeReader(lambda: self._client.raw.read(path))
             if reader.size >= size:
@@ -205,6 +207,7 @@ class _NativeWriter(Writer):
 
     def close(self) -> None:
         if not self._empty:
+            # HDFS acknowledges a close when the data is in the memory of DataNodes; only hsync waits for their disks.
             self._file.raw.hsync()
         self._file.raw.close()
 

@@ -85,6 +85,7 @@ class Unpublished:
                 pass
             except HadoopCallError as error:
                 failure = error
+            # The answer alone decides nothing: NameNodes and clients repeat requests, and the repeated one is refused.
             if not self._take_back(call):
                 return True
             if is_taken or find(call, target) is not None:
@@ -222,6 +223,7 @@ class HadoopNewFile(NewFile):
                 if self._start is None:
                     raise call.failed(failure) from failure
                 call.retry_after(failure)
+                # Under a new name: the failed request may still be executed, and would write into this file.
                 self._file = file = file.fresh()
                 is_new = True
 
@@ -278,6 +280,7 @@ class OpenFile:
         reader = call.once(lambda client: client.open(self._path))
         if self._size is None:
             self._size = reader.size
+        # Files never shrink in a store, so this one was replaced, and its pieces would not fit together.
         if reader.size < self._size:
             raise StoreError(f"{self._where} had {self._size} bytes, and has {reader.size} now: read it again")
         return reader

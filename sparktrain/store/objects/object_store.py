@@ -74,6 +74,7 @@ class ObjectStore(Store):
     def probe(self) -> None:
         """See base class. Reports an unreachable service within 5 s, once the client is open."""
         try:
+            # The client opens in 0.3 s on an idle host and in seconds on a busy one, which is no fault of the service.
             ObjectStoreCall(self._bucket, self._prefix, OPEN_S, clock=self._clock).ask(lambda bucket: bucket.settings())
             ObjectStore(self._bucket, self._prefix, PROBE_S, clock=self._clock)._probe(f"probe-{uuid4().hex}")
         except StoreError as error:
@@ -90,6 +91,7 @@ class ObjectStore(Store):
             self.list(path)
         finally:
             self.delete(path)
+        # Old services that resemble S3 ignore the header, and replace the object.
         if not created or replaced or content != b"sparktrain":
             raise StoreError(
                 errno.EIO,
