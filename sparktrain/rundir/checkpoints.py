@@ -1,8 +1,12 @@
 """Checkpoints in a store: shards under fresh names, and one small manifest with their digests, which commits them.
 
-The manifest is written by put-if-absent after every shard has been read back: it is the only commit point. A replaced
-writer may continue in its own generation's folder: it can overwrite nothing, and a checkpoint is restored only by the
-digest that the coordinator has acknowledged. Writers never delete.
+In comes a snapshot on the chief's local disk. Its files go to the store as shards, and each is read back. The
+manifest then follows by put-if-absent: it is the only commit point. What goes out is the digest of the manifest; the
+coordinator acknowledges it, and a checkpoint is restored only by that digest. So a replaced writer may continue in
+its own generation's folder: it can overwrite nothing, and what it writes is never restored. Writers never delete.
+
+What must hold: each manifest that exists has all its shards, so every deletion starts with the manifest. There is no
+deadline here: each call of the store has its own, and `check` ends an attempt that comes too late.
 
 The protocol is that of Delta Lake's log and of Spark's `CheckpointFileManager.createAtomic`: put-if-absent, no lock.
 """
@@ -173,6 +177,7 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
     """
     store.delete(checkpoint.manifest)
     folder = checkpoint.manifest.rpartition("/")[0]
+    # By listing and not by the manifest: attempts that failed have left shards of other names.
     for path in store.list(f"{folder}/data"):
         if _step(path) == checkpoint.step:
             store.delete(path)
@@ -193,6 +198,7 @@ def collect_garbage(
         if int(match["number"]) < before and (int(match["number"]), _step(path)) not in kept_steps
     ]
     for _, path in sorted(doomed):  # manifests come first
+        # A file of the user, or one behind a link, may have such a name too: only what the layout knows is deleted.
         if layout.owns(path) and store.way_out(path, layout.path) is None:
             store.delete(path)
 
@@ -317,6 +323,8 @@ def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
         stored = store.read(path)
     except FileNotFoundError as error:
         raise failed or OSError(errno.EIO, f"{store.where(path)} was written, but is missing") from error
+    # Two chiefs of one generation exist only when one was replaced, and the acknowledged digest decides which one
+    # counts.
     if stored != content and not _is_same(stored, manifest):
         raise CheckpointError(
             f"checkpoint {store.where(path)} exists already with other content: another chief has written it, "
@@ -364,6 +372,7 @@ def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointM
     if (manifest.generation, manifest.step) != (checkpoint.generation, checkpoint.step):
         problem = f"its manifest is for generation {manifest.generation}, step {manifest.step}"
         raise _corrupt(store, checkpoint, problem)
+    # A manifest comes from another process: one that led to another trial's folder would restore that trial's weights.
     if not manifest.data.startswith(f"{checkpoint.manifest.rpartition('/')[0]}/data/"):
         raise _corrupt(store, checkpoint, f"its manifest has its shards in {manifest.data!r}, where others write")
     for shard in manifest.shards:

@@ -71,6 +71,7 @@ class MetricLog:
         try:
             self._store.put_if_absent(path, part.content)
         except OSError:
+            # The next call has these rows in a part of another number: with this one they would be there twice.
             self._unsure.append(path)
             raise
         self._keep(0, part)
@@ -103,6 +104,7 @@ class MetricLog:
             name = BlockName(self._key, parts[0].name.first, parts[-1].name.last)
             joined = _Part(name, part_of(joined_tables([table_of_part(part.content) for part in parts])))
             self._clean = False  # until all of this has succeeded
+            # First the new part, then the deletions: whenever this ends, no row is missing.
             self._store.put_if_absent(self._layout.block(name), joined.content)
             self._keep(level + 1, joined)
         self._levels[level] = []
@@ -163,6 +165,7 @@ def check_part(store: Store, layout: RunLayout, path: str) -> None:
 def _divided(store: Store, reports: ReportLayout) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The paths of the parts that hold each row once, and of the others."""
     names = [name for path in store.list(reports.path) if (name := reports.name_of(path)) is not None]
+    # Of the parts that start with the same append, the longest comes first, so that one pass finds what it covers.
     names.sort(key=lambda name: (name.key, name.first, -name.last))
     kept_names: list[BlockName] = []
     superseded: list[BlockName] = []

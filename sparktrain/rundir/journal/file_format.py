@@ -157,6 +157,7 @@ def _decode_records(header: Header, body: bytes) -> Content:
 
 
 def _line(number: int, payload: bytes) -> bytes:
+    # The checksum starts from the number of the line, so that no line can be left out, repeated or moved.
     return b"%08x %b\n" % (zlib.crc32(payload, number), payload)
 
 

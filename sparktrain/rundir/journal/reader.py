@@ -178,6 +178,8 @@ def read_stable(
         return read_stable(store, layout, position, survey(store, layout), attempts - 1)
     if attempts == 0 or (replayed.corruption is None and not replayed.from_first):
         return listing, replayed
+    # No store lists a folder as of one moment: with a slow listing beside a compaction, files were missing that the
+    # next listing had.
     again = survey(store, layout)
     if again == listing or (replayed.corruption is None and again.snapshots == listing.snapshots):
         return listing, replayed
@@ -262,6 +264,7 @@ class Replay:
             if content.fault is not None and content.fault.cut:
                 self._note_cut(term, newest, content)
                 if content.header is None:
+                    # Not even its header arrived, so its driver cannot have acted on it.
                     newest -= 1
                 else:
                     records = len(content.records)

@@ -70,6 +70,7 @@ class MarkedRemoval:
                 f"run directory {_run(store, layout)} is in use: a driver has taken it over a moment ago, and nothing "
                 "was deleted; stop that process, or wait for its end"
             )
+        # A driver that only looked dead learns from the later term that it is deposed.
         take(store, layout, identity, survey(store, layout).highest)
         return removal
 

@@ -71,6 +71,7 @@ def repair(store: Store, layout: RunLayout, identity: DriverIdentity) -> Salvage
     if report.whole:
         return report
     term = take(store, layout.journal, identity, survey(store, layout.journal).highest)
+    # Once more: a live driver may have written until the term was taken.
     report, records = examine(store, layout)
     journal = Journal(store, layout.journal, term, (), identity)
     journal.append(records) if records else journal.settle()

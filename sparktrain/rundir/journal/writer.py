@@ -1,9 +1,14 @@
 """Writes the journal of a run, as its owner.
 
-The driver that puts the file of the next term is the owner from then on, and reads the journal only then. A batch
-counts once its file exists and no later term existed after it: so the next driver reads everything on which a driver
-has acted. There is no lock, and no clock decides: a driver that wakes up after an hour can put one more batch, which no
-term follows, and learns from the check after it that it is deposed.
+The driver that puts the file of the next term is the owner from then on, and reads the journal only then. In come
+records, which become one batch: a file under the next number, without a gap. A batch counts once its file exists and
+no later term existed after it, so `append` puts the file and then looks for a later term. It returns when the records
+are durable, and raises DeposedError when another driver is the owner; an OSError leaves it open, and the next call
+finds out. What must hold: the next driver reads everything on which a driver has acted. Hence no caller acts on
+records before `append` has returned.
+
+There is no lock, and no clock decides: a driver that wakes up after an hour can put one more batch, which no term
+follows, and learns from the check after it that it is deposed. The only deadline is that of the store's calls.
 
 The protocol is that of Delta Lake's log: put-if-absent, under numbers without a gap.
 """
@@ -118,6 +123,7 @@ class Journal:
         tail = Tail(store, layout)
         before = tail.more()
         refuse_removed(store, layout, before.removal)
+        # Before the term is taken: a journal of a later version is refused without deposing its driver.
         _newest(store, layout, before.term)
         term = take(store, layout, identity, tail.highest)
         # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
@@ -188,6 +194,7 @@ class Journal:
             raise BugError(f"batch {number} of term {self.term} was tried with other records before: retry those")
         self._unsettled = content
         created = self._store.put_if_absent(self._layout.batch(self.term, number), content)
+        # After the put, never before it: a driver that takes over between the two would not have read this batch.
         self._check_rivals()
         if not created:
             self._recognise(self._layout.batch(self.term, number), content)
@@ -249,6 +256,7 @@ class Compaction:
         if self._store.exists(self._layout.term(term + 1)):
             run = self._store.where(self._layout.path.rpartition("/")[0])
             raise DeposedError(f"another driver has taken over {run}: nothing is deleted for this one (term {term})")
+        # A snapshot that was there may be cut, and then the files before it are all that a reader has.
         if created or self._is_whole(path, term, number):
             self._delete_superfluous()
 
