@@ -129,6 +129,8 @@ class GroupFetcher:
         """
         if self._manifest.format == "groups":  # each has a checksum
             return
+        # After each read: a check once per process mixed rows of a new file with old ones, and they got into the host's
+        # cache.
         info = check_unchanged(self._store, self._manifest.files[file_index])
         with self._turn:
             first = self._identities.setdefault(file_index, info.identity)

@@ -36,6 +36,7 @@ class GroupWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write one group. Blocks on the store."""
         message = memoryview(batch.serialize())
+        # Arrow reads a wrong value without an error, so each group has a checksum in the manifest.
         self.groups.append(Group(self._at, len(message), batch.num_rows, checksum(message)))
         self._put(message)
 

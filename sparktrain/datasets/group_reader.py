@@ -191,6 +191,8 @@ class GroupReader:
                 self._open.move_to_end(group)
                 return held
             reading = self._ahead.get(group)
+            # A read that waits behind others in the pool is withdrawn: this thread needs the group now, and reads it
+            # itself.
             if reading is None or reading.cancel():
                 promise = reading = self._ahead[group] = Future()
                 promise.set_running_or_notify_cancel()

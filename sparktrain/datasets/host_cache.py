@@ -1,9 +1,14 @@
 """Groups of rows as files of this host: fetched once, mapped by every process, and evicted when they take too much.
 
-The files of one dataset are in a folder of their own, named by the boot of this host and the digest of the manifest. A
-file appears by rename, so that it is complete; a process that fetches it holds a lock of the kernel on the group's
-number, which any end of the process releases. Processes that map a deleted file keep its memory. What is read is
-compared with its checksum (`cached_group`), and fetched again where it differs.
+In comes the number of a group, with a function that reads it from its store. A file that is there and intact is
+mapped. Otherwise the process that gets the lock of the group fetches it, and the others wait for it, up to `wait_s`;
+the lock is the kernel's, and any end of its process releases it. What goes out is a batch in mapped memory, which
+stays valid when the file is deleted.
+
+What must hold: only bytes that match their checksum become rows (`cached_group`), and a file has its name only when
+it is complete, since it appears by rename. Any other process, of another run too, may delete files and folders at any
+time, so each step makes its folders again. The files of one dataset are in a folder of their own, named by the boot
+of this host and the digest of the manifest.
 """
 
 import errno
@@ -90,6 +95,7 @@ class HostCache:
         if (batch := self.held(group)) is not None:
             return batch
         with self._fetching(group):
+            # The process that held the lock before has fetched it perhaps.
             if (batch := self._intact(group)) is not None:
                 return batch
             fetched = fetch()
@@ -275,6 +281,8 @@ class _Usage:
             for folder in list(home.iterdir()):
                 if _FOLDER_NAME.fullmatch(folder.name) and not folder.is_symlink() and (folder / _LOCK).exists():
                     files = _files_in(folder)
+                    # A host that shares this directory has another boot too, and its folders look like those of an
+                    # earlier boot.
                     if not folder.name.startswith(f"{boot}-"):
                         if max(os.lstat(folder / _LOCK).st_mtime, *(used for used, _, _ in files), 0.0) >= booted:
                             continue

@@ -141,6 +141,7 @@ class ParquetRows(GroupedFile):
     def read(self, group: Group, names: Sequence[str]) -> pa.RecordBatch:
         """See base class. The bytes lie in a sparse map as they do in the file; checksums of pages are checked."""
         number = self.number(group)
+        # A map and no Python file object: with those, interpreters that hang at exit are reported.
         with_holes = mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
         for start, length in _near([self._row_groups[number].chunks[index] for index in self._wanted(names)]):
             with_holes[start : start + length] = read_exactly(self._store, self._path, start, length)

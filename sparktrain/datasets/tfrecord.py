@@ -216,6 +216,7 @@ def frames(data: bytes, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     previous = b""
     while place + HEAD_BYTES <= end:
         head = data[place : place + HEAD_BYTES]
+        # Records of one length share one head, and most files have few lengths: each head is checked once.
         if head not in checked:
             if not _is_head(head):
                 raise CorruptFileError(f"the length of the record at byte {at + place:,} fails its checksum")
