@@ -120,6 +120,7 @@ class _Digests:
                 yield from self._of_object(value)
 
     def _of_function(self, function: FunctionType) -> Iterator[bytes]:
+        # What a library has made counts by its name alone: otherwise an upgrade of a library was refused as other code.
         if is_users(function):
             yield self.of(function.__code__)
             yield from self._of_captures(function)
@@ -151,6 +152,7 @@ class _Digests:
     def _of_object(self, value: object) -> Iterator[bytes]:
         if (data := _buffer(value)) is not None:
             yield data
+        # The bytes of an array of objects are addresses: its fingerprint differed in each process.
         elif callable(tolist := getattr(value, "tolist", None)) and not is_users(type(value)):
             yield self.of(tolist())  # of an array of objects or dates
         namespace = getattr(value, "__dict__", None)

@@ -28,6 +28,8 @@ def registered(pickler: ScriptPickler, function: Any) -> dict[str, dict[str, Any
             continue
         if uses is None:
             uses = _uses_keras(function)
+        # Pickled alone and only here: one registered class that cannot be pickled must not keep the function from
+        # executors.
         if uses and (data := _alone(name, value)) is not None:
             registry.setdefault(library, {})[name] = data
     return registry

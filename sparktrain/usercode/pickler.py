@@ -1,4 +1,14 @@
-"""Pickles the user's function by value, with what cloudpickle leaves in the script, without what is the driver's."""
+"""Pickles the user's function by value, with what cloudpickle leaves in the script, without what is the driver's.
+
+In comes a function of a script, a notebook or a module. `reducer_override` decides for each object: what a library
+holds once in a process goes by its name there, code of the script goes by value, and everything else as it reduces
+itself. What goes out is one pickle that calls `sent_script` in the member: with the function, with what the script
+calls the functions and classes that were pickled with it, and with what they are in Keras's registry.
+
+What must hold: the pickle loads in a process without the script. So an object that would be found only by its name in
+`__main__` is refused here, in the driver, and not in each trial. The limit is one of size: `Sink` ends the pickling
+when it is exceeded.
+"""
 
 import functools
 import sys
@@ -95,6 +105,7 @@ class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ha
     def _reduced_code(self, value: Any) -> Any:
         """A function or class."""
         reduced = super().reducer_override(value)
+        # The script's name in a child of multiprocessing, which cloudpickle takes for a module that can be imported.
         if reduced is NotImplemented and _module_of(value) == "__mp_main__":
             by_value = self._dynamic_function_reduce if type(value) is FunctionType else internals._dynamic_class_reduce
             reduced = by_value(value)
@@ -112,6 +123,8 @@ class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ha
         if self._script is None and names.get("__name__") in MAIN:
             self._script = names
             python_names = {key: names[key] for key in _PYTHONS_OWN if key in names}
+            # cloudpickle gives one namespace to all functions with these globals: that one becomes the member's
+            # `__main__`, where pickle, joblib and multiprocessing look for the script's classes.
             self.globals_ref[id(names)] = _ScriptNames(python_names)
         reduced = super()._dynamic_function_reduce(function)
         _, slots = reduced[2]

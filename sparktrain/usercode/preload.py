@@ -81,6 +81,7 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     )
     if not _keras_runs_on_tensorflow():
         excluded.add("keras")
+    # Keras imports scikit-learn only for its wrappers, so a zygote imports it only where a wrapper is named.
     names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
     modules = {_module(name) for name in names if name.partition(".")[0] in SAFE - excluded}
     safe = {name for name in modules if not name.startswith(_UNSAFE_PARTS)}
