@@ -73,6 +73,8 @@ def start(settings: Mapping[str, str], scratch: str) -> None:
     conf = SparkConf(loadDefaults=False)
     for key, value in settings.items():
         conf.set(key, value)
+    # A JVM writes to the stderr that it inherits, before any setting of its log counts: only a pipe can leave lines
+    # out.
     reading, writing = os.pipe()
     ended = threading.Event()
     spawn(lambda: pass_on(reading, NOISE, _to_stderr, ended), "sparktrain-jvm")
@@ -93,6 +95,8 @@ def log_to_file_alone(session: Any, scratch: str) -> None:
     if context is not None and (Path(scratch) / _SPARK_LOG).exists():
         with suppress(Exception):  # as in `hush`
             logging = context._jvm.org.apache.logging.log4j.LogManager.getContext(False)
+            # Errors of Spark appeared between the lines of a run's progress. Until it has started they explain why it
+            # does not.
             logging.getConfiguration().getRootLogger().removeAppender("console")
             logging.updateLoggers()
 

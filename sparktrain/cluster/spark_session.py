@@ -92,6 +92,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
             spark_master.check_reachable(master)
             settings = {**_PATIENCE, **_ours(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
+        # Before PySpark would: the JVM that it starts prints seven lines, and nothing can take them back.
         if not submitted:
             jvm.start(settings, scratch)
         builder = SparkSession.builder

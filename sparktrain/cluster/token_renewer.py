@@ -113,6 +113,7 @@ class TokenKeeper:
         self.tokens = Tokens(fetched.content)
         self._fresh = fetched.fresh
         self._ends_at = start + fetched.life_s
+        # A driver without a ticket has no other tokens for its own clients of HDFS.
         if changed and not has_ticket(self._held):
             self._own.keep(fetched.content)
         return changed
