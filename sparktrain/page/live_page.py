@@ -118,6 +118,7 @@ class LivePage:
 
 def _start(settings: PageSettings, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     """Start the process, in a session of its own: Ctrl-C in a terminal goes to this process, which closes the page."""
+    # A process of its own, so that browsers cost the driver nothing.
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "sparktrain.page"],
         stdin=subprocess.PIPE,

@@ -90,6 +90,8 @@ class PageApp:
     def _stream(self, request: "_Request", since: int) -> Iterator[bytes]:
         """Server-sent events (HTML standard, section 9.2), until the reader is gone."""
         request.begin("text/event-stream", ("X-Accel-Buffering", "no"))
+        # A proxy may hold back even the head of a stream until something follows; the page waited for its start for
+        # ever.
         yield b"event: heartbeat\ndata: {}\n\n"
         while True:
             news = self._feed.since(since, HEARTBEAT_S)
