@@ -153,6 +153,7 @@ def points_of(rows: Sequence[StepRow]) -> list[Point]:
     points: dict[tuple[str, int], Point] = {}
     for row in rows:
         for name, value in row.metrics.items():
+            # TensorBoard shows a step that is reported again as a second point, so each step is written once.
             points.setdefault((name, row.step), Point(name, row.step, row.time, float(value)))
     return list(points.values())
 

@@ -181,6 +181,7 @@ class Tidier:
         self.find()  # a wrong call takes nothing over
         journal, _ = Journal.claim(self._place.store, self._place.layout.journal, identity)
         self._observer = Observer(self._place, self._clock)
+        # Once more, with the run owned: a driver may have written since the first look, and would need what it found.
         tidied = self.find()
         dropped = _records(tidied.dropped)
         if dropped:

@@ -79,6 +79,7 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
     lost = lost_records(store, layout, opened.records, lambda: opened.records)
     if not lost:
         return
+    # Generations too: a gang that used a number once more would meet the files of the gang that had it.
     writer.append(restored(lost))
     back = [result.id for result in lost.results if result.id not in lost.trials]
     if back:

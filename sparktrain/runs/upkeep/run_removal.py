@@ -98,11 +98,13 @@ class Remover:
         marked = MarkedRemoval.begin(store, layout.journal, identity, owner)
         last = (marked.mark, layout.spec)
         journal = f"{layout.journal.path}/"
+        # The journal stays until the rest is gone: it is what a driver that starts now would read, and what refuses it.
         self._delete(lambda path: layout.owns(path) and path not in last and not path.startswith(journal))
         marked.check()
         self._delete(lambda path: layout.owns(path) and path not in last)
         # From here on a driver may put a run of this name: what it puts must stay.
         marked.check()
+        # The mark goes last of all files: while it is there, no driver takes the run over.
         store.delete(layout.spec)
         store.delete(marked.mark)
         self._delete(lambda path: path.endswith("/") and layout.owns(path))
