@@ -64,6 +64,7 @@ class Goal:
         names = [self.metric, *(objective.metric for objective in self.others)]
         metric_values = [0.0 if name is None else metrics.get(name, math.nan) for name in names]
         bounded = [constraint.excess(metrics) for constraint in self.constraints]
+        # Optuna takes infinity for the value of a complete trial.
         return metric_values if all(map(math.isfinite, [*metric_values, *bounded])) else None
 
 
@@ -134,6 +135,7 @@ class OptunaSampler(Sampler):
             self._seen.add(_key(dict(observation.params)))
         number = self._running.pop(observation.trial, None)
         if number is None and (params := params_of(self._space, observation.params)) is not None:
+            # Optuna raises for a second end of a trial, and a retried trial ends twice.
             number = self._add(params, TrialState.RUNNING)
         if number is None:
             return  # of another space
@@ -170,6 +172,8 @@ class OptunaSampler(Sampler):
         """As `_case`; None once the sampler has stopped its study, and while all that it has left is running."""
         if not self._hooked:
             return self._case()
+        # Samplers that try each case once stop their study after the last one, which works within `Study.optimize`
+        # alone.
         if self._stopped or (self._running and cases_left(self._study[0], 0) == 0):
             return None
         return self._case()
@@ -222,6 +226,8 @@ class OptunaSampler(Sampler):
 
     def _ask(self, fixed: Mapping[str, int]) -> "Trial":
         study, _ = self._study
+        # A sampler and a seed for each ask: what follows a restart then needs the history alone. CRC-32, because
+        # Python's `hash` of a text differs between processes.
         study.sampler = self._make(zlib.crc32(f"{self._seed}/{self._numbers}".encode()), self._unconditional)
         self._numbers += 1
         if fixed:
@@ -285,6 +291,8 @@ class OptunaSampler(Sampler):
         memo = past.memo.get(_MEMO, {})
         notes = memo.get("trials") or [{} for _ in past.cases]
         for number, (case, note) in enumerate(zip(past.cases, notes, strict=True), past.first):
+            # Cases that `where=` refused are trials of the study too: without them the numbers, and so the seeds, would
+            # differ.
             for attrs in note.get("refused", ()):
                 self._add({}, TrialState.FAIL, attrs)
             if (params := params_of(self._space, case)) is not None:
