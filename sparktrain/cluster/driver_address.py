@@ -42,7 +42,7 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
     named = conf.get(HOST_KEY) or None
     of_spark = conf.get("spark.driver.host")
     bind = conf.get("spark.driver.bindAddress")
-    # With local[n] and local-cluster the driver, the page and TensorBoard would listen on the network for nobody.
+    # With local[n] and local-cluster, no process of another machine has to reach the driver, the page or TensorBoard.
     if on_one_machine and named is None and bind is None:
         return Address(THIS_MACHINE, (THIS_MACHINE,), _port(conf))
     hosts = [host for host in dict.fromkeys((named, of_spark, socket.getfqdn(), socket.gethostname())) if host]

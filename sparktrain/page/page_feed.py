@@ -133,7 +133,7 @@ class PageFeed:
         warned = False
         pause_s = 0.0
         while not over.wait(pause_s):
-            # While nobody reads the page, its process reads nothing of the run.
+            # Without a reader, the process of the page reads nothing of the run.
             self._await_reader(over)
             began = self._clock.now()
             try:

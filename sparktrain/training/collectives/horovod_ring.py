@@ -1,9 +1,13 @@
 """A ring of Horovod, over Gloo, or NCCL for sums of floating-point numbers.
 
 It uses only the operations of `horovod.tensorflow`: Horovod's optimizer and callbacks for Keras do not know Keras 3,
-and its optimizer then reduces nothing, without an error. Operations run on the CPU, and tensors of a GPU travel
-through host memory, unless Horovod is built with NCCL (`scripts/build_horovod.sh --nccl`), and each member has a GPU
-of its own: then gradients stay on GPUs.
+and its optimizer then reduces nothing, without an error. The members meet before `init`, which aborts a process that
+waits too long, and find each other by a rendezvous of our own. Horovod matches operations by their names, which are
+equal on all members. An operation that some member does not call ends after `operation_s`, the time of Horovod's
+stall check.
+
+Operations run on the CPU, and tensors of a GPU travel through host memory, unless Horovod is built with NCCL
+(`scripts/build_horovod.sh --nccl`), and each member has a GPU of its own: then gradients stay on GPUs.
 """
 
 import atexit

@@ -1,9 +1,12 @@
 """The contract of a ring: collectives, which every member of a gang calls in the same order.
 
-Every collective may be called eagerly and while a `tf.function` is traced; what it adds to a graph runs at each call.
-The members call the same collectives with tensors of equal dtypes and, except for `allgather`, equal shapes. Otherwise
-the ring raises `sparktrain.errors.RingError`, at the latest after its timeout, and the `CallWatch` of a member
-finds out from `calls` what each has called.
+In come tensors of the thread that trains, and out come the sums, values or rows of all members, equal on each of
+them. Every collective may be called eagerly and while a `tf.function` is traced; what it adds to a graph runs at each
+call. What must hold: the members call the same collectives with tensors of equal dtypes and, except for `allgather`,
+equal shapes. Otherwise the ring raises `sparktrain.errors.RingError`, at the latest after its timeout, and the
+`CallWatch` of a member finds out from `calls` what each has called.
+
+A ring that has failed once does not recover: its gang ends, and another generation forms a new one.
 """
 
 from abc import ABC, abstractmethod

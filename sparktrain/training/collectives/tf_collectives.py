@@ -1,9 +1,13 @@
 """A ring on TensorFlow's own collectives: needs no compiler, no Horovod, and no patch of Keras.
 
 The members are servers of the TensorFlow cluster that TF_CONFIG describes, configured as MultiWorkerMirroredStrategy
-configures it: a strategy that a program makes later finds its server there. Operations run on the CPU; tensors of a GPU
-travel through host memory. TensorFlow's server listens on all interfaces, without authentication, for the life of the
-process: use such a ring only in a network with trusted hosts.
+configures it: a strategy that a program makes later finds its server there. Operations run on the CPU; tensors of a
+GPU travel through host memory. TensorFlow matches the operations of the members by keys, so a key must be equal on
+all of them, and belong to one name and one length alone: `_instance_key` makes it of both.
+
+The first collective has the timeout of the gang's start. Later ones have it only where no `CallWatch` guards them
+(`NO_TIMEOUT`). TensorFlow's server listens on all interfaces, without authentication, for the life of the process:
+use such a ring only in a network with trusted hosts.
 """
 
 import zlib
