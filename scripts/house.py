@@ -88,8 +88,8 @@ FIGURES = {
     "widest": Figure(name="fields of the widest class", bound=29, goal=20),
     "protocols": Figure(name="Protocols", bound=50, goal=30),
     "circles": Figure(name="modules in circles of imports", bound=0, goal=0),
-    "comments": Figure(name="lines of comments per 1,000 lines", bound=1.2, goal=10, at_least=True),
-    "lines": Figure(name="lines of source", bound=93_200, goal=85_300),
+    "comments": Figure(name="lines of comments per 1,000 lines", bound=5.6, goal=10, at_least=True),
+    "lines": Figure(name="lines of source", bound=93_800, goal=85_300),
 }
 
 

@@ -145,6 +145,7 @@ class ReportEvents:
     def forget(self, trial: int) -> None:
         """Remove what is written of a trial: it may start again."""
         if self._trials.pop(trial, None) is not None:
+            # TensorBoard shows the steps of two files of a trial, and purges none that a restart reports again.
             remove(self._folder(trial) / CURVES)
 
     @property

@@ -86,6 +86,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         if submitted:
             merged_conf = {**_submitted(), **conf}
             _check_cluster(master, merged_conf)
+            # A lost container counts as a failed task, and the fourth one of a slot would end the agents' job.
             settings = {**_absent(_PATIENCE, merged_conf), **conf}
         else:
             master = master or DEFAULT_MASTER

@@ -166,6 +166,7 @@ def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
     if context is None:
         logger.warning("a Spark Connect session has no delegation tokens: executors need tickets of their own")
         return None
+    # Tokens that Spark renews reach the JVMs of executors, and never their Python.
     keeper = TokenKeeper(partial(fetch, context, address.url), _own(), SystemClock())
     keeper.renew()
     return keeper

@@ -79,6 +79,8 @@ class FeedExchange:
         options = flight.FlightCallOptions(headers=[(AUTHORIZATION.encode(), f"Bearer {ticket.token}".encode())])
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         try:
+            # An exchange, because Flight has no other call that another thread can end while its writer is blocked: a
+            # member that is stopped blocks it for ever, also with keepalive.
             self._writer, self._reader = self._client.do_exchange(descriptor, options)
         except (pa.ArrowException, OSError) as error:
             self._client.close()
@@ -86,7 +88,9 @@ class FeedExchange:
         self._begun = False
         self._answered_last = False
         """The member has sent its last message, and closes the exchange."""
+        # A client that writes all before it reads blocks after some batches: both windows are full then.
         spawn(self._receive, "sparktrain-feed-answers")
+        # A timeout of the call would count while data flows too, so silence is measured here.
         spawn(self._watch, "sparktrain-feed-lease")
 
     @property

@@ -84,6 +84,8 @@ class WriteTask:
         except OSError as error:
             if error.errno not in _FULL:
                 raise
+            # Not an error that Spark repeats with hope: each attempt of the task waited for room as long as the store
+            # may.
             raise RunDirectoryError(
                 f"{self._cannot_write(error)}: free space there, write fewer rows or columns, or choose another dir="
             ) from error
@@ -136,6 +138,7 @@ def write_part(task: WriteTask, batches: Iterator[pa.RecordBatch], partition: in
     groups = regrouped(plain)
     group = next(groups, None)
     while group is not None:
+        # The first bad partition ends the others too: they would write for hours for a job that has failed.
         if files:
             task.note.check()
         path = f"{task.folder}/{name}-{len(files)}.arrow"

@@ -77,6 +77,7 @@ class LoadedModel:
         with tf.device(self._device):
             for start in range(0, total, batch_size):
                 rows = min(batch_size, total - start)
+                # Few shapes, so that the function is traced and compiled for few of them.
                 filled = min(batch_size, 1 << (rows - 1).bit_length())
                 slices = [_padded(tensor[start : start + rows], filled) for tensor in tensors]
                 try:
@@ -100,6 +101,7 @@ class LoadedModel:
             packed = tensors[0] if structure is None else keras.tree.pack_sequence_as(structure, list(tensors))
             return keras.tree.flatten(model(packed, training=False))
 
+        # `model.predict`, called for each Arrow batch, takes about ten times the processor time of a traced function.
         return tf.function(call, input_signature=specs, reduce_retracing=True)
 
 
@@ -119,6 +121,7 @@ def set_up(cpus: int, gpu: str | None) -> str:
 
     gpus = tf.config.list_physical_devices("GPU")
     try:
+        # Spark's task has these cores: TensorFlow would take all of the host in each of its workers.
         tf.config.threading.set_intra_op_parallelism_threads(cpus)
         tf.config.threading.set_inter_op_parallelism_threads(cpus)
         if gpu is None:

@@ -69,6 +69,7 @@ class ModelFolder:
         if path.exists() and intact(path):
             return path
         with self._alone(f"{name}.lock"):
+            # All workers of a host map this file: one changed byte was in the predictions of all of them.
             if path.exists() and not intact(path):
                 logger.warning("%s is corrupt: it is replaced", path)
                 os.rename(path, self.path.parent / f"{_GONE}{uuid4().hex}")  # processes that have mapped it keep it
@@ -146,6 +147,7 @@ def _evict(root: Path, but: Path) -> None:
     What has another name, and what is a symbolic link, is not ours.
     """
     for path in root.iterdir():
+        # A file called held, or a link in this folder, once led eviction to what was not ours.
         if path == but or _OURS.fullmatch(path.name) is None or path.is_symlink():
             continue
         if path.name.startswith(_GONE):

@@ -132,6 +132,7 @@ def _wait(
     while True:
         ended = process.poll() is not None
         application.look()
+        # With spark.yarn.submit.waitAppCompletion=false, spark-submit ends when the application starts.
         if ended and not (process.returncode == 0 and application.continues):
             return
         run = run_directory.look() if application.runs else None
@@ -245,6 +246,8 @@ def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subproc
     try:
         yield process
     finally:
+        # Its driver is elsewhere, and an interrupt of this command has not reached it: without this, its end takes a
+        # minute.
         if output is not None:
             process.terminate()
         try:

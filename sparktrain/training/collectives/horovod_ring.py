@@ -93,6 +93,8 @@ def _environment(formation: Formation, address: tuple[str, int], joining: Joinin
         "GLOO_RENDEZVOUS_PORT": address[1],
         "GLOO_IFACE": interface,
         "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
+        # Only with the patch of `scripts/build_horovod.sh`: under Gloo, Horovod's stall check counts no ranks and never
+        # acts.
         "STALL_CHECK_TIME_SECONDS": max(1, wait_s // 2),
         "STALL_SHUTDOWN_TIME_SECONDS": max(2, wait_s),  # must be more than the check's
     }

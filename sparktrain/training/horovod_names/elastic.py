@@ -65,6 +65,7 @@ class ObjectState:
     def sync(self) -> None:
         """Give all members the chief's values. Every member calls it; it blocks until all do."""
         ring = current_ring("hvd.elastic.State.sync()")
+        # As JSON and arrays: a member unpickles nothing that another one sends.
         data = np.frombuffer(_encoded(self._values()), np.uint8).astype(np.int32)
         length = int(user_ops.broadcast(ring, data.size))
         sent = user_ops.broadcast(ring, np.resize(data, length))

@@ -221,6 +221,7 @@ class SaveCheckpoints(InternalCallback):
         """Raises what saving raises."""
         if not self._due() or self._position.at_epoch_end or self.model.stop_training:
             return
+        # Between two averages a checkpoint has the chief's weights alone, and a restart loses the steps of the others.
         if is_averaged(self.model):
             self._save(self._position.epoch, self._position.batch, None)
 

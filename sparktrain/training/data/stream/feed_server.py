@@ -153,6 +153,7 @@ class FeedServer:
         try:
             with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
                 exchange.send(SendFrom(0, 0, 0))
+            # On the exchange by which the rows came: queues that attempts of a task share mix up their results.
             spawn(lambda: _send_answers(exchange, answers, answered_exchange), "sparktrain-feed-results")
             return _receive_asked(exchange, answers, answered_exchange)
         finally:
