@@ -142,6 +142,7 @@ def _ours(master: str, scratch: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not master.startswith("local"):
         return {"spark.ui.showConsoleProgress": "false"}
+    # Workers announce the address of a network interface otherwise.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
     return {

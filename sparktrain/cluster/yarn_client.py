@@ -154,6 +154,7 @@ def check(conf: Mapping[str, str]) -> None:
 def get_json(url: str) -> Any:
     """The JSON answer of a Hadoop daemon; each step blocks for at most `TIMEOUT_S`. Raises OSError, HTTPException,
     ValueError."""
+    # Without the header, the daemons answer in XML.
     request = Request(url, headers={"Accept": "application/json"})
     with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
         return json.load(answer)

@@ -86,6 +86,7 @@ class SlotJob:
         """What the tasks return; each gets its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
         self._add_tag()
         slots = self._spark.range(self._slots.start, self._slots.stop, 1, len(self._slots))
+        # No barrier stage: at any failure Spark ends the job of such a stage, and repeats none of its tasks.
         return list(slots.mapInArrow(task, schema, profile=self._profile).collect())
 
     def _add_tag(self) -> None:

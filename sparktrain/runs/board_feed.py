@@ -100,6 +100,7 @@ class BoardFeed:
                 MOST_TRIALS,
             )
         sign = -1.0 if view.mode == "max" else 1.0
+        # With some hundreds of trials TensorBoard's page is slow, and with 1,000 its process reads for 19 s.
         return sorted(started, key=lambda trial_view: _order(trial_view, view.metric, sign))[:BEST_TRIALS]
 
     def _write_space(self, events: ReportEvents, view: RunView) -> None:

@@ -191,5 +191,6 @@ def run_node(context: "TrainContext", map_fun: Callable[..., Any], tf_args: Any,
         raise RuntimeError(str(errors.get_nowait()))
     node.mgr.set("state", "terminating")
     for name in settings.feeds:
+        # The tasks that feed this member would miss it: it refuses rows until the driver ends the feed.
         node.mgr.stream(name).wait_for_end()
     node.mgr.set("state", "stopped")

@@ -168,6 +168,7 @@ class MLflowTracker(Callback):
             return
         assert self._run is not None
         if self._client is None:
+            # MLflow takes seconds to import, and 173 MB: only the thread of this callback waits for it.
             from mlflow import MlflowClient
 
             _set_limits()
@@ -176,6 +177,7 @@ class MLflowTracker(Callback):
         name = self._options.experiment
         experiment = client.get_experiment_by_name(name)
         self._experiment = client.create_experiment(name) if experiment is None else experiment.experiment_id
+        # Search first: a driver after a killed one joins the runs that are there.
         runs = self._search(f"tags.`{RUN}` = '{self._run.id}'")
         if not runs:
             self._parent = client.create_run(
@@ -296,6 +298,7 @@ class MLflowTracker(Callback):
         for trial in trials:
             self._child(trial.number, trial.params)
             self._note(trial.number, rows[trial.number])
+            # With the times of the reports: MLflow drops a point that it has, and keeps one of another time twice.
             self._log(trial.number, points_of(rows[trial.number]))
             self._end(trial)
 

@@ -73,6 +73,8 @@ class HdfsStore(HadoopStore):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
             return explain("FileAlreadyExistsException", str(error))
+        # For whatever a NameNode refuses the library raises RuntimeError: only the Java class in its text
+        # distinguishes a quota from a permission.
         match = _RPC_ERROR.match(str(error))
         text = str(error) or type(error).__name__
         java_class, message = (match[1], match[2].removesuffix('")')) if match else ("", text)

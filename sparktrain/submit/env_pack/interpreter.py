@@ -94,6 +94,8 @@ def files(python: Interpreter) -> Iterator[PackEntry]:
     needed = needed_libraries(_ask(["ldd", *map(str, binaries)]))
     for name, path in sorted(needed.items()):
         yield file_entry(f"{LIBRARIES}/{name}", path)
+    # A packed environment names its interpreter by an absolute path: this launcher finds it wherever the pack is
+    # unpacked.
     launcher = _LAUNCHER.format(libraries=LIBRARIES, program=python.name)
     yield data_entry(f"bin/{python.name}", launcher, executable=True)
     yield link_entry("bin/python3", python.name)

@@ -29,6 +29,7 @@ class OldPack(Struct, frozen=True):
 
 def old_packs(store: Store, archive: str) -> list[OldPack]:
     """All packs except `archive`, the oldest first; other files are ignored. Blocks on the store; raises OSError."""
+    # By exact names: a file in a folder that starts like a pack, and a link to a pack, once counted as old packs.
     archives = [
         path for path in store.list() if _NAME.fullmatch(path) and path != archive and store.way_out(path) is None
     ]

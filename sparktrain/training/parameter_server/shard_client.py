@@ -239,6 +239,8 @@ class ShardClient:
     def _connect(self, endpoint: Endpoint) -> ssl.SSLSocket:
         plain = socket.create_connection((endpoint.host, endpoint.port), CONNECT_S)
         try:
+            # A member waited a minute for bytes that could not come, as long as its gang gives a server to restart:
+            # probes and TCP's user timeout end the connection of a host that is cut off.
             prepare(plain)
             connection = self._context.wrap_socket(plain, server_hostname=SERVER_NAME)
         except BaseException:
