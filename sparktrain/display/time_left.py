@@ -57,6 +57,8 @@ def time_left(times: TrialTimes, elapsed: Sequence[float], to_come: int, slots: 
         return 0.0
     if times.count < max(1, len(elapsed)) or not (elapsed or slots):
         return None
+    # By the trials themselves: the time since the start has that of Spark and of imports in it, and showed 25 minutes
+    # where 6 were left.
     ends = [times.left_s(seconds) for seconds in elapsed]
     ends += [0.0] * (slots - len(ends))
     one_by_one = min(to_come, _ROUNDS * len(ends))

@@ -94,6 +94,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """The plan as it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
+        # Not with sorted keys: a space with parameters in another order was refused as another one.
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property

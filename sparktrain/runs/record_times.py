@@ -36,6 +36,8 @@ def dated(records: Sequence[AnyRecord]) -> Iterator[tuple[AnyRecord, float]]:
     died = _deaths(records)
     newest = 0.0
     for index, record in enumerate(records):
+        # A driver that takes over dates these records by its own start: slot-hours and losses grew by the time under no
+        # driver.
         at = died[index] or newest if index in died else record.at
         yield record, at
         newest = max(newest, at)

@@ -109,6 +109,8 @@ def preload_for(
         modules.add(defined.__name__)
         files.append(Path(defined.__file__))
     files += [file for place in _dynamic(target, sources, ()) for file in sources.files_of(place.stem)]
+    # Only what the function's own modules reach: one file of its package that names OMP_NUM_THREADS kept TensorFlow out
+    # of the zygote, and each trial paid for the import.
     return chosen(imports | reached_imports(sources, modules, files), gang, env)
 
 

@@ -91,6 +91,7 @@ def _sources(function: bytes) -> dict[str, Source]:
 
 def _cell(name: str) -> str | None:
     """`Cell In[3]`, as IPython calls it; None for anything else."""
+    # While IPython is being imported, the module is there without its names.
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell: Any = find_shell() if find_shell is not None else None
     label_parts = shell.compile.format_code_name(name) if shell is not None else None

@@ -119,6 +119,7 @@ def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str
             continue
         integers = _as_integers(name, tensor)
         count = max(1, shard_bytes // integers.itemsize)
+        # In parts, because files are written and read concurrently: one large embedding was one file otherwise.
         for start in range(0, len(integers), count):
             yield f"{name}{_CUT}{start}", integers[start : start + count]
 
