@@ -57,6 +57,7 @@ def regrouped(
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        # Spark's batches end at 10,000 rows or 64 MiB, and the last one of a partition has what is left.
         for part in cut(batch, most_rows, most_bytes):
             if waiting and (rows + part.num_rows > most_rows or size + part.nbytes > most_bytes):
                 room = _room(part, most_rows - rows, most_bytes - size)

@@ -149,6 +149,7 @@ class ParquetRows(GroupedFile):
             file = pq.ParquetFile(
                 pa.BufferReader(pa.py_buffer(with_holes)), metadata=self._metadata, page_checksum_verification=True
             )
+            # Arrow's pool has a thread for each core of the host, and each member of the host would have such a pool.
             batches = file.read_row_group(number, list(names), use_threads=False).combine_chunks().to_batches()
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
             if has_dictionary(batch.schema):

@@ -119,6 +119,7 @@ class TfRecordRows(GroupedFile):
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class. Reads the whole file, in pieces."""
         index = _Index()
+        # The format has no index, and a range for the head of each record is slower than one pass over all.
         for piece in self._pieces():
             index.add(piece)
         index.finish()

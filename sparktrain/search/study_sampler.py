@@ -61,6 +61,7 @@ class StudySampler:
         """See `AnsweringSampler`. Blocks on the storage of the study."""
         self._run = run
         self._study._stop_flag = False  # as `Study.optimize` does at its start
+        # Without copies: those of 100,000 trials take 4 s.
         for frozen in self._study.get_trials(deepcopy=False):
             of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
             if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
