@@ -164,7 +164,7 @@ def _check_numeric(space: SampledSpace) -> None:
 
 def _population(trials: int | None) -> int:
     """Trials of a generation: a tenth of all trials, so that the search is random for no longer than that."""
-    # With a fifth of the trials in a generation, the search hardly beat random draws.
+    # With a fifth of the trials in a generation, the search was hardly better than random draws.
     return min(MOST_POPULATION, max(LEAST_POPULATION, (trials or 10 * MOST_POPULATION) // 10))
 
 
