@@ -88,7 +88,7 @@ class DataKeywords(TypedDict, total=False):
             "Local directory on executor hosts where data is kept that was read once.",
             PLACE,
             says="the temporary directory",
-            page="data.md#read-once-for-each-host",
+            page="data-reference.md#read-once-for-each-host",
         ),
     ]
     data_cache_limit: Annotated[
@@ -97,7 +97,7 @@ class DataKeywords(TypedDict, total=False):
             "Bytes that this directory may take on each host, for the data of all runs.",
             whole(1),
             says="a quarter of the free disk",
-            page="data.md#read-once-for-each-host",
+            page="data-reference.md#read-once-for-each-host",
         ),
     ]
 

@@ -31,6 +31,7 @@ table = pd.DataFrame({"lr": [0.01, 0.1], "dropout": [0.1, 0.2], "accuracy": [0.9
 for name in ("monday", "a", "b"):
     st.sweep(train, space, metric="accuracy", trials=2, name=name)
 """,
+    "search-reference": "",
     "stopping": """
 def train(lr, ctx):
     for epoch in range(27):
@@ -56,6 +57,7 @@ build = Model
 """What the readers of a page have."""
 AFTER = {
     "search": "assert len(result.trials) == 4, result\n",
+    "search-reference": "assert isinstance(TestBisection().make(), Bisection)\n",
     "stopping": 'assert st.sweep(train, {"lr": [0.1]}, metric="accuracy").best.metrics == {"accuracy": 0.5}\n',
     "optuna": "assert len(kept.trials) == 4, kept.trials\n",
 }

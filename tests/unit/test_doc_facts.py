@@ -20,12 +20,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 ELSEWHERE = {"coming-from.md", "keras3.md", "optuna.md", "tensorflowonspark.md", "tracking.md"}
 """Pages that show `ctx`, `result` and `trial` of other libraries."""
 PRINTED = [
-    ("gangs.md", "the driver has no Horovod, which is faster for large models"),
+    ("gangs-reference.md", "the driver has no Horovod, which is faster for large models"),
     ("gangs.md", ", from its checkpoint of step "),
-    ("data.md", ": writing the DataFrame to "),
-    ("data.md", " has columns that cannot become tensors"),
-    ("data.md", "a tensor has no decimals; select cast("),
-    ("data.md", "a tensor has no maps; select its entries as columns, such as "),
+    ("data-reference.md", ": writing the DataFrame to "),
+    ("data-reference.md", " has columns that cannot become tensors"),
+    ("data-reference.md", "a tensor has no decimals; select cast("),
+    ("data-reference.md", "a tensor has no maps; select its entries as columns, such as "),
     ("sessions.md", "entered the training function, the last with: "),
     ("sessions.md", "no member can be set up on executor host "),
     ("sessions.md", "waiting for agents (0 of "),

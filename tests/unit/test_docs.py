@@ -26,6 +26,7 @@ FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results
 """Pages for data scientists."""
 PAGES_WITH_SAMPLES = [
     "search.md",
+    "search-reference.md",
     "repeats.md",
     "resume.md",
     "training-function.md",
