@@ -259,7 +259,7 @@ def refit(
     spark: "Session | LocalMachine | None" = None,
     **options: Unpack[RefitKeywords],
 ) -> RunResult:
-    """Train the best parameters of a sweep on in a gang, longer or wider: a new run, from the trial's checkpoint.
+    """Continue training the best trial of a sweep in a gang of any size: a new run, from the checkpoint of the trial.
 
     It starts from a copy, and is by default beside the sweep. Blocks as `run` does.
 
