@@ -42,7 +42,7 @@ class Agent:
     def send(self, message: Any) -> None:
         self._steps.append(message.step)
 
-    def kept(self, timeout_s: float) -> Any:
+    def snapshot_answer(self, timeout_s: float) -> Any:
         return SnapshotStored(self._steps.pop(0)) if self._steps else None
 
 
@@ -64,7 +64,7 @@ class Writer:
         shutil.rmtree(snapshot.folder)
         self._written.put(SnapshotStored(snapshot.step))
 
-    def kept(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
         try:
             return self._written.get(timeout=timeout_s)
         except queue.Empty:

@@ -61,7 +61,7 @@ def history_of(trials: int) -> list[PastSuggestion | Observation]:
 def restored(name: str, history: list[PastSuggestion | Observation], more: int) -> tuple[Sampler, float]:
     """The sampler with that history, and the seconds that this took."""
     total = more + len(history) // 2
-    sampler = SamplerChoice(asked=name, trials=total, seed=1, goal=Goal("accuracy", True)).sampler(searched())
+    sampler = SamplerChoice(requested=name, trials=total, seed=1, goal=Goal("accuracy", True)).sampler(searched())
     begun = CLOCK.now()
     sampler.restore(history)
     return sampler, CLOCK.now() - begun

@@ -92,7 +92,7 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
             raise
         except (SparktrainError, KeyboardInterrupt) as error:
             logger.debug("%s raised", function.__qualname__, exc_info=True)
-            if _said(error):
+            if _includes_cause(error):
                 error.__cause__ = None
                 error.__suppress_context__ = True
             # A bare `raise` keeps the error's traceback, and adds no frame of this function.
@@ -102,7 +102,7 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
     return called
 
 
-def _said(error: BaseException) -> bool:
+def _includes_cause(error: BaseException) -> bool:
     """Whether the message of `error` contains that of its cause, or it has only a context."""
     cause = error.__cause__
     if cause is None:

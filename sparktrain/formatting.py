@@ -39,7 +39,7 @@ def number(value: float) -> str:
     if value and (size < 0.001 or size >= 1e6):
         return f"{value:.3e}"
     if size >= 1000 and float(value).is_integer():
-        return _whole(value)
+        return _whole_number(value)
     return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1000 else f"{value:.1f}"
 
 
@@ -50,10 +50,10 @@ def number_format(column: Iterable[float]) -> Callable[[float], str]:
     """
     finite = [number for number in column if math.isfinite(number)]
     is_whole = bool(finite) and all(float(number).is_integer() and abs(number) < _WHOLE_LIMIT for number in finite)
-    return _whole if is_whole else number
+    return _whole_number if is_whole else number
 
 
-def _whole(value: float) -> str:
+def _whole_number(value: float) -> str:
     return f"{value:.0f}" if math.isfinite(value) else str(value)
 
 

@@ -30,17 +30,17 @@ class _Copy:
         self.target = target
         self.size = 0
         self._rounds = 1
-        self._left = 0
+        self._rounds_to_skip = 0
 
     def is_due(self) -> bool:
         """Whether this round looks at the file. Call it once in each round."""
-        self._left -= 1
-        return self._left < 0
+        self._rounds_to_skip -= 1
+        return self._rounds_to_skip < 0
 
     def looked(self, grown: bool) -> None:
         """Note whether a look found anything."""
         self._rounds = 1 if grown else min(_RAREST, 2 * self._rounds)
-        self._left = self._rounds - 1
+        self._rounds_to_skip = self._rounds - 1
 
     def append(self, piece: bytes) -> None:
         """Add `piece` to the local file. Raises OSError."""

@@ -56,7 +56,7 @@ def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[st
 def _meaning(declared: Declared) -> str:
     option = declared.option
     link = f"[More]({option.page})." if option.page else ""
-    return " ".join(filter(None, [option.doc, option.more, link]))
+    return " ".join(filter(None, [option.doc, option.details, link]))
 
 
 def _default(declared: Declared) -> str:

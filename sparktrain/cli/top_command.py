@@ -81,7 +81,7 @@ class _Top:
         self._logs: tuple[int, str] | None = None
         self._problem = ""
         self._over = threading.Event()
-        self._wanted = threading.Event()
+        self._look_requested = threading.Event()
 
     def run(self) -> None:
         """Draw, and answer keys, until one ends it. Blocks."""
@@ -103,7 +103,7 @@ class _Top:
                     live.refresh()
             finally:  # also where Ctrl-C comes while it starts
                 self._over.set()
-                self._wanted.set()
+                self._look_requested.set()
                 live.stop()
 
     def _answer(self) -> bool:
@@ -118,7 +118,7 @@ class _Top:
                     return True
                 case TopAction.STOP:
                     self._stop()
-        self._wanted.set()
+        self._look_requested.set()
         return False
 
     def _refresh(self) -> None:
@@ -138,8 +138,8 @@ class _Top:
                 self._problem = ""
             except (OSError, SpecError) as error:
                 self._problem = f"{error}"
-            self._wanted.wait(EVERY_S)
-            self._wanted.clear()
+            self._look_requested.wait(EVERY_S)
+            self._look_requested.clear()
 
     def _stop(self) -> None:
         """Interrupt the driver, which runs on this host."""

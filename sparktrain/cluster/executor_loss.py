@@ -103,7 +103,7 @@ class UnexplainedLosses:
         self._tasks[agent] = task
         self._lost = {lost_agent: lost for lost_agent, lost in self._lost.items() if lost[0] != task}
 
-    def left(self, agent: AgentId) -> None:
+    def departed(self, agent: AgentId) -> None:
         """An agent has left in good order."""
         self._tasks.pop(agent, None)
 

@@ -13,7 +13,7 @@ VARIABLE = "PYSPARK_PYTHON"
 UNNAMED = "python3"
 """What Spark runs where `PYSPARK_PYTHON` is not set: the first one on the path."""
 ANSWER_TIMEOUT_S = 30.0
-_ASKED = "import sys; print('%d.%d' % sys.version_info[:2])"
+_VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def settle_python(session: SparkSession, facts: Facts) -> None:
@@ -50,5 +50,5 @@ def _check(python: str) -> None:
 
 @cache
 def _version(python: str) -> str:
-    command = [python, "-c", _ASKED]
+    command = [python, "-c", _VERSION_CODE]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=ANSWER_TIMEOUT_S).stdout.strip()

@@ -91,7 +91,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         else:
             master = master or DEFAULT_MASTER
             spark_master.check_reachable(master)
-            settings = {**_PATIENCE, **_ours(master, scratch), **conf}
+            settings = {**_PATIENCE, **_session_defaults(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
         # Before PySpark would: the JVM that it starts prints seven lines, and nothing can take them back.
         if not submitted:
@@ -137,7 +137,7 @@ def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
         yarn_client.check(settings)
 
 
-def _ours(master: str, scratch: str) -> dict[str, str]:
+def _session_defaults(master: str, scratch: str) -> dict[str, str]:
     """The defaults of a session of our own on `master`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not master.startswith("local"):

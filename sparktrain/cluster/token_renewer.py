@@ -74,7 +74,7 @@ class TokenKeeper:
         self.tokens: Tokens | None = None
         """For agents; None when there are none."""
         self._source = source
-        self._own = token_file
+        self._token_file = token_file
         self._clock = clock
         self._held = held
         self._fresh = True
@@ -115,7 +115,7 @@ class TokenKeeper:
         self._ends_at = start + fetched.life_s
         # A driver without a ticket has no other tokens for its own clients of HDFS.
         if changed and not has_ticket(self._held):
-            self._own.keep(fetched.content)
+            self._token_file.keep(fetched.content)
         return changed
 
     def _warn(self, left_s: float, problem: str) -> None:
@@ -167,7 +167,7 @@ def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
         logger.warning("a Spark Connect session has no delegation tokens: executors need tickets of their own")
         return None
     # Tokens that Spark renews reach the JVMs of executors, and never their Python.
-    keeper = TokenKeeper(partial(fetch, context, address.url), _own(), SystemClock())
+    keeper = TokenKeeper(partial(fetch, context, address.url), _process_token_file(), SystemClock())
     keeper.renew()
     return keeper
 
@@ -179,7 +179,7 @@ def has_ticket(held: Callable[[], Ticket | None] = ticket) -> bool:
 
 
 @cache
-def _own() -> TokenFile:
+def _process_token_file() -> TokenFile:
     """The file of this process, for all its runs: their tokens come from one JVM."""
     folder = hold("driver")
     atexit.register(folder.close)

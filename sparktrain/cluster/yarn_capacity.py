@@ -130,7 +130,7 @@ def outlook(demand: Demand, executors: int, status: YarnStatus) -> str:
     if not running:
         states = ", ".join(f"{node['id']} is {node['state']}" for node in nodes) or "there is none"
         return f"no node {where} is running: {states}"
-    mine = _own(demand, label, need, status)
+    mine = _application_executors(demand, label, need, status)
     free = sum(_times(need, _free(node)) for node in running)
     capacity = sum(_times(need, _total(node)) for node in running)
     if (limit := _limit(queue, label)) is not None and queue is not None:
@@ -260,7 +260,7 @@ def _total(node: Mapping[str, Any]) -> Amounts:
     return {name: amount + free.get(name, 0) for name, amount in _amounts(used).items()}
 
 
-def _own(demand: Demand, label: str, need: Amounts, status: YarnStatus) -> int:
+def _application_executors(demand: Demand, label: str, need: Amounts, status: YarnStatus) -> int:
     """How many executors the application has already."""
     mine = next((app for app in status.applications if app["id"] == demand.application), None)
     if mine is None:

@@ -80,13 +80,13 @@ class Nodes:
     """Adds to Spark's message of a lost node whether YARN has decommissioned it. Blocks; never raises."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
 
     def __call__(self, message: str) -> str:
         """The message of a failed task, and what became of its node; YARN is queried once for each message."""
-        if message not in self._known:
-            self._known[message] = self._with_node(message)
-        return self._known[message]
+        if message not in self._messages:
+            self._messages[message] = self._with_node(message)
+        return self._messages[message]
 
     def _with_node(self, message: str) -> str:
         host = lost_host(message)

@@ -38,7 +38,7 @@ class CallOption(Struct, frozen=True):
     """The sentence for the command line, if it differs."""
     in_file: bool = True
     """Whether a parameter file may set it."""
-    more: str = ""
+    details: str = ""
     """Further sentences, for docstrings and docs/."""
     page: str = ""
     """The page of docs/ with details."""
@@ -152,7 +152,7 @@ def _parameter(declared: Declared) -> inspect.Parameter:
 def _lines(options: Iterable[Declared], indent: str) -> Iterable[str]:
     for spec in options:
         default = "" if spec.required or not spec.option.default_words else f"Default: {spec.option.default_words}."
-        words = " ".join(filter(None, [f"{spec.name}: {spec.option.doc}", default, spec.option.more]))
+        words = " ".join(filter(None, [f"{spec.name}: {spec.option.doc}", default, spec.option.details]))
         yield fill(words, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 

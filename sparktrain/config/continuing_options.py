@@ -4,7 +4,7 @@ from typing import Annotated
 
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.option_catalog import ConcurrencyKeywords, EnvironmentKeywords, ProgressKeywords, RunKeywords
-from sparktrain.config.option_rules import ValueRule, whole
+from sparktrain.config.option_rules import ValueRule, integer
 from sparktrain.config.param_values import shown
 from sparktrain.config.search_options import TRIALS
 from sparktrain.config.tracking_options import CallbackKeywords
@@ -27,7 +27,7 @@ class ExtendKeywords(ConcurrencyKeywords, EnvironmentKeywords, ProgressKeywords,
         int | None,
         CallOption(
             "How many trials a sampled sweep gets beside those that it has.",
-            whole(1),
+            integer(1),
             panel=TRIALS,
             says="none: its space has more values",
             in_file=False,
@@ -41,7 +41,7 @@ class RefitKeywords(RunKeywords, total=False):
     """Options of `refit`: those of `run`, and which trial of the sweep."""
 
     trial: Annotated[
-        int | None, CallOption("Number of the trial that is trained on.", whole(0), panel=TRIALS, says="the best one")
+        int | None, CallOption("Number of the trial that is trained on.", integer(0), panel=TRIALS, says="the best one")
     ]
     from_checkpoint: Annotated[
         bool | str,

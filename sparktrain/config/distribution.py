@@ -203,10 +203,10 @@ def to_document(distribution: Distribution) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any]) -> Distribution:
     """Decode what `to_document` encoded. Raises SpecError."""
     ((kind, arguments),) = document.items()
-    return made(kind, [arguments] if kind == "choice" else arguments, kind)
+    return build_distribution(kind, [arguments] if kind == "choice" else arguments, kind)
 
 
-def made(kind: str, arguments: list[Any], subject: str) -> Distribution:
+def build_distribution(kind: str, arguments: list[Any], subject: str) -> Distribution:
     """The distribution of that kind. Raises SpecError, also for a wrong number of arguments."""
     expected = {"quniform": 3, "choice": 1}.get(kind, 2)
     if len(arguments) != expected:

@@ -4,7 +4,7 @@ import ast
 import re
 from typing import Any
 
-from sparktrain.config.distribution import KINDS, Distribution, made
+from sparktrain.config.distribution import KINDS, Distribution, build_distribution
 from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.errors import SpecError
 
@@ -37,7 +37,7 @@ def parsed(text: str, subject: str) -> Distribution:
             f"{subject}: there is no distribution {name!r}{did_you_mean(name, KINDS)}; it is one of {', '.join(KINDS)}"
         )
     try:
-        return made(name, _arguments(tree, name, subject), subject)
+        return build_distribution(name, _arguments(tree, name, subject), subject)
     except SpecError as error:
         text = str(error)
         raise SpecError(text if text.startswith(subject) else f"{subject}: {text}") from None

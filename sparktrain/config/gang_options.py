@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, Required, TypedDict
 
 from sparktrain.config.call_option import CallOption
-from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, whole, whole_or_none
+from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, integer, whole_or_none
 from sparktrain.config.quantities import Duration
 from sparktrain.config.server_settings import server_mode
 
@@ -37,7 +37,7 @@ class GangKeywords(AveragingKeywords, total=False):
             int,
             CallOption(
                 "Members that train, including the chief.",
-                whole(1),
+                integer(1),
                 panel=GANG,
                 flag_doc="Members that train; needed here or in --params.",
                 page="gangs.md",
@@ -49,7 +49,7 @@ class GangKeywords(AveragingKeywords, total=False):
         int,
         CallOption(
             "Parameter servers beside them, with backend tensorflow or parameter-server.",
-            whole(0),
+            integer(0),
             default=0,
             panel=GANG,
             page="strategies.md",
@@ -69,7 +69,7 @@ class GangKeywords(AveragingKeywords, total=False):
         int,
         CallOption(
             "How many gradients of a round need not come, with ps_mode sync.",
-            whole(0),
+            integer(0),
             default=0,
             panel=GANG,
             page="parameter-server.md#modes",
@@ -89,7 +89,7 @@ class GangKeywords(AveragingKeywords, total=False):
         int | None,
         CallOption(
             "Continue with this many members when agents are lost for good.",
-            whole(1),
+            integer(1),
             panel=GANG,
             says="wait for all",
             page="gangs.md",

@@ -159,7 +159,7 @@ class GangSpec:
         return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
 
 
-def wanted(value: object, subject: str = "backend") -> Backend | Literal["auto"]:
+def backend_or_auto(value: object, subject: str = "backend") -> Backend | Literal["auto"]:
     """The backend named `value`, or "auto", which leaves the choice to the run. Raises SpecError."""
     return AUTO if value == AUTO else backend(value, subject, AUTO)
 

@@ -24,7 +24,7 @@ from sparktrain.config.option_rules import (
     WAIT,
     Change,
     ValueRule,
-    whole,
+    integer,
 )
 from sparktrain.config.quantities import Duration
 from sparktrain.config.search_options import SearchKeywords
@@ -59,7 +59,7 @@ _GPU_MEMORY = CallOption(
 )
 _AGENTS = CallOption(
     "Agents to start, each in one slot of the session; every member of a trial needs one.",
-    whole(1),
+    integer(1),
     panel=SPARK,
     says="one for each slot",
     page="sessions.md",
@@ -78,7 +78,7 @@ class DataKeywords(TypedDict, total=False):
             says="none",
             flag_doc="Files for ctx.dataset(NAME): Parquet, Arrow or TFRecord, such as train=hdfs:///x/*.parquet. "
             "Repeatable.",
-            more="A DataFrame is written once into the run directory before training starts.",
+            details="A DataFrame is written once into the run directory before training starts.",
             page="data.md",
         ),
     ]
@@ -95,7 +95,7 @@ class DataKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Bytes that this directory may take on each host, for the data of all runs.",
-            whole(1),
+            integer(1),
             says="a quarter of the free disk",
             page="data-reference.md#read-once-for-each-host",
         ),
@@ -162,8 +162,8 @@ class DirectoryKeywords(TypedDict, total=False):
             ValueRule(metric_names.mode, "max|min"),
             panel=METRIC,
             says="by the name of the metric",
-            more="A loss or an error is better when it is lower, an accuracy or a score when it is higher; a name that "
-            "shows neither needs `mode`.",
+            details="A loss or an error is better when it is lower, an accuracy or a score when it is higher; a name "
+            "that shows neither needs `mode`.",
             page="results.md#which-end-is-best",
         ),
     ]
@@ -171,11 +171,11 @@ class DirectoryKeywords(TypedDict, total=False):
         BackendName | gang_spec.Backend,
         CallOption(
             "What connects the members of a gang: horovod, tensorflow, parameter-server, none, or auto.",
-            ValueRule(gang_spec.wanted, "NAME"),
+            ValueRule(gang_spec.backend_or_auto, "NAME"),
             default="auto",
             panel=GANG,
-            more="auto takes Horovod where driver and executors have it, else TensorFlow's collectives; with none each "
-            "member runs by itself, and knows its rank.",
+            details="auto takes Horovod where driver and executors have it, else TensorFlow's collectives; with none "
+            "each member runs by itself, and knows its rank.",
             page="gangs.md#which-backend-when",
         ),
     ]
@@ -185,7 +185,7 @@ class DirectoryKeywords(TypedDict, total=False):
             "Name of the run and of its directory.",
             ValueRule(sweep_spec.run_name, "NAME"),
             says="function and time",
-            more="The same `dir` and `name` again resume the run.",
+            details="The same `dir` and `name` again resume the run.",
             page="resume.md",
         ),
     ]
@@ -197,7 +197,7 @@ class DirectoryKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Seed of the run; each `ctx.seed` follows from it and the trial's id.",
-            ValueRule(sweep_spec.sweep_seed, "N", whole(0).read),
+            ValueRule(sweep_spec.sweep_seed, "N", integer(0).read),
             says="at random",
         ),
     ]
@@ -215,7 +215,7 @@ class DirectoryKeywords(TypedDict, total=False):
             WAIT,
             default=STORE_TIMEOUT_S,
             says="5m",
-            more="After it the run ends, and can be resumed.",
+            details="After it the run ends, and can be resumed.",
             page="stores.md",
         ),
     ]
@@ -223,7 +223,7 @@ class DirectoryKeywords(TypedDict, total=False):
         int,
         CallOption(
             "Retries of a trial, or of the gang of a run, after a process, agent or executor was lost.",
-            whole(0),
+            integer(0),
             default=3,
             page="training-function.md",
         ),
@@ -235,14 +235,14 @@ class DirectoryKeywords(TypedDict, total=False):
     log_limit: Annotated[
         int,
         CallOption(
-            "Bytes of each member's log that are kept.", whole(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
+            "Bytes of each member's log that are kept.", integer(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
         ),
     ]
     code_limit: Annotated[
         int,
         CallOption(
             "Most bytes of the pickled function, with its modules and captured values.",
-            whole(1),
+            integer(1),
             default=CODE_BYTES,
             says="60 MiB",
             page="code-and-environment.md#how-your-code-travels",
@@ -270,7 +270,7 @@ class DirectoryKeywords(TypedDict, total=False):
         ),
     ]
     gpus: Annotated[
-        int, CallOption("GPUs for each process that trains.", whole(0), default=0, panel=SPARK, page="gpus.md")
+        int, CallOption("GPUs for each process that trains.", integer(0), default=0, panel=SPARK, page="gpus.md")
     ]
     gpu_memory: Annotated[int | str | None, _GPU_MEMORY]
 
@@ -300,12 +300,13 @@ class TrialsKeywords(CommonKeywords, AveragingKeywords, SearchKeywords, total=Fa
             ValueRule(sweep_spec.failures, "N"),
             default="auto",
             says="when the first trials all fail alike",
-            more="The first trials are two for each slot, and at least three.",
+            details="The first trials are two for each slot, and at least three.",
             page="training-function.md#when-the-first-trials-fail",
         ),
     ]
     workers_per_trial: Annotated[
-        int, CallOption("Members of the gang that trains each trial.", whole(1), default=1, panel=GANG, page="gangs.md")
+        int,
+        CallOption("Members of the gang that trains each trial.", integer(1), default=1, panel=GANG, page="gangs.md"),
     ]
 
 
@@ -328,11 +329,11 @@ class ConcurrencyKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Most trials that train at a time.",
-            whole(1),
+            integer(1),
             panel=SPARK,
             says="as many as the session has slots for",
-            more="A trial takes as many slots as its gang has members, so that n trials of k members take n * k; where "
-            "the session has fewer, fewer trials train at a time.",
+            details="A trial takes as many slots as its gang has members, so that n trials of k members take n * k; "
+            "where the session has fewer, fewer trials train at a time.",
             page="sessions.md",
             also=("agents", "max_parallel_trials", "n_jobs", "parallelism"),
         ),
@@ -372,7 +373,7 @@ class StandbyKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Agents to start for the one gang of a run; those beyond its members stand by for lost ones.",
-            whole(1),
+            integer(1),
             panel=SPARK,
             says="one for each member",
             page="sessions.md",
@@ -401,7 +402,7 @@ class PoolKeywords(TypedDict, total=False):
             "Modules that are imported before the first call.",
             MODULES,
             default=DEFAULT_PRELOAD,
-            more="A call adds the other modules that it uses.",
+            details="A call adds the other modules that it uses.",
         ),
     ]
     idle_timeout: Annotated[

@@ -30,9 +30,9 @@ class ValueRule(Struct, frozen=True):
     """Whether the flag may be repeated."""
 
 
-def whole(least: int) -> ValueRule:
+def integer(least: int) -> ValueRule:
     """Whole numbers of at least `least`."""
-    return ValueRule(lambda value, subject: count(value, subject, least), "N", _whole)
+    return ValueRule(lambda value, subject: count(value, subject, least), "N", _parsed_integer)
 
 
 def whole_or_none(least: int) -> ValueRule:
@@ -40,7 +40,7 @@ def whole_or_none(least: int) -> ValueRule:
     return ValueRule(
         lambda value, subject: None if value == "none" else count(value, subject, least),
         "N",
-        lambda word, subject: word if word == "none" else _whole(word, subject),
+        lambda word, subject: word if word == "none" else _parsed_integer(word, subject),
     )
 
 
@@ -110,7 +110,7 @@ def changes(value: object, subject: str = "allow_changed") -> tuple[str, ...]:
     return tuple(map(str, named))
 
 
-def _whole(word: str, subject: str) -> int:
+def _parsed_integer(word: str, subject: str) -> int:
     try:
         return int(word)
     except ValueError:

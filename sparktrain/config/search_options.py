@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypedDict
 
 from sparktrain.config import objectives, sampler_names, sweep_spec
 from sparktrain.config.call_option import CallOption
-from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, whole
+from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, integer
 from sparktrain.config.quantities import Duration
 from sparktrain.config.stoppers import StopRule, rules_of
 from sparktrain.config.warm_sources import warm_sources
@@ -26,10 +26,10 @@ class SearchKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "Most trials that run.",
-            whole(1),
+            integer(1),
             panel=TRIALS,
             says="all",
-            more="With `repeats` or `folds`: most sets of parameters that are tried.",
+            details="With `repeats` or `folds`: most sets of parameters that are tried.",
             also=("n_trials", "num_samples", "max_evals", "max_trials"),
         ),
     ]
@@ -37,7 +37,7 @@ class SearchKeywords(TypedDict, total=False):
         int,
         CallOption(
             "Trials of each set of parameters, with seeds of their own: sets are compared by their means.",
-            whole(1),
+            integer(1),
             default=1,
             panel=TRIALS,
             page="repeats.md",
@@ -48,7 +48,7 @@ class SearchKeywords(TypedDict, total=False):
         int,
         CallOption(
             "Trials of each set of parameters and repeat, one for each fold of the data: see `ctx.fold`.",
-            whole(1),
+            integer(1),
             default=1,
             panel=TRIALS,
             says="1, no cross-validation",
@@ -90,7 +90,7 @@ class SearchKeywords(TypedDict, total=False):
             panel=TRIALS,
             says="none: one metric decides",
             flag_doc="A metric that counts beside --metric, such as latency_ms:min. Repeatable.",
-            more='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
+            details='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
             page="search.md#several-metrics",
             also=("objectives", "directions", "metrics"),
         ),
@@ -124,7 +124,7 @@ class SearchKeywords(TypedDict, total=False):
         int | None,
         CallOption(
             "End the sweep when this many trials in a row have not improved the best one.",
-            whole(1),
+            integer(1),
             panel=TRIALS,
             says="never",
             page="stopping.md#the-whole-sweep",
@@ -150,7 +150,7 @@ class SearchKeywords(TypedDict, total=False):
             panel=TRIALS,
             says="nothing is known",
             flag_doc="Directory of a former run, from which the sampler learns. Repeatable.",
-            more="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
+            details="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
             page="search.md#from-former-results",
             also=("points_to_evaluate", "enqueue", "initial_points", "x0", "baseline", "trials_from"),
         ),
@@ -164,7 +164,7 @@ class SearchKeywords(TypedDict, total=False):
             panel=TRIALS,
             says="none: every trial runs to its end",
             flag_doc="Rule that stops trials which cannot win, such as asha or asha:most=27,eta=3. Repeatable.",
-            more="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
+            details="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
             "does; `st.ASHA(most=27)` and others have options.",
             page="stopping.md",
             also=("scheduler", "pruner", "early_stopping", "early_stopping_policy"),

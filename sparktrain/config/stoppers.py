@@ -59,14 +59,14 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises SpecError."""
         super().__post_init__()
-        _check(self, "eta", _whole(self.eta, 2), "must be a whole number from 2: one of `eta` trials continues")
-        is_valid = self.most is None or _whole(self.most, 2)
+        _check(self, "eta", _is_integer(self.eta, 2), "must be a whole number from 2: one of `eta` trials continues")
+        is_valid = self.most is None or _is_integer(self.most, 2)
         _check(self, "most", is_valid, "must be a whole number from 2, the steps of a trial")
         below = self.most is None or self.first is None or self.first < self.most
         _check(
             self,
             "first",
-            (self.first is None or _whole(self.first, 1)) and below,
+            (self.first is None or _is_integer(self.first, 1)) and below,
             "must be a whole number from 1 and below `most`: the steps before a trial may be stopped",
         )
 
@@ -148,8 +148,8 @@ class Median(StopRule, frozen=True, tag="median", kw_only=True):
     def __post_init__(self) -> None:
         """Raises SpecError."""
         super().__post_init__()
-        _check(self, "warmup", _whole(self.warmup, 0), "must be a whole number of steps from 0")
-        _check(self, "min_trials", _whole(self.min_trials, 1), "must be a whole number from 1")
+        _check(self, "warmup", _is_integer(self.warmup, 0), "must be a whole number of steps from 0")
+        _check(self, "min_trials", _is_integer(self.min_trials, 1), "must be a whole number from 1")
 
 
 class Patience(StopRule, frozen=True, tag="patience", kw_only=True):
@@ -165,7 +165,7 @@ class Patience(StopRule, frozen=True, tag="patience", kw_only=True):
     def __post_init__(self) -> None:
         """Raises SpecError."""
         super().__post_init__()
-        _check(self, "steps", _whole(self.steps, 1), "must be a whole number from 1: steps without an improvement")
+        _check(self, "steps", _is_integer(self.steps, 1), "must be a whole number from 1: steps without an improvement")
         _check(self, "min_delta", _number(self.min_delta) and self.min_delta >= 0, "must be a number from 0")
 
 
@@ -190,7 +190,7 @@ class Threshold(StopRule, frozen=True, tag="threshold", kw_only=True):
             _check(self, name, limit is None or _number(limit), "must be a finite number")
         limits = [limit for limit in (self.lower, self.upper) if limit is not None]
         _check(self, "lower", limits == sorted(limits), f"must not be above upper ({shown(self.upper)})")
-        _check(self, "warmup", _whole(self.warmup, 0), "must be a whole number of steps from 0")
+        _check(self, "warmup", _is_integer(self.warmup, 0), "must be a whole number of steps from 0")
 
 
 class Wilcoxon(StopRule, frozen=True, tag="wilcoxon", kw_only=True):
@@ -211,7 +211,7 @@ class Wilcoxon(StopRule, frozen=True, tag="wilcoxon", kw_only=True):
         """Raises SpecError."""
         super().__post_init__()
         _check(self, "p", _number(self.p) and 0 < self.p < 1, "must be a number between 0 and 1")
-        _check(self, "min_steps", _whole(self.min_steps, 2), "must be a whole number from 2")
+        _check(self, "min_steps", _is_integer(self.min_steps, 2), "must be a whole number from 2")
 
 
 class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
@@ -239,13 +239,13 @@ class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
     def __post_init__(self) -> None:
         """Raises SpecError."""
         super().__post_init__()
-        _check(self, "every", _whole(self.every, 1), "must be a whole number of steps from 1")
+        _check(self, "every", _is_integer(self.every, 1), "must be a whole number of steps from 1")
         part = _number(self.quantile) and 0 < self.quantile <= 0.5
         _check(self, "quantile", part, "must be a number above 0, and at most 0.5")
         _check(self, "resample", _number(self.resample) and 0 <= self.resample <= 1, "must be a number from 0 to 1")
         usable = bool(self.factors) and all(_number(factor) and factor > 0 and factor != 1 for factor in self.factors)
         _check(self, "factors", usable, "must be numbers above 0, and none of them 1")
-        is_valid = self.most is None or _whole(self.most, 2)
+        is_valid = self.most is None or _is_integer(self.most, 2)
         _check(self, "most", is_valid, "must be a whole number from 2, the steps of a trial")
 
     @property
@@ -349,7 +349,7 @@ def _check(rule: StopRule, name: str, holds: bool, rule_text: str) -> None:
         raise SpecError(f"stopper {rule.word}: {name} ({shown(getattr(rule, name))}) {rule_text}")
 
 
-def _whole(value: object, least: int) -> bool:
+def _is_integer(value: object, least: int) -> bool:
     return type(value) is int and value >= least
 
 

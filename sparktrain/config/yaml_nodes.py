@@ -32,7 +32,7 @@ class Document:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        self._seen: set[int] = set()
+        self._node_ids: set[int] = set()
         self._repeated = 0
         self.root = self._compose(text)
 
@@ -99,8 +99,8 @@ class Document:
         return text if node.tag == _TEXT else typed(text, f"{self.at(node)}: {subject}")
 
     def _check(self, node: yaml.Node) -> None:
-        self._repeated += id(node) in self._seen
-        self._seen.add(id(node))
+        self._repeated += id(node) in self._node_ids
+        self._node_ids.add(id(node))
         if self._repeated > MAX_REPEATED:
             raise SpecError(
                 f"{self.at(node)}: aliases repeat more than {MAX_REPEATED:,} values; list fewer, or write cases as CSV"

@@ -48,9 +48,9 @@ def infer_rdd_task(rows: Iterator[Any], ticket: FeedTicket, directory: FeedDirec
     return infer(rows, ticket, directory, this_task())
 
 
-def infer(rows: Iterable[Any], ticket: FeedTicket, directory: FeedDirectory, this: TaskAttempt) -> Iterator[Any]:
+def infer(rows: Iterable[Any], ticket: FeedTicket, directory: FeedDirectory, attempt: TaskAttempt) -> Iterator[Any]:
     """As `infer_rdd_task`, for any attempt of a task."""
-    with closing(_Inference(ticket, directory, this)) as inference:
+    with closing(_Inference(ticket, directory, attempt)) as inference:
         yield from inference.results(rows)
 
 
@@ -64,10 +64,10 @@ class _Sent(NamedTuple):
 class _Inference:
     """One attempt of a task."""
 
-    def __init__(self, ticket: FeedTicket, directory: FeedDirectory, this: TaskAttempt) -> None:
+    def __init__(self, ticket: FeedTicket, directory: FeedDirectory, attempt: TaskAttempt) -> None:
         self._ticket = ticket
-        self._this = this
-        self._search = _MemberSearch(ticket, directory, this.partition)
+        self._attempt = attempt
+        self._search = _MemberSearch(ticket, directory, attempt.partition)
         self._exchange: FeedExchange | None = None
         self._unanswered: deque[_Sent] = deque()
         self._ready: deque[list[Any]] = deque()
@@ -147,7 +147,7 @@ class _Inference:
         while self._exchange is None:
             # One exchange for each attempt. In queues that attempts share, results of a dead attempt stay: 240 of 400
             # rows got those of other rows.
-            self._exchange = FeedExchange(self._ticket, self._search.address, self._asked())
+            self._exchange = FeedExchange(self._ticket, self._search.address, self._open_feed())
             answer = self._exchange.ask()
             if isinstance(answer, Busy):
                 self.close()
@@ -157,8 +157,8 @@ class _Inference:
                 raise StreamError(_NO_MORE)
         return self._exchange
 
-    def _asked(self) -> OpenFeed:
-        attempt = self._this
+    def _open_feed(self) -> OpenFeed:
+        attempt = self._attempt
         ticket = self._ticket
         server = self._search.address.server
         return OpenFeed(

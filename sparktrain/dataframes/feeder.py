@@ -82,17 +82,17 @@ def feed_rdd_task(rows: Iterator[Any], ticket: FeedTicket) -> Iterator[tuple[int
     yield (attempt.partition, *feed(pickled(rows), ticket, attempt))
 
 
-def feed(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, this: TaskAttempt) -> Fed:
+def feed(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, attempt: TaskAttempt) -> Fed:
     """Send the rows of a partition to its member; returns when the member has all, or wants no more.
 
     A member that is slow is waited for without limit; one that is gone is an error at once, and one that is silent
     after 15 s. Rows that the member has from an earlier attempt are skipped. Raises StreamError, and DataError where
     they differ from those.
     """
-    with closing(_Opened(ticket, this)) as opened:
+    with closing(_Opened(ticket, attempt)) as opened:
         match opened.answer:
             case SendFrom() as resume:
-                return _send(opened.exchange, _after(resume, _cut(batches), this.partition), resume)
+                return _send(opened.exchange, _after(resume, _cut(batches), attempt.partition), resume)
             case Delivered(rows=rows, batches=count):
                 return Fed(rows, count, False)
             case _:
@@ -102,16 +102,16 @@ def feed(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, this: TaskAttemp
 class _Opened:
     """An exchange that its member has answered."""
 
-    def __init__(self, ticket: FeedTicket, this: TaskAttempt) -> None:
-        address = ticket.addresses[this.partition % len(ticket.addresses)]
+    def __init__(self, ticket: FeedTicket, attempt: TaskAttempt) -> None:
+        address = ticket.addresses[attempt.partition % len(ticket.addresses)]
         request = OpenFeed(
             address.server,
             ticket.feed,
             ticket.epoch,
             ticket.micro_batch,
-            this.partition,
-            this.attempt,
-            this.task,
+            attempt.partition,
+            attempt.attempt,
+            attempt.task,
             until_taken=ticket.until_taken,
         )
         budget = RetryBudget(ticket.connect_s, Backoff(0.2, 2.0, (0.5, 1.0)))

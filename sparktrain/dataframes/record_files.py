@@ -161,13 +161,13 @@ def load_records(session: Any, path: str, binary: Sequence[str] = (), types: Map
     root, patterns = located([path], subject)
     store = open_store(StoreAddress(root))
     paths = tuple(file.path for file in named_files(store, patterns, subject))
-    columns = columns_of_types(types, subject) if types else _found(store, paths, binary, subject)
+    columns = columns_of_types(types, subject) if types else _inferred(store, paths, binary, subject)
     schema = ", ".join(f"`{column.name.replace('`', '``')}` {column.spark_type}" for column in columns)
     numbers = session.range(0, len(paths), 1, len(paths))
     return numbers.mapInArrow(LoadTask(store.address, paths, columns), schema)
 
 
-def _found(store: Store, paths: Sequence[str], binary: Sequence[str], subject: str) -> tuple[ExampleColumn, ...]:
+def _inferred(store: Store, paths: Sequence[str], binary: Sequence[str], subject: str) -> tuple[ExampleColumn, ...]:
     """The columns of a sample of the records."""
     step = -(-len(paths) // SAMPLED_FILES)
     sample = {store.where(path): list(islice(_examples(store, path), SAMPLED_RECORDS)) for path in paths[::step]}

@@ -87,7 +87,7 @@ def _span(record: bytes, start: int, stop: int) -> Span | None:
 def varints(data: bytes) -> NDArray[np.int64]:
     """All varints of `data`, as int64."""
     if len(data) <= _FEW_BYTES:
-        return np.array(list(_few(data)), np.uint64).view(np.int64)
+        return np.array(list(_varints(data)), np.uint64).view(np.int64)
     raw = np.frombuffer(data, np.uint8)
     last = np.flatnonzero(raw < 0x80)
     if len(raw) and (not len(last) or last[-1] != len(raw) - 1):
@@ -100,7 +100,7 @@ def varints(data: bytes) -> NDArray[np.int64]:
     return np.add.reduceat(parts, starts).view(np.int64) if len(last) else np.zeros(0, np.int64)
 
 
-def _few(data: bytes) -> Iterator[int]:
+def _varints(data: bytes) -> Iterator[int]:
     at = 0
     while at < len(data):
         value, at = _varint(data, at)

@@ -16,7 +16,7 @@ from sparktrain.store.base import Store, path_problem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _OF_FOLDERS = "name of a folder"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN_NAMES = 5
@@ -25,7 +25,7 @@ _SHOWN_NAMES = 5
 class Pattern(Struct, frozen=True):
     """A path of the user in the store that holds all of them."""
 
-    given: str
+    path: str
     parts: tuple[str, ...]
     """Relative to the root of the store."""
     fixed: int
@@ -109,7 +109,7 @@ def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ..
             )
     columns = []
     for name in names:
-        is_whole = all(_WHOLE.fullmatch(dict(file.values)[name]) for file in files)
+        is_whole = all(_INTEGER.fullmatch(dict(file.values)[name]) for file in files)
         kind, dtype = (ColumnKind.NUMBER, "int64") if is_whole else (ColumnKind.TEXT, "object")
         columns.append(Column(name, kind, dtype, _OF_FOLDERS))
     return tuple(columns)
@@ -237,6 +237,6 @@ def _nothing(store: Store, pattern: Pattern, subject: str) -> str:
     hint = did_you_mean(missing_name, [name.rstrip("/") for name in names]) if not _MAGIC.search(missing_name) else ""
     held = f"holds {listing}" if names else "is empty, or does not exist"
     return (
-        f"{subject}: no files for {pattern.given!r}: folder {store.where(folder)} {held}; names that start with "
+        f"{subject}: no files for {pattern.path!r}: folder {store.where(folder)} {held}; names that start with "
         f"'.' or '_' do not count{hint}"
     )

@@ -67,7 +67,7 @@ class GroupFetcher:
         group = file.groups[group_index]
         try:
             if self._manifest.format == "groups":
-                batch = self._own(file, group)
+                batch = self._read_written_group(file, group)
             else:
                 batch = self._with_folders(self._opened(file_index).read(group, self._names), file)
             if batch.num_rows != group.rows:
@@ -106,7 +106,7 @@ class GroupFetcher:
             step += ", or pass on_error='skip'"
         return f"{self.subject(file_index, group_index)}: the bytes are corrupt: {why}; {step}"
 
-    def _own(self, file: DataFile, group: Group) -> pa.RecordBatch:
+    def _read_written_group(self, file: DataFile, group: Group) -> pa.RecordBatch:
         """A group that sparktrain has written."""
         data = read_exactly(self._store, file.path, group.offset, group.size)
         if group.checksum is not None and (crc := checksum(data)) != group.checksum:

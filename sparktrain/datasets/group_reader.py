@@ -107,8 +107,8 @@ class GroupReader:
         StoreError and DataError.
         """
         if stack is None:
-            return self._taken(rows, names)
-        arrays = self._taken(rows, tuple(dict.fromkeys([*names, *stack.names])))
+            return self._gather_rows(rows, names)
+        arrays = self._gather_rows(rows, tuple(dict.fromkeys([*names, *stack.names])))
         return {**{name: arrays[name] for name in names}, Stack.KEY: stack.of(arrays)}
 
     def joined(self, groups: Sequence[int], names: Sequence[str], stack: Stack | None = None) -> JoinedGroups | None:
@@ -148,7 +148,7 @@ class GroupReader:
         self._open.clear()
         self._files.clear()
 
-    def _taken(self, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
+    def _gather_rows(self, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
         """Rows of any groups, those of one group after the other: what is picked is in the processor's cache."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         if len(groups) and groups[0] == groups[-1] and (groups == groups[0]).all():

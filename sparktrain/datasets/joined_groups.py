@@ -95,7 +95,7 @@ def scatter(rows: NDArray[Any], places: NDArray[np.int64], target: NDArray[Any])
 
 def _picked(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
     picked_rows = empty((len(places), *rows.shape[1:]), rows.dtype)
-    rows.take(places, axis=0, out=picked_rows, mode="clip")  # all are valid; else NumPy would fill a copy of `made`
+    rows.take(places, axis=0, out=picked_rows, mode="clip")  # all are valid; else NumPy fills a copy of `picked_rows`
     return picked_rows
 
 

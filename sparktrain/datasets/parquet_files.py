@@ -108,7 +108,7 @@ class ParquetRows(GroupedFile):
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """See base class."""
-        indices = self._wanted(names)
+        indices = self._leaf_indices(names)
         file_groups = []
         for number, row_group in enumerate(self._row_groups):
             if not row_group.rows:
@@ -124,7 +124,7 @@ class ParquetRows(GroupedFile):
     def nulls(self, names: Sequence[str]) -> dict[str, int]:
         """See base class. Of columns without lists."""
         counts: dict[str, int] = {}
-        for index in self._wanted(names):
+        for index in self._leaf_indices(names):
             leaf = self._leaves[index]
             name = leaf.path if leaf.path in names else leaf.path.rpartition(".")[0]
             # A vector has nulls among its indices by design, and always a type.
@@ -143,7 +143,7 @@ class ParquetRows(GroupedFile):
         number = self.number(group)
         # A map and no Python file object: with those, interpreters that hang at exit are reported.
         with_holes = mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-        for start, length in _near([self._row_groups[number].chunks[index] for index in self._wanted(names)]):
+        for start, length in _near([self._row_groups[number].chunks[index] for index in self._leaf_indices(names)]):
             with_holes[start : start + length] = read_exactly(self._store, self._path, start, length)
         try:
             file = pq.ParquetFile(
@@ -162,7 +162,7 @@ class ParquetRows(GroupedFile):
         """See base class."""
         return self._starts[bisect_right(self._starts, group.offset, key=lambda start: start[0]) - 1][1]
 
-    def _wanted(self, names: Sequence[str]) -> list[int]:
+    def _leaf_indices(self, names: Sequence[str]) -> list[int]:
         """The numbers of the leaves that these columns consist of."""
         return [
             index

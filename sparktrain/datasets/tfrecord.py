@@ -165,13 +165,13 @@ class _Index:
         self.rows = 0
         self.least = 2**62
         self.most = 0
-        self._rest = b""
+        self._incomplete = b""
         self._at = 0
-        """Of `_rest` in the file."""
+        """Of `_incomplete` in the file."""
 
     def add(self, piece: bytes) -> None:
         """Index the records that are complete by now. Raises CorruptFileError."""
-        data = self._rest + piece
+        data = self._incomplete + piece
         try:
             starts, lengths, end = frames(data, self._at)
         except CorruptFileError as error:
@@ -181,12 +181,12 @@ class _Index:
             self.least = min(self.least, int(lengths.min()))
             self.most = max(self.most, int(lengths.max()))
             self._group(starts + lengths + (self._at + 4))
-        self._rest = data[end:]
+        self._incomplete = data[end:]
         self._at = self._at + end
 
     def finish(self) -> None:
         """Check that the file ends with a record. Raises CorruptFileError."""
-        if self._rest:
+        if self._incomplete:
             raise CorruptFileError(f"the record at byte {self._at:,} is cut", tuple(self.groups))
 
     def _group(self, ends: NDArray[np.int64]) -> None:
@@ -276,14 +276,14 @@ def _is_head(head: bytes) -> bool:
 
 def _run(data: bytes, place: int, step: int, head: bytes, room: int) -> int:
     """How many records from `place` on have the same head, one after the other."""
-    count = _same(data, place, step, head, min(room, _SHORT_RUN))
+    count = _count_equal_heads(data, place, step, head, min(room, _SHORT_RUN))
     for limit in (_SEVERAL_RUNS, room):
         if count < min(room, limit) and count in (_SHORT_RUN, _SEVERAL_RUNS):
-            count = _same(data, place, step, head, min(room, limit))
+            count = _count_equal_heads(data, place, step, head, min(room, limit))
     return count
 
 
-def _same(data: bytes, place: int, step: int, head: bytes, count: int) -> int:
+def _count_equal_heads(data: bytes, place: int, step: int, head: bytes, count: int) -> int:
     """How many of `count` places, from the first, have this head."""
     heads: NDArray[Any] = np.ndarray((count, HEAD_BYTES), np.uint8, data, place, (step, 1))
     mismatches = np.flatnonzero((heads != np.frombuffer(head, np.uint8)).any(axis=1))

@@ -63,7 +63,7 @@ class Best:
         return {"version": VERSION, **names_of, "metric": self.metric, "mode": self.mode, "best": trials}
 
     def _ongoing(self) -> str:
-        missing = self.view.left
+        missing = self.view.remaining
         return "" if self.view.complete or not missing else f"; {formatting.count(missing, 'trial')} without a result"
 
 

@@ -253,7 +253,7 @@ class LineDisplay(DrawingDisplay):
         self._stream = stream
         self._written: tuple[float, str] | None = None
         """Seconds and text of the newest status line."""
-        self._told = ""
+        self._standing = ""
         """What had happened by then."""
         self._members_at: float | None = None
         """Seconds of the newest lines for the members of a gang."""
@@ -262,7 +262,7 @@ class LineDisplay(DrawingDisplay):
         line = sweep_view.status_line(progress)
         if self._written is not None:
             pause = progress.seconds - self._written[0]
-            happened = sweep_view.standing_line(progress) != self._told
+            happened = sweep_view.standing_line(progress) != self._standing
             if pause < (STATUS_INTERVAL_S if happened else QUIET_INTERVAL_S):
                 return
         self._write_status(progress, line)
@@ -291,7 +291,8 @@ class LineDisplay(DrawingDisplay):
             self._write_status(progress, sweep_view.status_line(progress))
 
     def _write_status(self, progress: Progress, line: str) -> None:
-        self._written, self._told = (progress.seconds, line), sweep_view.standing_line(progress)
+        self._written = (progress.seconds, line)
+        self._standing = sweep_view.standing_line(progress)
         remaining = (
             f"; about {formatting.clock(progress.eta_s)} left"
             if progress.eta_s and progress.done != progress.total

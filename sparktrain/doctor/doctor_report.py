@@ -37,19 +37,19 @@ class DoctorReport:
     """A rich renderable: one line for each finding, its fix below it."""
 
     def __init__(self, examination: Examination) -> None:
-        self._found = examination
+        self._examination = examination
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        for finding in self._found.findings:
+        for finding in self._examination.findings:
             grid.add_row(Text(finding.level.upper(), _STYLES[finding.level]), finding.check, _message(finding))
         yield from console.render(grid, options.update(width=min(options.max_width, _WIDTH)))
         yield Text()
-        yield from (Text(f"not checked: {area}", "dim") for area in self._found.unseen)
-        yield Text(", ".join(_counts(self._found)), "bold")
+        yield from (Text(f"not checked: {area}", "dim") for area in self._examination.unseen)
+        yield Text(", ".join(_counts(self._examination)), "bold")
 
 
 def _message(finding: Finding) -> Text:

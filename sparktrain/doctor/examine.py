@@ -70,10 +70,10 @@ class ClusterExaminer:
 
     def __init__(self, request: ExaminationRequest, cores: int, clock: Clock | None = None) -> None:
         """`cores` is the number of this machine's cores."""
-        self._asked = request
+        self._request = request
         self._cores = cores
         self._clock = clock or SystemClock()
-        self._found = Examination()
+        self._examination = Examination()
         self._driver: Driver | None = None
         self._shared = Shared()
         self._settings: dict[str, str] = {}
@@ -84,36 +84,36 @@ class ClusterExaminer:
 
         Raises SpecError when the directory belongs to no store, or the number of agents or GPUs is not valid.
         """
-        if self._asked.directory is not None:
-            open_store(self._asked.directory)
-        preflight.check_agents(self._asked.agents)
-        number(self._asked.gpus, "gpus", least=0)
-        if self._asked.open_session is None:
-            self._found.unseen.append("the session and its executors: pass --master, or use spark-submit")
+        if self._request.directory is not None:
+            open_store(self._request.directory)
+        preflight.check_agents(self._request.agents)
+        number(self._request.gpus, "gpus", least=0)
+        if self._request.open_session is None:
+            self._examination.unseen.append("the session and its executors: pass --master, or use spark-submit")
             self._look(None, None)
-            return self._found
+            return self._examination
         try:
-            with self._asked.open_session() as spark:
+            with self._request.open_session() as spark:
                 self._look(spark, spark_facts.read_facts(spark, self._cores))
         except UserError as error:  # the session cannot start, or cannot be used
-            self._found.findings.append(of_message("session", Level.FAIL, str(error)))
-            self._found.unseen.append("the executors: there is no session")
+            self._examination.findings.append(of_message("session", Level.FAIL, str(error)))
+            self._examination.unseen.append("the executors: there is no session")
             self._look(None, None)
-        return self._found
+        return self._examination
 
     def _look(self, spark: "SparkSession | None", facts: Facts | None) -> None:
         start = self._clock.now()
         self._settle("machine", start_check(lambda: self._machine(spark)), MACHINE_S)
         count = 1
         if facts is not None:
-            slots, count = launch_warnings.slots_finding(facts, self._asked.agents)
-            self._found.findings += [slots, *launch_warnings.session_findings(facts, self._asked.gpus)]
+            slots, count = launch_warnings.slots_finding(facts, self._request.agents)
+            self._examination.findings += [slots, *launch_warnings.session_findings(facts, self._request.gpus)]
         side = [("yarn", start_check(lambda: self._yarn(facts, count)))]
         side.append(("kerberos", start_check(lambda: observe.kerberos(self._settings, self._clock))))
         if self._hdfs:
             side.append(("namenode", start_check(self._namenode)))
-        if self._asked.directory is None:
-            self._found.unseen.append("the store: pass --dir")
+        if self._request.directory is None:
+            self._examination.unseen.append("the store: pass --dir")
         else:
             self._settle("store", start_check(self._store), STORE_S)
         if spark is not None and facts is not None:
@@ -121,25 +121,25 @@ class ClusterExaminer:
             self._look_at_slots(spark, facts, count, left_s)
         for name, future in side:
             self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - start)))
-        self._found.findings += launch_warnings.security_findings(facts) if facts is not None else []
-        self._found.findings += hadoop.security_findings(self._settings, self._hdfs)
+        self._examination.findings += launch_warnings.security_findings(facts) if facts is not None else []
+        self._examination.findings += hadoop.security_findings(self._settings, self._hdfs)
         if self._shared.marker:
             self._settle("store", start_check(self._forget), FORGET_S)
 
     def _look_at_slots(self, spark: "SparkSession", facts: Facts, count: int, left_s: float) -> None:
         driver = self._driver
         if driver is None or not count:
-            self._found.unseen.append("the executors: see the failures above")
+            self._examination.unseen.append("the executors: see the failures above")
             return
         job_s = left_s - AFTER_JOB_S
         self._settle("executors", start_check(lambda: self._slots(spark, facts, count, driver, job_s)), left_s)
 
     @property
     def _hdfs(self) -> bool:
-        return (self._asked.directory or "").startswith(("hdfs:", "webhdfs:", "swebhdfs:"))
+        return (self._request.directory or "").startswith(("hdfs:", "webhdfs:", "swebhdfs:"))
 
     def _settle(self, check: str, pending: "Future[list[Finding]]", timeout_s: float) -> None:
-        self._found.findings += settle(check, pending, timeout_s)
+        self._examination.findings += settle(check, pending, timeout_s)
 
     # ---- checks that run in parallel
 
@@ -159,7 +159,7 @@ class ClusterExaminer:
         return hadoop.yarn_findings(manager.status(), " or ".join(manager.urls), demand, executors)
 
     def _namenode(self) -> list[Finding]:
-        address = open_store(StoreAddress(self._asked.directory or "")).address
+        address = open_store(StoreAddress(self._request.directory or "")).address
         try:
             settings, where = observe.namenode_settings(address)
         except OSError as error:
@@ -168,11 +168,11 @@ class ClusterExaminer:
         return hadoop.namenode_findings(settings, where)
 
     def _store(self) -> list[Finding]:
-        findings, self._shared = observe.probe(self._asked.directory or "", self._clock)
+        findings, self._shared = observe.probe(self._request.directory or "", self._clock)
         return findings
 
     def _slots(self, spark: "SparkSession", facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
-        self._found.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
+        self._examination.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
         return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0)
 
     def _forget(self) -> list[Finding]:

@@ -137,18 +137,18 @@ def probe(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
     Raises RunDirectoryError and OSError when the store lacks what a run needs; SpecError when the URL is not valid.
     """
     store = open_store(StoreAddress(directory, timeout_s=STORE_S))
-    shared = Shared(store.address, f"probe-{uuid4().hex}", made=_absent(store))
+    shared = Shared(store.address, f"probe-{uuid4().hex}", created_folders=_absent(store))
     start = clock.now()
     try:
         store.probe()
         took_s = clock.now() - start
         store.put_if_absent(shared.marker, b"sparktrain doctor")
     except BaseException:
-        _remove(shared.made)
+        _remove(shared.created_folders)
         raise
     steps = f"{store.where()}: a file is created once, made durable, read back and deleted, in {took_s * 1000:.0f} ms"
     findings = [passed("store", steps)]
-    if shared.made:
+    if shared.created_folders:
         step = "the first run creates it; correct --dir if you meant another"
         findings.append(warned("directory", f"{store.where()} does not exist", step))
     return findings, shared
@@ -158,7 +158,7 @@ def forget(shared: Shared) -> None:
     """Delete what `probe` has left. Blocks. Raises OSError."""
     store: Store = open_store(shared.address)
     store.delete(shared.marker)
-    _remove(shared.made)
+    _remove(shared.created_folders)
 
 
 def _absent(store: Store) -> tuple[str, ...]:

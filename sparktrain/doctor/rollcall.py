@@ -50,7 +50,7 @@ class Shared:
     marker: str = ""
     tokens: m.Tokens | None = None
     """Delegation tokens by which slots use the store, where it needs them."""
-    made: tuple[str, ...] = ()
+    created_folders: tuple[str, ...] = ()
     """Folders of this machine that did not exist before, the outermost last."""
 
 

@@ -24,7 +24,7 @@ _MOST = 4
 class Roll(Struct, frozen=True):
     """The answers of the slots to the doctor's query."""
 
-    wanted: int
+    queried_slots: int
     """How many slots were queried."""
     answers: tuple[SlotReport, ...] = ()
     error: str = ""
@@ -44,7 +44,7 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
 def _came(roll: Roll) -> Finding:
     late = [answer for answer in roll.answers if answer.late]
     hosts = _hosts(roll.answers)
-    if late and len(late) == roll.wanted:
+    if late and len(late) == roll.queried_slots:
         return warned(
             "executors",
             f"no slot was ready in time to connect to another one, on {hosts}: executors start slowly now",
@@ -53,14 +53,14 @@ def _came(roll: Roll) -> Finding:
     if late:
         return warned(
             "executors",
-            f"{len(late)} of {formatting.count(roll.wanted, 'slot')} started when the others had ended: they do not "
-            f"run side by side now, and a gang of all would wait",
+            f"{len(late)} of {formatting.count(roll.queried_slots, 'slot')} started when the others had ended: they "
+            f"do not run side by side now, and a gang of all would wait",
             "end the other jobs on the session's slots, or give the session more executors",
         )
-    if len(roll.answers) < roll.wanted:
-        answered = f"{len(roll.answers)} of {formatting.count(roll.wanted, 'slot')} answered"
+    if len(roll.answers) < roll.queried_slots:
+        answered = f"{len(roll.answers)} of {formatting.count(roll.queried_slots, 'slot')} answered"
         return warned("executors", f"{answered}: {roll.error}", "see the log of Spark's driver and executors")
-    return passed("executors", f"{formatting.count(roll.wanted, 'slot')} answered, on {hosts}")
+    return passed("executors", f"{formatting.count(roll.queried_slots, 'slot')} answered, on {hosts}")
 
 
 def _reached(answers: Sequence[SlotReport]) -> list[Finding]:

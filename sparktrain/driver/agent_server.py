@@ -172,15 +172,15 @@ class Server:
         await self._dismiss(reason, batch)
 
     async def _dismiss(self, reason: str, batch: int | None) -> None:
-        def there() -> list[AgentId]:
+        def remaining_agents() -> list[AgentId]:
             return [agent for agent, stream in self._streams.items() if batch in (None, stream.batch)]
 
-        for agent in there():
+        for agent in remaining_agents():
             self.send(agent, m.Dismiss(reason))
         deadline = self._clock.now() + DISMISS_TIMEOUT_S
-        while there() and self._clock.now() < deadline:
+        while remaining_agents() and self._clock.now() < deadline:
             await self._clock.sleep(POLL_S)
-        for agent in there():
+        for agent in remaining_agents():
             await self.drop(agent, reason)
 
     # ---- one agent
@@ -228,7 +228,7 @@ class Server:
                 self._gpu_claims.heard(join.agent)
                 self._on_message(join.agent, link, message)
             reason = message.reason
-            self.unexplained.left(join.agent)
+            self.unexplained.departed(join.agent)
         # A stream ends in the same way after a preemption, a lost node and a process that ate its memory: the cause
         # comes from Spark's status store, later, by `unexplained`.
         except LinkClosedError as error:

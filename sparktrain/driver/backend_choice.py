@@ -33,7 +33,7 @@ class Choice(Struct, frozen=True):
             return Choice(self.backend, "driver and executors have Horovod")
         return Choice(Backend.TENSORFLOW, "executors have no Horovod, which is faster for large models")
 
-    def kept(self, before: Backend) -> "Choice":
+    def resumed(self, before: Backend) -> "Choice":
         """The backend of a resumed run, regardless of what would be chosen now."""
         return Choice(before, "the run started with it")
 

@@ -389,7 +389,7 @@ class Coordinator:
 
     async def _sweep_checkpoints(self, work: RunRequest, swept: do.SweepCheckpoints) -> None:
         """Delete what no gang will resume from; files that cannot be deleted only take up space."""
-        survivors = swept.kept
+        survivors = swept.retained
         generation = swept.before
         try:
             await aside(
@@ -502,7 +502,7 @@ class Coordinator:
         slow = run.sampling.note
         progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow)
         # With thousands of running trials progress itself is work: the pace limits it to 2 % of the time.
-        run.pace.made(now, self._clock.now() - now)
+        run.pace.record(now, self._clock.now() - now)
         run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:

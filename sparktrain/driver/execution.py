@@ -64,7 +64,7 @@ class OwnAgents:
     def __init__(self, engine: Engine, agents: int | None, times: PoolTimes = POOL_TIMES) -> None:
         self._times = times
         self._engine = engine
-        self._wanted = agents
+        self._agent_count = agents
         self._pool: AgentPool | None = None
 
     def stop(self, reason: str, grace_s: float) -> None:
@@ -74,7 +74,7 @@ class OwnAgents:
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
-        admitted = admit(prepared, self._engine, self._wanted)
+        admitted = admit(prepared, self._engine, self._agent_count)
         if (finished_result := _finished(admitted.prepared, display)) is not None:
             return finished_result
         pool = AgentPool(
@@ -94,15 +94,15 @@ class LateAgents:
 
     def __init__(self, engine: Callable[[], AbstractContextManager[Engine]], agents: int | None) -> None:
         self._engine = engine
-        self._wanted = agents
+        self._agent_count = agents
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
-        preflight.check_agents(self._wanted)
+        preflight.check_agents(self._agent_count)
         if not prepared.needs_session and (finished_result := _finished(prepared.attached(), display)) is not None:
             return finished_result
         with self._engine() as engine:
-            return OwnAgents(engine, self._wanted).perform(prepared, display)
+            return OwnAgents(engine, self._agent_count).perform(prepared, display)
 
 
 class PoolAgents:
@@ -123,7 +123,7 @@ class PoolAgents:
         preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
         slots_of_feeds(prepared, engine, self._pool.agents)
         self._pool.check_free()
-        prepared = prepared.authorized(engine.tokens).attached(self._pool.who())
+        prepared = prepared.authorized(engine.tokens).attached(self._pool.driver_identity())
         prepared = replace(prepared, local=not engine.runs_jobs)
         if (finished_result := _finished(prepared, display)) is not None:
             return finished_result
@@ -166,14 +166,14 @@ def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: Cal
     try:
         for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
             display.print_line(line)
-        prepared = prepared.owned(agents.who())
+        prepared = prepared.owned(agents.driver_identity())
         with ExitStack() as stack:
             with _given_back(prepared):
                 stack.enter_context(_board(prepared, agents.engine, display))
                 stack.enter_context(_page(prepared, agents, display))
                 prepared = _with_data(prepared, agents, display)
                 streams = stack.enter_context(_streams(prepared, agents))
-                work = prepared.work(agents.agents, display, agents.who())
+                work = prepared.work(agents.agents, display, agents.driver_identity())
                 keys = server_keys(prepared.spec.gang, prepared.spec.name)
                 work = replace(work, streams=streams, servers=keys, listener=feed)
             with _given_back(prepared, PoolError):  # its slots were taken while data was written

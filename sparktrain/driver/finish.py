@@ -73,7 +73,7 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
 
     It completes what the last driver could not: it records the end and writes `results.json`.
     """
-    stored_run = prepared.found
+    stored_run = prepared.stored_run
     if stored_run is None:
         return None
     sweep = stored_run.sweep()

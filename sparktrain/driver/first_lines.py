@@ -20,8 +20,8 @@ RETRY = "retry_failed=True (--retry-failed)"
 def opening(prepared: PreparedRun) -> Iterator[str]:
     """The lines, which stay above the progress."""
     spec = prepared.spec
-    if prepared.found is not None:
-        yield f"{spec.name}: resumes; {_kept(prepared)}"
+    if prepared.stored_run is not None:
+        yield f"{spec.name}: resumes; {_stored_results(prepared)}"
         yield from (f"{spec.name}: {line}" for line in _changed(prepared))
     yield from (f"{spec.name}: {note}" for note in prepared.notes)
     if prepared.choice is not None:
@@ -44,8 +44,8 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
 
 def _changed(prepared: PreparedRun) -> Iterator[str]:
     """What proposes other trials than under the drivers before."""
-    assert prepared.found is not None
-    old_plan = prepared.found.plan
+    assert prepared.stored_run is not None
+    old_plan = prepared.stored_run.plan
     now = prepared.plan
     if old_plan.sampler != now.sampler:
         names = [shown_name("grid" if plan.sampler is msgspec.UNSET else plan.sampler) for plan in (old_plan, now)]
@@ -69,9 +69,9 @@ def nothing_run(result: SweepResult) -> str:
     return "; ".join([f"{result.name}: {state}: nothing was run", *parts])
 
 
-def _kept(prepared: PreparedRun) -> str:
-    assert prepared.found is not None
-    count = Counter(trial.status for trial in prepared.found.sweep().trials.values())
+def _stored_results(prepared: PreparedRun) -> str:
+    assert prepared.stored_run is not None
+    count = Counter(trial.status for trial in prepared.stored_run.sweep().trials.values())
     parts = _succeeded(count)
     if failed := count[TrialStatus.FAILED]:
         again = _count(failed, "that failed is retried", "that failed are retried")

@@ -95,7 +95,7 @@ class JournalWriter:
         self._compact_at = next_compaction(len(compacted(self._written)), compact_after)
         self._compacting = False
         self._pending: deque[AnyRecord] = deque()
-        self._taken = self._done = 0
+        self._accepted = self._done = 0
         """Records that were taken, and that are durable."""
         self._held: deque[tuple[int, do.Command]] = deque()
         """Commands, each with the number of records that must be durable first."""
@@ -115,11 +115,11 @@ class JournalWriter:
         if isinstance(command, do.WriteRecord):
             if self.failed is None:
                 self._pending.append(command.record)
-                self._taken += 1
+                self._accepted += 1
         elif self.failed is not None and command.waits_for_records and not isinstance(command, do.EndRun):
             return  # it depends on records that no driver will ever read
         elif self._must_wait(command):
-            self._held.append((self._taken, command))
+            self._held.append((self._accepted, command))
             if (agent := _agent_of(command)) is not None:
                 self._held_for[agent] += 1
         else:
@@ -226,7 +226,7 @@ class JournalWriter:
         if self.failed is not None:
             return False
         if command.waits_for_records:
-            return bool(self._held) or self._taken > self._done
+            return bool(self._held) or self._accepted > self._done
         return _agent_of(command) in self._held_for
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, cast
 from sparktrain.clock import SystemClock
 from sparktrain.config.call_option import settled
 from sparktrain.config.direction import mode_of
-from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
+from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, backend_or_auto
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
 from sparktrain.config.quantities import seconds
@@ -79,12 +79,12 @@ class Options:
                 "gradients by itself: leave local_steps out, or train by ctx.distribute(optimizer) in place of the "
                 "strategy"
             )
-        if gang.size == 1 or wanted(self.asked["backend"]) != AUTO:
+        if gang.size == 1 or backend_or_auto(self.asked["backend"]) != AUTO:
             return None
         return choose(servers=gang.size > gang.workers, strategy=strategy)
 
     def _named(self, servers: bool = False) -> Backend:
-        if (backend := wanted(self.asked["backend"])) != AUTO:
+        if (backend := backend_or_auto(self.asked["backend"])) != AUTO:
             return backend
         return Backend.TENSORFLOW if servers else ALONE.backend
 

@@ -25,7 +25,7 @@ class Tally:
         self._open: dict[int, list[Trial]] = {}
         """Final trials of cases that have others."""
         self._spec = spec
-        self._seen: set[TrialId] = set()
+        self._counted_trials: set[TrialId] = set()
         self.times = TrialTimes()
         """Of those that ended by themselves, or by a rule; also under earlier drivers."""
         for trial in trials:
@@ -34,13 +34,13 @@ class Tally:
     @property
     def done(self) -> int:
         """Number of final trials."""
-        return len(self._seen)
+        return len(self._counted_trials)
 
     def add(self, trial: Trial) -> None:
         """Count the trial, if it is final and was not counted before."""
-        if not trial.status.final or trial.id in self._seen:
+        if not trial.status.final or trial.id in self._counted_trials:
             return
-        self._seen.add(trial.id)
+        self._counted_trials.add(trial.id)
         self.counts[trial.status] += 1
         self.restarts += trial.losses
         if trial.status in _TIMED and trial.generation != NOT_FORMED:

@@ -189,7 +189,7 @@ class AgentPool:
             call(coordinator.dismiss(reason), CLOSE_TIMEOUT_S)
             _end(jobs)
 
-    def who(self) -> DriverIdentity:
+    def driver_identity(self) -> DriverIdentity:
         """This driver, as others find it in the journal of its run."""
         certificate = self._certificates.server.certificate if self._certificates is not None else b""
         address = f"{self._hosts[0]}:{self._port}" if self._hosts else ""
@@ -262,7 +262,7 @@ class AgentPool:
                 ran = self._interrupted(running, work)
                 interrupted = True
         if self._idle_timeout_s is not None and not interrupted:
-            self._idle = submit(self._rest(self._idle_timeout_s))
+            self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
         return ran, interrupted
 
     def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
@@ -425,7 +425,7 @@ class AgentPool:
 
     # ---- idle
 
-    async def _rest(self, seconds: float) -> None:
+    async def _retire_when_idle(self, seconds: float) -> None:
         await SystemClock().sleep(seconds)
         coordinator = self._coordinator
         if coordinator is not None and (jobs := self._retire_jobs(idle=True)):

@@ -30,7 +30,7 @@ from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.first_checkpoint import first_records
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
-from sparktrain.driver.continuation.warm_start import WarmStart, checked, kept, with_warm_start
+from sparktrain.driver.continuation.warm_start import WarmStart, checked, resumed_plan, with_warm_start
 from sparktrain.driver.data_plan import DataPlan
 from sparktrain.driver.options import Options
 from sparktrain.driver.run_data import changes_of, missing, plan_data, write_data
@@ -105,7 +105,7 @@ class PreparedRun:
     """What the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
     """The warm start that was asked for: read where the run is new, which the plan has from then on."""
-    found: StoredRun | None = None
+    stored_run: StoredRun | None = None
     """The run's data in the run directory, once it was read."""
     tokens: TokenKeeper | None = None
     """Delegation tokens for the store, where agents need some."""
@@ -129,8 +129,8 @@ class PreparedRun:
     def cases(self) -> int | None:
         """Number of sets of parameters, as `trials`."""
         sampler = self._sampler()
-        if isinstance(sampler, SpaceSampler) and self.found is not None:
-            sampler.restore(past(self.found.opened.records, self.spec.metric))
+        if isinstance(sampler, SpaceSampler) and self.stored_run is not None:
+            sampler.restore(past(self.stored_run.opened.records, self.spec.metric))
         return sampler.total
 
     @property
@@ -167,7 +167,7 @@ class PreparedRun:
 
         A run that starts from the checkpoint of another one has a copy then, as its first checkpoint.
         """
-        seeds = first_records(self.plan, self.space, self.store, self.layout, self.found)
+        seeds = first_records(self.plan, self.space, self.store, self.layout, self.stored_run)
         journal, contents = self._claim(driver)
         if seeds and not contents.records:
             journal.append(seeds)
@@ -224,7 +224,7 @@ class PreparedRun:
         check_unchanged(stored_run.plan, resumed.plan, self.where, allow, lines[0], failed, lines[1])
         # The replaced driver has retried them: one `retry_failed` must not run failed trials twice.
         again = self.retry_failed and not (replaces and stored_run.retried)
-        return replace(resumed, found=stored_run, retry_failed=again, replaces=replaces)
+        return replace(resumed, stored_run=stored_run, retry_failed=again, replaces=replaces)
 
     def observed(self, arguments: Mapping[str, Any]) -> "PreparedRun":
         """The same with the callbacks and the page that the options of its call ask for. Raises SpecError."""
@@ -248,7 +248,7 @@ class PreparedRun:
         Raises OSError; RunDirectoryError when another driver has started a run of that name since `attached`.
         """
         if not self.unnamed:
-            if not self._take_name() and self.found is None:
+            if not self._take_name() and self.stored_run is None:
                 raise RunDirectoryError(
                     f"run directory {self.where} is in use: another driver has started a run of this name at the same "
                     "time; wait for its end, or choose another name"
@@ -323,9 +323,9 @@ class PreparedRun:
         prepared = self
         gang = before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
-            prepared = self._with_backend(self.choice.kept(Backend(gang["backend"])))
+            prepared = self._with_backend(self.choice.resumed(Backend(gang["backend"])))
         # The results of former runs may have changed or be gone: a resumed run knows what it started with.
-        warm_plan = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
+        warm_plan = resumed_plan(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
         prepared = prepared._with_warm(warm_plan)
         prepared = replace(prepared, plan=msgspec.structs.replace(prepared.plan, origin=before.origin))
         return prepared if prepared.seeded else prepared.with_spec(replace(prepared.spec, seed=before.spec["seed"]))
@@ -362,7 +362,7 @@ class PreparedRun:
 def sampler_choice(sampler: Any, spec: SweepSpec) -> SamplerChoice:
     """What decides on the sampler of a run for which `sampler` was given."""
     goal = Goal(spec.metric, spec.mode == "max", spec.other_metrics, spec.constraints)
-    return SamplerChoice(asked=sampler, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
+    return SamplerChoice(requested=sampler, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
 
 
 def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, options: Options) -> PreparedRun:

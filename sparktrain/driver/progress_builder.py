@@ -31,7 +31,7 @@ class ProgressPace:
         """Enough time has passed since the last one."""
         return at >= self._due_at
 
-    def made(self, at: float, took_s: float) -> None:
+    def record(self, at: float, took_s: float) -> None:
         """Progress was made at `at`, which took `took_s` seconds."""
         self._due_at = at + min(took_s / SHARE, LONGEST_PAUSE_S)
 

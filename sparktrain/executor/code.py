@@ -14,7 +14,7 @@ from sparktrain.errors import ProtocolError
 from sparktrain.protocol.messages import Code
 from sparktrain.store.folder_removal import discard, remove
 
-KEPT = 3
+MOST_CODES = 3
 """An agent serves one run at a time; a member of the run before may still be ending."""
 
 _FUNCTION = "function"
@@ -33,7 +33,7 @@ class LocalCode(Struct, frozen=True):
 
 
 def keep(code: Code, folder: Path) -> LocalCode:
-    """Write `code` below `folder`, once for each digest; the newest `KEPT` stay. Blocks on local disk; any thread.
+    """Write `code` below `folder`, once for each digest; the newest `MOST_CODES` stay. Blocks on the disk; any thread.
 
     Raises ProtocolError if the bytes do not match the digest of `code`, OSError if the disk fails.
     """
@@ -69,5 +69,5 @@ def _free(newest: Path) -> None:
     The newest stays whatever its time is: two calls may come within one tick of the file system's clock.
     """
     folders = [path for path in newest.parent.iterdir() if path != newest and not path.name.startswith(_UNFINISHED)]
-    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime_ns)[: 1 - KEPT]:
+    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime_ns)[: 1 - MOST_CODES]:
         discard(folder)

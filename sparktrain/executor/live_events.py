@@ -31,7 +31,7 @@ class LiveEvents:
         """Upload what the member appends, until it has ended and all of that is stored. Raises nothing."""
         try:
             while not await self._over_within():
-                for path in await asyncio.to_thread(self._found):
+                for path in await asyncio.to_thread(self._event_files):
                     if path not in self._uploads and len(self._uploads) < AT_ONCE:
                         self._uploads[path] = asyncio.create_task(self._upload(path))
             await asyncio.gather(*self._uploads.values())
@@ -39,7 +39,7 @@ class LiveEvents:
             for upload in self._uploads.values():
                 upload.cancel()
 
-    def _found(self) -> list[Path]:
+    def _event_files(self) -> list[Path]:
         """Event files with content. Blocks on local disk."""
         return [path for path in find(self._home / "files").files if is_events(path.name) and _size(path)]
 

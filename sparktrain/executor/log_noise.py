@@ -66,6 +66,6 @@ class NoiseFilter:
         self._inside = bool(last)
         return shown + last
 
-    def rest(self) -> bytes:
+    def remainder(self) -> bytes:
         """What was held back, at the end of the log."""
         return without_noise(self._held)

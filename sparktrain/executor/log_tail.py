@@ -70,7 +70,7 @@ class LogFollower:
         async for chunk in self._chunks():
             if piece := chunk if self._filter is None else self._filter(chunk):
                 yield piece
-        if self._filter is not None and (piece := self._filter.rest()):
+        if self._filter is not None and (piece := self._filter.remainder()):
             yield piece
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -88,10 +88,10 @@ class LogFollower:
                 return
             else:
                 await self._clock.sleep(POLL_S)
-        async for chunk in self._rest(last):
+        async for chunk in self._follow_past_cap(last):
             yield chunk
 
-    async def _rest(self, last: bytes) -> AsyncIterator[bytes]:
+    async def _follow_past_cap(self, last: bytes) -> AsyncIterator[bytes]:
         """Yield what follows the cap: the marker, and the end of the rest."""
         marked = False
         while True:

@@ -209,7 +209,7 @@ class MemberSession:
 
     async def _run_to_exit(self, child: MemberProcess, post: Post) -> pm.Exited:
         await self._forward(child, post)
-        return await self._gone(child)
+        return await self._await_exit(child)
 
     async def _forward(self, child: MemberProcess, post: Post) -> None:
         """Forward the member's messages until its pipe ends."""
@@ -240,7 +240,7 @@ class MemberSession:
                     self._flush(post)  # the coordinator gets them before the later checkpoint
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
                 case pm.MemoryTaken(step=step, checksum=checksum) as taken:
-                    if self._memory.taken(self._start, taken):
+                    if self._memory.accept(self._start, taken):
                         post(m.SnapshotHeld(self.member, step, checksum, taken.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
@@ -250,7 +250,7 @@ class MemberSession:
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
 
-    async def _gone(self, child: MemberProcess) -> pm.Exited:
+    async def _await_exit(self, child: MemberProcess) -> pm.Exited:
         """The child's exit; the agent kills it if it does not exit soon after its last message."""
         waiting = asyncio.ensure_future(child.wait())
         finished, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)

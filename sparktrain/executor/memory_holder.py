@@ -92,7 +92,7 @@ class MemoryHolder:
         self._clear()
         return str(folder)
 
-    def taken(self, start: m.StartMember, snapshot: pm.MemoryTaken) -> bool:
+    def accept(self, start: m.StartMember, snapshot: pm.MemoryTaken) -> bool:
         """The running member's snapshot is whole; False for a folder that is not the member's."""
         folder = Path(snapshot.folder)
         # The message comes from the training function's process: a folder elsewhere would be hashed, sent, and deleted.

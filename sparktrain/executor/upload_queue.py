@@ -82,7 +82,7 @@ class Storing:
         if self._nothing(also):
             return
         try:
-            sizes = await asyncio.to_thread(self._found, also)
+            sizes = await asyncio.to_thread(self._files_to_upload, also)
         except Exception as error:
             self._problems.append(f"files: {error}")
             return
@@ -102,7 +102,7 @@ class Storing:
         except OSError:
             return False
 
-    def _found(self, also: Sequence[str]) -> dict[Path, int]:
+    def _files_to_upload(self, also: Sequence[str]) -> dict[Path, int]:
         """All files to upload, with their sizes; 0 for a file that is gone, which fails when it is read."""
         listing = find(self._home / "files")
         self._problems += listing.problems

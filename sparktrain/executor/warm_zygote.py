@@ -34,12 +34,12 @@ class WarmZygote:
         self._clock = clock
         self._restarts = restarts
         self._zygote = self._new()
-        self._wanted: dict[str, None] = {}
+        self._modules: dict[str, None] = {}
         """The modules to preload, in the order of their first request."""
         self._loaded: set[str] = set()
         self._loading = False
         self._spare: asyncio.Task[MemberProcess] | None = None
-        self._taken: MemberProcess | None = None
+        self._newest_member: MemberProcess | None = None
         """The newest member."""
         self._lost = 0
         self._lock = asyncio.Lock()
@@ -54,7 +54,7 @@ class WarmZygote:
 
     async def preload(self, modules: Sequence[str]) -> dict[str, str]:
         """Let the zygote import `modules`, then fork a spare; returns the modules that failed, with the reason."""
-        self._wanted.update(dict.fromkeys(modules))
+        self._modules.update(dict.fromkeys(modules))
         async with self._lock:
             with suppress(ZygoteLostError):  # keep() replaces it, and the next one imports all modules
                 return await self._load()
@@ -69,7 +69,7 @@ class WarmZygote:
                 self._spare = None
                 with suppress(ZygoteLostError):
                     assert spare is not None
-                    child = self._taken = await spare
+                    child = self._newest_member = await spare
                     self._fork_spare()
                     return child
             await self._clock.sleep(RETRY_S)
@@ -80,13 +80,13 @@ class WarmZygote:
             await self._zygote.wait_lost()
             async with self._lock:
                 # With a member the function may be at fault, and retries of trials are limited elsewhere.
-                self._lost += self._taken is None or not self._taken.lost
-                self._taken = None
+                self._lost += self._newest_member is None or not self._newest_member.lost
+                self._newest_member = None
                 if self._lost > self._restarts:
                     raise ZygoteLostError(f"the zygote was lost {self._lost} times; see the executor's memory limits")
                 await self._close()
                 if self._loading:  # an import ended the zygote: it would end the next one too
-                    self._wanted.clear()
+                    self._modules.clear()
                 self._zygote = self._new()
                 self._loaded = set()
                 self._loading = False
@@ -103,7 +103,7 @@ class WarmZygote:
         return ZygoteProcess(self.scratch, self._sys_path, self._env)
 
     async def _load(self) -> dict[str, str]:
-        missing = tuple(name for name in self._wanted if name not in self._loaded)
+        missing = tuple(name for name in self._modules if name not in self._loaded)
         failed: dict[str, str] = {}
         if missing:
             self._loading = True

@@ -68,9 +68,9 @@ class ZygoteProcess:
         self._listening: asyncio.Task[None] | None = None
         self._answers: deque[asyncio.Future[Answer]] = deque()
         self._members: dict[int, MemberProcess] = {}
-        self._others: set[int] = set()
+        self._other_children: set[int] = set()
         self._lost: ZygoteLostError | None = None
-        self._gone = asyncio.Event()
+        self._exited = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -86,7 +86,7 @@ class ZygoteProcess:
         parent_end, child_end = socket.socketpair()
         # Children that exist before are the executor's own: whatever appears later in another session descends from the
         # zygote.
-        self._others = process_tree.children()
+        self._other_children = process_tree.children()
         # The zygote is the subreaper of its members. When it dies itself, what is left below it comes here, and can be
         # found.
         process_tree.inherit_orphans()
@@ -118,7 +118,7 @@ class ZygoteProcess:
     async def wait_lost(self) -> None:
         """Return when the zygote and every process below it are gone: it died, or was closed."""
         self._listen()
-        await self._gone.wait()
+        await self._exited.wait()
 
     async def close(self) -> None:
         """End the zygote and every process below it, in any state, within seconds. A second call does nothing."""
@@ -128,10 +128,10 @@ class ZygoteProcess:
         if self._control is not None:
             self._control.shut()
         try:
-            await asyncio.wait_for(self._gone.wait(), self._end_timeout_s)
+            await asyncio.wait_for(self._exited.wait(), self._end_timeout_s)
         except TimeoutError:
             self._process.kill()
-            await self._gone.wait()
+            await self._exited.wait()
 
     # ---- messages
 
@@ -214,12 +214,12 @@ class ZygoteProcess:
             member.end(self._lost)
         self._answers.clear()
         self._members.clear()
-        self._gone.set()
+        self._exited.set()
 
     async def _end_orphans(self) -> None:
         session = os.getsid(0)
         for _ in range(_POLLS):
-            strangers = process_tree.children() - self._others - _live_zygotes
+            strangers = process_tree.children() - self._other_children - _live_zygotes
             orphans = {pid for pid in strangers if _session(pid) != session}
             if not orphans:
                 break

@@ -19,9 +19,9 @@ from sparktrain.store.folder_removal import remove
 WAIT_S = 900.0
 """How long a process waits until another one has made a file: reading a large model may take minutes."""
 _HELD = "held"
-_GONE = ".gone-"
+_EVICTED = ".gone-"
 _PART = ".part-"
-_OURS = re.compile(r"(?:\.gone-|\.part-)[0-9a-f]{32}|[0-9a-f]{64}")
+_MANAGED_NAME = re.compile(r"(?:\.gone-|\.part-)[0-9a-f]{32}|[0-9a-f]{64}")
 """Names in the folder for models: evicted ones, files that arrive, and the digests of models."""
 
 logger = logging.getLogger("sparktrain")
@@ -72,7 +72,7 @@ class ModelFolder:
             # All workers of a host map this file: one changed byte was in the predictions of all of them.
             if path.exists() and not intact(path):
                 logger.warning("%s is corrupt: it is replaced", path)
-                os.rename(path, self.path.parent / f"{_GONE}{uuid4().hex}")  # processes that have mapped it keep it
+                os.rename(path, self.path.parent / f"{_EVICTED}{uuid4().hex}")  # processes that have mapped it keep it
             if not path.exists():
                 unfinished = self.path / f"{_PART}{name}"  # what a killed maker has left is overwritten
                 try:
@@ -148,9 +148,9 @@ def _evict(root: Path, but: Path) -> None:
     """
     for path in root.iterdir():
         # A file called held, or a link in this folder, once led eviction to what was not ours.
-        if path == but or _OURS.fullmatch(path.name) is None or path.is_symlink():
+        if path == but or _MANAGED_NAME.fullmatch(path.name) is None or path.is_symlink():
             continue
-        if path.name.startswith(_GONE):
+        if path.name.startswith(_EVICTED):
             _remove(path)
             continue
         locked = path if path.name.startswith(_PART) else path / _HELD
@@ -159,7 +159,7 @@ def _evict(root: Path, but: Path) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(lock, locked):
-                    evicted_path = root / f"{_GONE}{uuid4().hex}"
+                    evicted_path = root / f"{_EVICTED}{uuid4().hex}"
                     os.rename(path, evicted_path)
                     _remove(evicted_path)
             finally:

@@ -25,7 +25,7 @@ def predicted_frame(frame: Any, use: ModelUse, columns: ColumnChoice, output: Ou
     names = [field.name for field in fields]
     schema, refused = _arrow_schema(fields)
     feeds = feeds_of(use.signature, ColumnTable(schema, use.subject), columns)
-    kept_positions = _kept(names, keep, use.subject)
+    kept_positions = _positions_to_keep(names, keep, use.subject)
     output_fields = _output_fields(use.signature, output)
     _check_new([name for name, _ in output_fields], [names[position] for position in kept_positions], use.subject)
     leaves = [column.name for feed in feeds for column in feed.columns]
@@ -43,7 +43,7 @@ def predicted_frame(frame: Any, use: ModelUse, columns: ColumnChoice, output: Ou
     task = PredictionTask(
         use=use,
         feeds=feeds,
-        kept=tuple(needed.index(position) for position in kept_positions),
+        kept_positions=tuple(needed.index(position) for position in kept_positions),
         names=(*(names[position] for position in kept_positions), *(name for name, _ in output_fields)),
         outputs=None if isinstance(output, str) else tuple(_index(use.signature, name) for name in output),
     )
@@ -83,7 +83,7 @@ def _arrow_schema(fields: Sequence[Any]) -> tuple[pa.Schema, set[str]]:
     return pa.schema(arrow_fields), refused
 
 
-def _kept(names: Sequence[str], keep: object, subject: str) -> list[int]:
+def _positions_to_keep(names: Sequence[str], keep: object, subject: str) -> list[int]:
     """The places of the columns that stay."""
     if isinstance(keep, bool):
         return list(range(len(names))) if keep else []

@@ -24,7 +24,7 @@ class PredictionTask(Struct, frozen=True):
 
     use: ModelUse
     feeds: tuple[Feed, ...]
-    kept: tuple[int, ...]
+    kept_positions: tuple[int, ...]
     """The columns of the input that stay, by position."""
     names: tuple[str, ...]
     """The names of all columns of the result."""

@@ -49,7 +49,7 @@ class FoundSignature(Struct, frozen=True):
     inputs: dict[str, bytes]
     outputs: dict[str, bytes]
 
-    def given(self, names: Sequence[str]) -> ModelSignature:
+    def model_signature(self, names: Sequence[str]) -> ModelSignature:
         """All inputs, and the outputs of these names, in that order. Raises DataError for what no column can be."""
         return ModelSignature(
             tuple(_field(name, self.inputs[name], f"input {name!r} of {self.subject}") for name in self.inputs),

@@ -29,7 +29,7 @@ class SavedModelTask(Struct, frozen=True):
     outputs: tuple[TensorField, ...]
     names: tuple[str, ...]
     """The columns that the outputs become."""
-    kept: tuple[int, ...]
+    kept_positions: tuple[int, ...]
     """The columns of the input that stay, by position."""
     batch_size: int
     subject: str
@@ -80,9 +80,9 @@ def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> It
             pa.concat_arrays([part[place] for part in parts]) if parts else pa.array([], column_type(field))
             for place, field in enumerate(task.outputs)
         ]
-        kept_arrays = [arrays[place] for place in task.kept]
+        kept_arrays = [arrays[place] for place in task.kept_positions]
         yield pa.RecordBatch.from_arrays(
-            [*kept_arrays, *predictions], names=[*(names[place] for place in task.kept), *task.names]
+            [*kept_arrays, *predictions], names=[*(names[place] for place in task.kept_positions), *task.names]
         )
 
 

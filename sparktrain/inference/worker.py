@@ -44,7 +44,8 @@ def predictions(batches: Iterator[pa.RecordBatch], task: PredictionTask) -> Iter
         chosen = outputs if task.outputs is None else [outputs[place] for place in task.outputs]
         if task.outputs is None:
             chosen = [one_column(outputs, task.use)]
-        yield pa.RecordBatch.from_arrays([*(arrays[place] for place in task.kept), *chosen], names=list(task.names))
+        kept_arrays = [arrays[place] for place in task.kept_positions]
+        yield pa.RecordBatch.from_arrays([*kept_arrays, *chosen], names=list(task.names))
 
 
 def scored(arguments: Sequence[pa.Array], use: ModelUse) -> pa.Array:

@@ -17,7 +17,7 @@ PREFIX_LENGTH = 96
 """The longest prefix of a run's name: an ending of 13 characters follows it."""
 
 
-def whole(name: str, least: int) -> Callable[[Any], int]:
+def integer(name: str, least: int) -> Callable[[Any], int]:
     """Integers from `least`."""
 
     def convert(value: Any) -> int:

@@ -10,7 +10,7 @@ from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 from sparktrain.ml import param_rules
 
-_TAKEN = {
+_RESERVED = {
     "workers": "set workers=",
     "workers_per_trial": "set workers=",
     "backend": "set backend=",
@@ -60,33 +60,33 @@ class EstimatorParams(ModelParams, total=False):
     runOptions: dict[str, Any]
 
 
-def _own(name: str, doc: str, rule: Any) -> Any:
+def _param(name: str, doc: str, rule: Any) -> Any:
     return Param(Params._dummy(), name, doc, typeConverter=rule)
 
 
 class KerasModelParams(HasFeaturesCol, HasPredictionCol):
     """The params that estimator and model share. Each has a setter and a getter, such as `setDir` and `getDir`."""
 
-    inputCols = _own("inputCols", "columns of the features, in place of featuresCol", param_rules.columns)
-    stackInputs = _own(
+    inputCols = _param("inputCols", "columns of the features, in place of featuresCol", param_rules.columns)
+    stackInputs = _param(
         "stackInputs",
         "whether inputCols are numbers side by side for one input of the model; else each is the input of its name",
         TypeConverters.toBoolean,
     )
-    probabilityCol = _own(
+    probabilityCol = _param(
         "probabilityCol",
         "column for the probabilities of a classifier; predictionCol then has the number of the class",
         param_rules.column,
     )
-    predictBatchSize = _own(
-        "predictBatchSize", "rows that transform predicts at a time", param_rules.whole("predictBatchSize", 1)
+    predictBatchSize = _param(
+        "predictBatchSize", "rows that transform predicts at a time", param_rules.integer("predictBatchSize", 1)
     )
-    customModules = _own(
+    customModules = _param(
         "customModules",
         "modules to import before the model is loaded, because they register layers of your own",
         TypeConverters.toListString,
     )
-    dir = _own(
+    dir = _param(
         "dir", "path or URL that driver and executors share: runs, and files of loaded models", param_rules.directory
     )
 
@@ -129,28 +129,30 @@ class KerasModelParams(HasFeaturesCol, HasPredictionCol):
 class KerasFitParams(KerasModelParams, HasLabelCol):
     """The params of training."""
 
-    weightCol = _own("weightCol", "column with the weights of rows", param_rules.column)
-    validationIndicatorCol = _own(
+    weightCol = _param("weightCol", "column with the weights of rows", param_rules.column)
+    validationIndicatorCol = _param(
         "validationIndicatorCol", "boolean column: true for rows of the validation data", param_rules.column
     )
-    validationSplit = _own(
+    validationSplit = _param(
         "validationSplit",
         "part of the rows that is validation data, chosen by a hash of their values and the seed",
         param_rules.fraction,
     )
-    modelParams = _own("modelParams", "arguments of the function by name: hyperparameters", param_rules.hyperparameters)
-    batchSize = _own("batchSize", "rows of one worker's step", param_rules.whole("batchSize", 1))
-    epochs = _own("epochs", "passes over the rows", param_rules.whole("epochs", 1))
-    shuffle = _own("shuffle", "whether each epoch has a new order", TypeConverters.toBoolean)
-    seed = _own("seed", "seed of weights, order and validationSplit", param_rules.whole("seed", 0))
-    optimizer = _own("optimizer", "optimizer of a model that is not compiled", TypeConverters.toString)
-    learningRate = _own("learningRate", "learning rate of that optimizer", param_rules.rate)
-    loss = _own("loss", "loss of a model that is not compiled", TypeConverters.toString)
-    metrics = _own("metrics", "metrics of a model that is not compiled", TypeConverters.toListString)
-    workers = _own("workers", "members of the gang that trains each model", param_rules.whole("workers", 1))
-    backend = _own("backend", "what connects the members: auto, horovod, tensorflow or none", param_rules.backend)
-    namePrefix = _own("namePrefix", "start of the names of runs", param_rules.prefix)
-    runOptions = _own("runOptions", "further options of sparktrain.run, by name", param_rules.options(_TAKEN))
+    modelParams = _param(
+        "modelParams", "arguments of the function by name: hyperparameters", param_rules.hyperparameters
+    )
+    batchSize = _param("batchSize", "rows of one worker's step", param_rules.integer("batchSize", 1))
+    epochs = _param("epochs", "passes over the rows", param_rules.integer("epochs", 1))
+    shuffle = _param("shuffle", "whether each epoch has a new order", TypeConverters.toBoolean)
+    seed = _param("seed", "seed of weights, order and validationSplit", param_rules.integer("seed", 0))
+    optimizer = _param("optimizer", "optimizer of a model that is not compiled", TypeConverters.toString)
+    learningRate = _param("learningRate", "learning rate of that optimizer", param_rules.rate)
+    loss = _param("loss", "loss of a model that is not compiled", TypeConverters.toString)
+    metrics = _param("metrics", "metrics of a model that is not compiled", TypeConverters.toListString)
+    workers = _param("workers", "members of the gang that trains each model", param_rules.integer("workers", 1))
+    backend = _param("backend", "what connects the members: auto, horovod, tensorflow or none", param_rules.backend)
+    namePrefix = _param("namePrefix", "start of the names of runs", param_rules.prefix)
+    runOptions = _param("runOptions", "further options of sparktrain.run, by name", param_rules.options(_RESERVED))
 
     def __init__(self) -> None:
         super().__init__()

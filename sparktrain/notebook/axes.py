@@ -67,7 +67,7 @@ class Scale:
     start: float
     end: float
     log: bool = False
-    whole: bool = False
+    is_whole: bool = False
     """Its values are whole numbers, and so are its ticks."""
     listed: tuple[float, ...] = ()
     """Where its ticks are; empty for round values."""
@@ -101,7 +101,7 @@ class Scale:
             return [(self(value), f"{value:.6g}") for value in self.listed]
         if self.log:
             return [(self(value), f"{value:.3g}") for value in powers(self.low, self.high, most)]
-        values = ticks(self.low, self.high, most, self.whole)
+        values = ticks(self.low, self.high, most, self.is_whole)
         step = min((b - a for a, b in pairwise(values)), default=0.0)
         return [(self(value), tick_label(value, step)) for value in values]
 
@@ -111,7 +111,7 @@ def metric_scale(axis: ValueAxis | None, start: float, end: float, margin: float
     if axis is None:
         return Scale(0.0, 1.0, start, end)
     axis_scale = scale([axis.low, axis.high], start, end, log=axis.log, margin=margin)
-    return replace(axis_scale, whole=axis.integer)
+    return replace(axis_scale, is_whole=axis.integer)
 
 
 def scale(values: Iterable[float | None], start: float, end: float, *, log: bool = False, margin: float = 0.0) -> Scale:

@@ -63,7 +63,7 @@ def run_plot(result: GangOutcome) -> str:
     if result._files is None or result.trial is None:
         return ""
     points: dict[str, list[tuple[float, float]]] = {}
-    for row in result._files.known(result.trial.id):
+    for row in result._files.cached_reports(result.trial.id):
         for name, value in row.metrics.items() if row.rank == CHIEF else ():
             points.setdefault(name, []).append((row.step, float(value)))
     first = objective_first(points, next(iter(result.metrics), None))

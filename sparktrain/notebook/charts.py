@@ -75,7 +75,7 @@ class Dimension(NamedTuple):
     """One for each line; None where the trial does not have it."""
     choices: Sequence[str] = ()
     log: bool = False
-    whole: bool = False
+    is_whole: bool = False
     ticks: tuple[float, ...] = ()
     """Where its ticks are; empty for round values."""
     metric: ValueAxis | None = None
@@ -116,7 +116,7 @@ def history(
     axis = axis or value_axis((value.value for value in finite_values), None)
     shown = spread(finite_values, {int(at) for at, _ in best})
     frame = Frame(*size)
-    x = replace(scale([value.at for value in finite_values], *frame.across, margin=0.02), whole=True)
+    x = replace(scale([value.at for value in finite_values], *frame.across, margin=0.02), is_whole=True)
     y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
     inside = [value for value in shown if not _beyond(axis, value.value)]
@@ -191,7 +191,7 @@ def curves(
     axis = axis or lines_axis(([value for _, value in line.points] for line in finite_curves), None)
     frame = Frame(*size)
     steps = [step for line in finite_curves for step, _ in line.points] + ([] if band is None else list(band.steps))
-    x = replace(scale(steps, *frame.across), whole=True)
+    x = replace(scale(steps, *frame.across), is_whole=True)
     y = metric_scale(axis, *frame.up)
     parts = frame.draw(x, y, names)
     parts += _band(band, x, y) if band is not None and band.steps else []
@@ -338,7 +338,7 @@ def _scale_of(dimension: Dimension, frame: Frame) -> Scale:
     if dimension.choices:
         return scale([0.0, max(1.0, len(dimension.choices) - 1)], *frame.up)
     axis_scale = scale(dimension.values, *frame.up, log=dimension.log)
-    return replace(axis_scale, whole=dimension.whole, listed=dimension.ticks)
+    return replace(axis_scale, is_whole=dimension.is_whole, listed=dimension.ticks)
 
 
 def _axis(place: float, axis_scale: Scale, of: Dimension, frame: Frame, number: int) -> list[str]:

@@ -169,7 +169,7 @@ def _dimension(axis: Axis, rows: Sequence[TrialRow]) -> Dimension:
         values = [place.get(as_text(row.params[axis.name])) if axis.name in row.params else None for row in rows]
         return Dimension(axis.name, values, axis.values)
     numbers = [float(value) if is_number(value) else None for value in cells]  # type: ignore[arg-type] # is_number has looked
-    return Dimension(axis.name, numbers, log=axis.log, whole=axis.integer, ticks=axis.ticks)
+    return Dimension(axis.name, numbers, log=axis.log, is_whole=axis.integer, ticks=axis.ticks)
 
 
 def _span(bar: Bar, view: TimelineView, per: float) -> Span:

@@ -92,7 +92,7 @@ class Gate:
         """Connections with a deadline, oldest first: strangers, and those that are ending."""
         self._waiting: dict[str, deque[_Waiting]] = {}
         """Accepted connections that the server does not see yet, by network, oldest first."""
-        self._made = 0
+        self._connection_count = 0
         self._ends_at: float | None = None
         """Once it closes: when it stops forwarding."""
         self._selector = selectors.DefaultSelector()
@@ -264,8 +264,8 @@ class Gate:
         return True
 
     def _connect(self, peer: socket.socket, address: tuple[str, int]) -> None:
-        self._made += 1
-        path = str(self._folder.path / str(self._made))
+        self._connection_count += 1
+        path = str(self._folder.path / str(self._connection_count))
         try:
             inner = socket.socket(socket.AF_UNIX)
         except OSError:

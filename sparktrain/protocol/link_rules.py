@@ -27,7 +27,7 @@ class Speech(Struct, frozen=True):
     kind: Any
     """Union of the message types."""
     first: tuple[type[Message], ...]
-    once: tuple[type[Message], ...]
+    only_first: tuple[type[Message], ...]
     last: tuple[type[Message], ...]
     most_bytes: int
     """Largest message of any kind."""
@@ -37,7 +37,7 @@ class Speech(Struct, frozen=True):
         name = type(message).__name__
         if previous is None and not isinstance(message, self.first):
             raise ProtocolError(f"{name} refused: the first message must be {_names(self.first)}")
-        if previous is not None and isinstance(message, self.once):
+        if previous is not None and isinstance(message, self.only_first):
             raise ProtocolError(f"{name} refused: it may only be the first message")
         if previous is not None and issubclass(previous, self.last):
             raise ProtocolError(f"{name} refused: {previous.__name__} was the last message")
@@ -50,14 +50,14 @@ def _names(types: tuple[type[Message], ...]) -> str:
 AGENT_SPEECH = Speech(
     FromAgent | Closing,
     first=(Join,),
-    once=(Join,),
+    only_first=(Join,),
     last=(Leave,),
     most_bytes=LARGEST_OF_AGENT_BYTES,
 )
 COORDINATOR_SPEECH = Speech(
     ToAgent | Closing,
     first=(Welcome, Refuse),
-    once=(Welcome,),
+    only_first=(Welcome,),
     last=(Refuse,),
     most_bytes=MAX_MESSAGE_BYTES,
 )

@@ -50,19 +50,19 @@ class MemoryTransport:
 class MemoryLink(QueuedLink):
     """One side of a link; hands each message to the other side at once."""
 
-    other: "MemoryLink"
+    opposite: "MemoryLink"
 
     def _send(self, data: bytes) -> bool:
-        if not self.other._inbox.fits(len(data)):
+        if not self.opposite._inbox.fits(len(data)):
             return False
-        self.other.hear(data)
+        self.opposite.hear(data)
         return True
 
     def _finish(self, goodbye: bytes | None) -> None:
         if goodbye is not None:
-            self.other.hear(goodbye)
+            self.opposite.hear(goodbye)
         else:
-            self.other.lose(self.why or _VANISHED)
+            self.opposite.lose(self.why or _VANISHED)
 
     async def _finished(self) -> None:
         # Lets the other side run, as every close over a network does.
@@ -105,8 +105,8 @@ class MemoryListener(Listener):
             raise Unreachable("the coordinator is not listening in this process")
         server_link = MemoryLink(name, AGENT_SPEECH, self._limits)
         agent_link = MemoryLink("coordinator", COORDINATOR_SPEECH, self._limits)
-        server_link.other = agent_link
-        agent_link.other = server_link
+        server_link.opposite = agent_link
+        agent_link.opposite = server_link
         self._links.add(server_link)
         self._spawn(serve(server_link, self._on_link)).add_done_callback(lambda _: self._links.discard(server_link))
         return agent_link

@@ -39,7 +39,7 @@ class Splice:
         """Both directions have ended."""
         self._selector = selector
         self._clock = clock
-        self._there = {peer: server, server: peer}
+        self._opposites = {peer: server, server: peer}
         self._outer = peer
         self._server = server
         self._unsent = {peer: memoryview(b""), server: memoryview(b"")}
@@ -59,7 +59,7 @@ class Splice:
         os.unlink(path)
         self._outer.setblocking(False)
         self._outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for sock in self._there:
+        for sock in self._opposites:
             self._selector.register(sock, _READ, self)
 
     def move(self, ready: Any, events: int) -> None:
@@ -78,7 +78,7 @@ class Splice:
     def close(self) -> None:
         """Close both sockets."""
         self.over = True
-        for sock in self._there:
+        for sock in self._opposites:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(sock)
             sock.close()
@@ -86,7 +86,7 @@ class Splice:
     def _receive(self, source: socket.socket) -> None:
         data = source.recv(_CHUNK_BYTES)
         self.spoke = self.spoke or source is self._outer
-        opposite = self._there[source]
+        opposite = self._opposites[source]
         if not data:
             self._end(source)
         elif opposite is not self._lost:
@@ -104,7 +104,7 @@ class Splice:
     def _send(self, destination: socket.socket) -> None:
         unsent = self._unsent[destination]
         self._unsent[destination] = unsent[destination.send(unsent) :]
-        if not self._unsent[destination] and self._there[destination] in self._ended:
+        if not self._unsent[destination] and self._opposites[destination] in self._ended:
             self._send_end(destination)
 
     def _end(self, source: socket.socket) -> None:
@@ -114,9 +114,9 @@ class Splice:
             linger = self._clock.now() + LINGER_S
             self.ending = True
             self.deadline = linger if self.admitted else min(linger, self.deadline)
-        if not self._unsent[self._there[source]]:
-            self._send_end(self._there[source])
-        self.over = self.over or len(self._ended) == len(self._there)
+        if not self._unsent[self._opposites[source]]:
+            self._send_end(self._opposites[source])
+        self.over = self.over or len(self._ended) == len(self._opposites)
 
     def _send_end(self, destination: socket.socket) -> None:
         with suppress(OSError):
@@ -141,7 +141,7 @@ class Splice:
         """Wait for the next bytes that can be forwarded."""
         if self.over:
             return
-        for sock, opposite in self._there.items():
+        for sock, opposite in self._opposites.items():
             # No more is read than the other side takes: a slow reader costs one chunk of memory, and TCP holds the
             # sender back.
             reads = sock not in self._ended and not self._unsent[opposite]

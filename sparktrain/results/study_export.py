@@ -47,7 +47,7 @@ class _Stored:
     ended: dict[int, float] = field(default_factory=dict)
     curves: dict[int, dict[int, float]] = field(default_factory=dict)
     """Values of the metric by trial and step, of the chief."""
-    asked: dict[int, dict[str, str]] = field(default_factory=dict)
+    distributions: dict[int, dict[str, str]] = field(default_factory=dict)
     """Distributions that a trial of `sparktrain.optuna` named itself, as Optuna's JSON."""
 
 
@@ -132,7 +132,7 @@ def _note(stored: _Stored, record: AnyRecord) -> None:
         case TrialConcluded(trial=trial, at=at) if at:
             stored.ended[trial] = at
         case TrialAnswered(trial=trial, memo=memo):
-            stored.asked.setdefault(trial, {}).update(memo.get("distributions", {}))
+            stored.distributions.setdefault(trial, {}).update(memo.get("distributions", {}))
 
 
 # ---- parameters
@@ -172,7 +172,7 @@ def _distributions(leaves: Mapping[str, Leaf], params: Iterable[Mapping[str, Any
         declared = _distribution(leaves[path]) if path in leaves else None
         distributions[path] = (
             declared
-            if declared is not None and _has(declared, path_values)
+            if declared is not None and _contains_all(declared, path_values)
             else CategoricalDistribution(_unique(path_values))
         )
     return distributions
@@ -193,7 +193,7 @@ def _distribution(leaf: Leaf) -> "BaseDistribution":
     return FloatDistribution(low, high, log=leaf.kind == "loguniform")
 
 
-def _has(distribution: "BaseDistribution", values: Iterable[Any]) -> bool:
+def _contains_all(distribution: "BaseDistribution", values: Iterable[Any]) -> bool:
     try:
         return all(distribution._contains(distribution.to_internal_repr(value)) for value in values)
     except ValueError:
@@ -219,7 +219,7 @@ def _frozen(
     from optuna.distributions import json_to_distribution
     from optuna.trial import TrialState, create_trial
 
-    requested = {path: json_to_distribution(text) for path, text in stored.asked.get(trial.id, {}).items()}
+    requested = {path: json_to_distribution(text) for path, text in stored.distributions.get(trial.id, {}).items()}
     curve = stored.curves.get(trial.id, {})
     values = [trial.metrics.get(objective.metric, math.nan) for objective in objectives]
     state = TrialState[_STATES.get(trial.status, "FAIL")]

@@ -38,7 +38,7 @@ def arranged(table: "pa.Table") -> tuple["pa.Table", "NDArray[np.bool_]"]:
         table = table.take(order)
         trial, generation, rank, step = (array[order] for array in (trial, generation, rank, step))
     starts = _starts(trial, step, rank, generation)
-    mask = _once(table, starts)
+    mask = _newest_cells_mask(table, starts)
     superseded = _superseded(trial, generation, step)
     return (table, superseded) if mask.all() else (table.filter(mask), superseded[mask])
 
@@ -106,7 +106,7 @@ def _starts(*keys: "NDArray[np.int64]") -> "NDArray[np.bool_]":
     return starts
 
 
-def _once(table: "pa.Table", starts: "NDArray[np.bool_]") -> "NDArray[np.bool_]":
+def _newest_cells_mask(table: "pa.Table", starts: "NDArray[np.bool_]") -> "NDArray[np.bool_]":
     """Which rows to keep, of those of a step that follow one another: its newest report, and each metric once."""
     time = column(table, "time")
     steps = np.cumsum(starts) - 1

@@ -50,7 +50,7 @@ class BoardFeed:
         self._reports: StoredReports | None = None
         self._final_at: dict[int, float] = {}
         """When a trial was first seen to be final, by this object's clock."""
-        self._said = False
+        self._warned = False
         self._problem = ""
 
     def follow(self, target: Path, over: threading.Event) -> None:
@@ -91,8 +91,8 @@ class BoardFeed:
         started = [trial for trial in view.trials if trial.since is not None]
         if len(started) <= MOST_TRIALS:
             return started
-        if not self._said:
-            self._said = True
+        if not self._warned:
+            self._warned = True
             logger.warning(
                 "%s: TensorBoard shows the best %d of more than %d trials, all are in `result.history()`",
                 view.name,

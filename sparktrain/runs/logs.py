@@ -157,7 +157,7 @@ class Follower:
         """`selection` names the trial."""
         self._place = place
         self._look = look
-        self._wanted = selection
+        self._selection = selection
         self._tail = tail
 
     def pieces(self, notify: Callable[[str], None]) -> Iterator[bytes]:
@@ -175,12 +175,12 @@ class Follower:
             newest = self._newest(view)
             if newest > generation:
                 if generation:
-                    yield from self._rest(generation, at)
-                    notify(f"trial {self._wanted.trial} restarts: generation {newest}")
+                    yield from self._read_from(generation, at)
+                    notify(f"trial {self._selection.trial} restarts: generation {newest}")
                 generation = newest
                 at = self._start(newest)
             start = at
-            for piece in self._rest(generation, at):
+            for piece in self._read_from(generation, at):
                 at += len(piece)
                 yield piece
             quiet = 0 if at > start or not self._over(view) else quiet + 1
@@ -189,15 +189,15 @@ class Follower:
             pause(POLL_S)
 
     def _newest(self, view: RunView) -> Generation:
-        assert self._wanted.trial is not None
-        check_trial(view, self._wanted.trial)
-        if self._wanted.generation is not None:
-            return self._wanted.generation
-        return Generation(next(result.generations for result in view.results if result.id == self._wanted.trial))
+        assert self._selection.trial is not None
+        check_trial(view, self._selection.trial)
+        if self._selection.generation is not None:
+            return self._selection.generation
+        return Generation(next(result.generations for result in view.results if result.id == self._selection.trial))
 
     def _over(self, view: RunView) -> bool:
         """The member has ended, or no driver watches it any more."""
-        result = next(trial_result for trial_result in view.results if trial_result.id == self._wanted.trial)
+        result = next(trial_result for trial_result in view.results if trial_result.id == self._selection.trial)
         return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
 
     def _start(self, generation: Generation) -> int:
@@ -209,7 +209,7 @@ class Follower:
         log = LogFile(self._member(generation), path, self._place.store.stat(path).size)
         return _start_of_tail(self._place.store, log, tail)
 
-    def _rest(self, generation: Generation, at: int) -> Iterator[bytes]:
+    def _read_from(self, generation: Generation, at: int) -> Iterator[bytes]:
         try:
             yield from _from(self._place.store, self._path(generation), at)
         except FileNotFoundError:  # nothing was uploaded yet
@@ -219,8 +219,8 @@ class Follower:
         return self._place.layout.member(self._member(generation)).log
 
     def _member(self, generation: Generation) -> Member:
-        assert self._wanted.trial is not None
-        return Member(RunId(self._place.layout.path), self._wanted.trial, generation, self._wanted.rank or CHIEF)
+        assert self._selection.trial is not None
+        return Member(RunId(self._place.layout.path), self._selection.trial, generation, self._selection.rank or CHIEF)
 
 
 def delay_of(store: Store) -> str | None:

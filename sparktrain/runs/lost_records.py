@@ -68,10 +68,10 @@ def lost_records(
 
     A driver may write meanwhile, so the records are read once more before something counts as lost.
     """
-    journal_facts = _Known(records)
-    store_facts = _Seen(_results(store, layout), dict(_generations(store, layout, journal_facts)))
+    journal_facts = _JournalFacts(records)
+    store_facts = _StoreFacts(_results(store, layout), dict(_generations(store, layout, journal_facts)))
     lost = _judged(store_facts, journal_facts)
-    return _judged(store_facts, _Known(again())) if lost else lost
+    return _judged(store_facts, _JournalFacts(again())) if lost else lost
 
 
 def restored(lost: Lost) -> list[AnyRecord]:
@@ -100,13 +100,13 @@ def restored(lost: Lost) -> list[AnyRecord]:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _StoreFacts:
     results: SweepOutcome | None
     generations: dict[TrialId, Generation]
     """For each trial that was examined, the newest generation that has left a folder."""
 
 
-class _Known:
+class _JournalFacts:
     """The content of the journal."""
 
     def __init__(self, records: Iterable[AnyRecord]) -> None:
@@ -128,7 +128,7 @@ class _Known:
         return self.formed.get(trial, NOT_FORMED)
 
 
-def _judged(store_facts: _Seen, journal_facts: _Known) -> Lost:
+def _judged(store_facts: _StoreFacts, journal_facts: _JournalFacts) -> Lost:
     results = store_facts.results.trials if store_facts.results is not None else ()
     newest = dict(store_facts.generations)
     for result in results:
@@ -152,7 +152,7 @@ def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
         return None
 
 
-def _generations(store: Store, layout: RunLayout, journal_facts: _Known) -> Iterator[tuple[TrialId, Generation]]:
+def _generations(store: Store, layout: RunLayout, journal_facts: _JournalFacts) -> Iterator[tuple[TrialId, Generation]]:
     """The newest generation of each trial without a result and of each unknown trial; lists two folders for each."""
     for trial_match in map(_TRIAL.fullmatch, store.entries(layout.trials)):
         if trial_match is None:

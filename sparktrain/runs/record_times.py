@@ -64,7 +64,7 @@ def gang_stays(records: Sequence[AnyRecord], end: float, *, live: bool) -> tuple
 
     `end` is when the run ended, its driver was last known to live, or now, where that is `live`.
     """
-    return tuple(_Stays(end, live).found(records))
+    return tuple(_Stays(end, live).scan(records))
 
 
 class _Stays:
@@ -75,7 +75,7 @@ class _Stays:
         self._end = end
         self._live = live
 
-    def found(self, records: Sequence[AnyRecord]) -> Iterator[Stay]:
+    def scan(self, records: Sequence[AnyRecord]) -> Iterator[Stay]:
         for record, at in dated(records):
             match record:
                 case GangFormed():

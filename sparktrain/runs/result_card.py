@@ -9,7 +9,7 @@ from sparktrain import formatting
 LONGEST_VALUE = 400
 MOST_VALUES = 60
 """Parameters and metrics of a card; of more, the first ones."""
-_LEFT = 'style="text-align: left; padding-right: 16px; font-weight: normal; opacity: 0.75"'
+_LABEL_STYLE = 'style="text-align: left; padding-right: 16px; font-weight: normal; opacity: 0.75"'
 
 
 def card_html(title: str, parts: Mapping[str, Mapping[str, Any]], lines: Sequence[str] = ()) -> str:
@@ -26,7 +26,7 @@ def card_html(title: str, parts: Mapping[str, Mapping[str, Any]], lines: Sequenc
 def _table(heading: str, values: Mapping[str, Any]) -> str:
     shown = list(values.items())[:MOST_VALUES]
     rows = [
-        f'<tr><th {_LEFT}>{escape(_cut(name))}</th><td style="text-align: left">{escape(_text(value))}</td></tr>'
+        f'<tr><th {_LABEL_STYLE}>{escape(_cut(name))}</th><td style="text-align: left">{escape(_text(value))}</td></tr>'
         for name, value in shown
     ]
     if (hidden_count := len(values) - len(shown)) > 0:

@@ -60,7 +60,7 @@ class RunFiles:
         """The rows of `reports` as a table of Arrow. Raises as `reports`."""
         return self._stored_reports().long_table()
 
-    def known(self, trial: int) -> "Sequence[StepRow]":
+    def cached_reports(self, trial: int) -> "Sequence[StepRow]":
         """The reports of a trial that `history` has read before; does not block."""
         return () if self._reports is None else self._reports.of(trial)
 

@@ -92,7 +92,7 @@ class TrialView:
     """Where the manifest of that checkpoint is."""
     saved: float | None
     """When that checkpoint was acknowledged."""
-    kept: tuple[Checkpoint, ...]
+    checkpoints: tuple[Checkpoint, ...]
     """All checkpoints that count, the oldest first."""
     last_step: int | None = None
     """The step of its last report, where it has ended and the driver has recorded that."""
@@ -169,7 +169,7 @@ class RunView:
         return sum(count for status, count in self.counts.items() if status.final)
 
     @property
-    def left(self) -> int | None:
+    def remaining(self) -> int | None:
         """Trials that a driver must still run; None when the total is unknown."""
         observed = sum(count for status, count in self.counts.items() if status.observed)
         return None if self.total is None else max(0, self.total - observed)
@@ -309,6 +309,6 @@ def _trial(trial: Trial, home: RunData, times: _Times) -> TrialView:
         checkpoint=newest,
         manifest=home.store.where(newest.manifest) if newest is not None else None,
         saved=times.saved.get(newest.manifest) if newest is not None else None,
-        kept=tuple(trial.checkpoints.kept),
+        checkpoints=tuple(trial.checkpoints.retained),
         last_step=times.last_steps.get(trial.id),
     )

@@ -69,14 +69,14 @@ class Observer:
         Checks whether the driver answers, which takes up to 2 s when it does not. Raises RunDirectoryError when
         the run cannot be read, JournalCorruptError, and OSError from the store.
         """
-        news = self._read(self._tail.more())
+        news = self._read(self._tail.read_new())
         alive = self._is_alive()
         board = self._served(alive)
         news = self._read_labels() or news
         if self._view is None or news or (alive, board) != (self._alive, self._board):
             self._alive = alive
             self._board = board
-            self._view = view_of(self._known())
+            self._view = view_of(self._run_data())
         return self._view
 
     @property
@@ -125,7 +125,7 @@ class Observer:
             return None
         return find_board(self._place.store, self._place.layout, self._driver.host, self._driver.pid)
 
-    def _known(self) -> RunData:
+    def _run_data(self) -> RunData:
         plan = self._plan()
         overview = self._overview or {}
         total = overview.get("trials")

@@ -16,7 +16,7 @@ class CmaSource:
 
     def __init__(self) -> None:
         self._results: list[tuple[dict[str, Any], float]] = []
-        self._made: list[FrozenTrial] = []
+        self._frozen_trials: list[FrozenTrial] = []
 
     def add(self, params: Mapping[str, Any], value: float) -> None:
         """A former trial with these parameters of Optuna has succeeded with `value`."""
@@ -28,7 +28,7 @@ class CmaSource:
 
         if len(self._results) < LEAST_KNOWN:
             return None
-        for params, value in self._results[len(self._made) :]:
+        for params, value in self._results[len(self._frozen_trials) :]:
             numeric_params = {path: params[path] for path in numbers}
-            self._made.append(create_trial(params=numeric_params, distributions=numbers, value=value))
-        return self._made
+            self._frozen_trials.append(create_trial(params=numeric_params, distributions=numbers, value=value))
+        return self._frozen_trials

@@ -53,14 +53,14 @@ class SpaceSampler(Sampler):
         keys = Counter(map(_key, past_cases))
         size = self._space.size
         remaining = size if self._limit is None else min(max(0, self._limit - len(past_cases)), size)
-        walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(remaining, MAX_TRIALS)))
+        walked = sum(1 for _ in itertools.islice(_new_cases(self._space, keys), min(remaining, MAX_TRIALS)))
         self.total = None if walked == MAX_TRIALS < remaining else walked + len(past_cases)
         """The total number of combinations; None when it is above 100,000 and was not counted."""
-        self._cases: Iterator[Params] = itertools.islice(_others(self._space, keys), remaining)
+        self._cases: Iterator[Params] = itertools.islice(_new_cases(self._space, keys), remaining)
         self._next = next(self._cases, None)
 
 
-def _others(space: ListedSpace, counts: Mapping[bytes, int]) -> Iterator[Params]:
+def _new_cases(space: ListedSpace, counts: Mapping[bytes, int]) -> Iterator[Params]:
     """The cases of the space, without the known ones."""
     skips = dict(counts)
     for case in space:

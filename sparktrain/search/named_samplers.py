@@ -41,7 +41,7 @@ _NEEDS = {"cmaes": "cmaes", "qmc": "scipy", "gp": "torch"}
 class SamplerChoice:
     """What decides on the sampler of a run."""
 
-    asked: Any = None
+    requested: Any = None
     """A name, an object, or None for what suits the space."""
     trials: int | None = None
     timeout_s: float | None = None
@@ -50,9 +50,9 @@ class SamplerChoice:
 
     def name(self, space: Space) -> str:
         """The name of the sampler of this space; for an object that of its class."""
-        if self.asked is None:
+        if self.requested is None:
             return ("tpe" if self.goal.metric else "random") if isinstance(space, SampledSpace) else "grid"
-        return self.asked if isinstance(self.asked, str) else f"{OBJECT}{type_name(self.asked)}"
+        return self.requested if isinstance(self.requested, str) else f"{OBJECT}{type_name(self.requested)}"
 
     def sampler(self, space: Space, slots: int = 1) -> Sampler:
         """A fresh sampler for trials on so many slots; an object of the user is the same one each time.
@@ -62,15 +62,17 @@ class SamplerChoice:
         name = self.name(space)
         if name == "grid":
             return SpaceSampler(_listed(space), self.trials)
-        if isinstance(self.asked, AnsweringSampler):
-            return self.asked
-        if is_ours(self.asked):
-            return OwnSampler(self.asked, self.trials)
+        if isinstance(self.requested, AnsweringSampler):
+            return self.requested
+        if is_ours(self.requested):
+            return OwnSampler(self.requested, self.trials)
         sampled = _sampled(space, name)
         self._check(name, sampled)
         total = self.trials
-        if not isinstance(self.asked, str | None):
-            return OptunaSampler(sampled, total, self.goal, self.seed, _Given(self.asked), True, 1, hooked=True)
+        if not isinstance(self.requested, str | None):
+            return OptunaSampler(
+                sampled, total, self.goal, self.seed, _UserSampler(self.requested), True, 1, hooked=True
+            )
         make: Callable[..., Any] = _MAKERS[name]
         if name == "qmc":
             make = partial(make, self.seed)
@@ -92,7 +94,7 @@ class SamplerChoice:
                 f"{called} learns from results, and the sweep has no metric: pass metric='accuracy' or what the "
                 "training function returns, or use sampler='random'"
             )
-        if type(self.asked).__name__ == "GridSampler" and space.axes:
+        if type(self.requested).__name__ == "GridSampler" and space.axes:
             raise SpecError(
                 f"{called} takes all values from its own grid, and the space has the list {next(iter(space.axes))!r}, "
                 "with values that are all tried: use sampler='grid', which tries every combination of the space"
@@ -107,10 +109,10 @@ class SamplerChoice:
             raise SpecError(
                 f"{called} cannot do conditions, and {space.conditional[0]!r} has one: use sampler='tpe' or 'random'"
             )
-        if name == "cmaes" and self.goal.others:
+        if name == "cmaes" and self.goal.other_objectives:
             raise SpecError(
-                f"sampler='cmaes' follows one metric, and other_metrics has {self.goal.others[0].metric!r} beside "
-                f"{self.goal.metric!r}: use sampler='tpe' or 'nsgaii'"
+                f"sampler='cmaes' follows one metric, and other_metrics has {self.goal.other_objectives[0].metric!r} "
+                f"beside {self.goal.metric!r}: use sampler='tpe' or 'nsgaii'"
             )
         if name == "cmaes":
             _check_numeric(space)
@@ -168,7 +170,7 @@ def _population(trials: int | None) -> int:
     return min(MOST_POPULATION, max(LEAST_POPULATION, (trials or 10 * MOST_POPULATION) // 10))
 
 
-class _Given:
+class _UserSampler:
     """Makes a sampler of the user: the one object each time."""
 
     def __init__(self, sampler: Any) -> None:

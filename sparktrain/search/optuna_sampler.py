@@ -55,13 +55,13 @@ class Goal:
 
     metric: str | None
     maximize: bool
-    others: tuple[Objective, ...] = ()
+    other_objectives: tuple[Objective, ...] = ()
     """Metrics that count beside it."""
     constraints: tuple[Constraint, ...] = ()
 
     def values(self, metrics: Mapping[str, float]) -> list[float] | None:
         """The values of the metric and the others; None where one is missing or not finite, or a bounded one is."""
-        names = [self.metric, *(objective.metric for objective in self.others)]
+        names = [self.metric, *(objective.metric for objective in self.other_objectives)]
         metric_values = [0.0 if name is None else metrics.get(name, math.nan) for name in names]
         bounded = [constraint.excess(metrics) for constraint in self.constraints]
         # Optuna takes infinity for the value of a complete trial.
@@ -102,14 +102,14 @@ class OptunaSampler(Sampler):
         self._feasible: dict[int, bool] = {}
         self._count = 0
         """Cases so far, of whatever space."""
-        self._seen: set[bytes] | None = None if space.count is None else set()
+        self._case_keys: set[bytes] | None = None if space.count is None else set()
         self._numbers = 0
         """Trials of Optuna: also those that were refused, and second results."""
         self._running: dict[TrialId, int] = {}
         """Optuna's number of each trial that has not ended."""
-        self._known: dict[str, Any] = {}
+        self._journaled_attrs: dict[str, Any] = {}
         """The attributes of the study that the journal has."""
-        self._made: tuple[Study, InMemoryStorage] | None = None
+        self._study_and_storage: tuple[Study, InMemoryStorage] | None = None
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
@@ -131,8 +131,8 @@ class OptunaSampler(Sampler):
         import_optuna()
         from optuna.trial import TrialState
 
-        if observation.trial < 0 and self._seen is not None:
-            self._seen.add(_key(dict(observation.params)))
+        if observation.trial < 0 and self._case_keys is not None:
+            self._case_keys.add(_key(dict(observation.params)))
         number = self._running.pop(observation.trial, None)
         if number is None and (params := params_of(self._space, observation.params)) is not None:
             # Optuna raises for a second end of a trial, and a retried trial ends twice.
@@ -140,7 +140,7 @@ class OptunaSampler(Sampler):
         if number is None:
             return  # of another space
         values = self._goal.values(observation.metrics)
-        if observation.status is ObservedStatus.PRUNED and not self._goal.others:
+        if observation.status is ObservedStatus.PRUNED and not self._goal.other_objectives:
             value = observation.metrics.get(self._goal.metric or "", math.nan)
             if math.isfinite(value):
                 self._study[1].set_trial_intermediate_value(self._trial_id(number), observation.step or 0, value)
@@ -193,7 +193,7 @@ class OptunaSampler(Sampler):
         for _ in range(MOST_ASKS):
             trial = self._ask(fixed)
             case = self._space.built(partial(self._picked, trial))
-            repeated = self._seen is not None and _key(case) in self._seen and repeats < MOST_REPEATS
+            repeated = self._case_keys is not None and _key(case) in self._case_keys and repeats < MOST_REPEATS
             if not repeated and self._space.accepts(case):
                 self._running[TrialId(self._count)] = trial.number
                 return case, _note(refused, self._attrs(trial.number), self._raw(trial))
@@ -260,15 +260,15 @@ class OptunaSampler(Sampler):
 
     def _enlist(self, case: Params) -> None:
         self._count += 1
-        if self._seen is not None:
-            self._seen.add(_key(case))
+        if self._case_keys is not None:
+            self._case_keys.add(_key(case))
 
     # ---- what a restart needs
 
     def _memo(self, notes: list[dict[str, Any]]) -> dict[str, Any]:
         attrs = self._study[1].get_study_system_attrs(self._study_id)
-        changed = {name: value for name, value in attrs.items() if self._known.get(name) != value}
-        self._known |= changed
+        changed = {name: value for name, value in attrs.items() if self._journaled_attrs.get(name) != value}
+        self._journaled_attrs |= changed
         memo = {"trials": notes if any(notes) else [], "study": changed}
         parts = {name: part for name, part in memo.items() if part}
         return {_MEMO: parts} if parts else {}
@@ -301,7 +301,7 @@ class OptunaSampler(Sampler):
             self._enlist(case)
         for name, value in memo.get("study", {}).items():
             self._study[1].set_study_system_attr(self._study_id, name, value)
-            self._known[name] = value
+            self._journaled_attrs[name] = value
 
     def _add(self, params: dict[str, Any], state: Any, attrs: Mapping[str, Any] | None = None) -> int:
         """Add a trial to the study; returns its number."""
@@ -336,11 +336,11 @@ class OptunaSampler(Sampler):
 
     @property
     def _study(self) -> "tuple[Study, InMemoryStorage]":
-        if self._made is None:
-            self._made = self._created()
+        if self._study_and_storage is None:
+            self._study_and_storage = self._created()
         if self._hooked:
-            self._made[0]._thread_local.in_optimize_loop = True  # without it `Study.stop` raises
-        return self._made
+            self._study_and_storage[0]._thread_local.in_optimize_loop = True  # without it `Study.stop` raises
+        return self._study_and_storage
 
     def _created(self) -> "tuple[Study, InMemoryStorage]":
         import_optuna()
@@ -348,7 +348,7 @@ class OptunaSampler(Sampler):
         from optuna.study import StudyDirection
 
         storage = optuna.storages.InMemoryStorage()
-        ends = [self._goal.maximize, *(objective.mode == "max" for objective in self._goal.others)]
+        ends = [self._goal.maximize, *(objective.mode == "max" for objective in self._goal.other_objectives)]
         directions = [StudyDirection.MAXIMIZE if is_max else StudyDirection.MINIMIZE for is_max in ends]
         with _quiet("optuna.storages._in_memory"):
             self._study_id = storage.create_new_study(directions, _NAME)

@@ -82,7 +82,7 @@ def param_of(leaf: Leaf, value: Any) -> Any:
     """The parameter that stands for a value; None when the leaf does not have it."""
     values = leaf if not isinstance(leaf, Distribution) else leaf.arguments if leaf.kind == "choice" else None
     if values is not None:
-        return next((index for index, choice in enumerate(values) if choice == value and _same(choice, value)), None)
+        return next((index for index, choice in enumerate(values) if choice == value and _is_same(choice, value)), None)
     assert isinstance(leaf, Distribution)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -96,6 +96,6 @@ def param_of(leaf: Leaf, value: Any) -> Any:
     return value if low <= value <= high and (not is_integer or isinstance(value, int)) else None
 
 
-def _same(first: Any, second: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     """Whether two values that are equal are the same in JSON too: 1, 1.0 and True are three."""
     return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from sparktrain.boundary import is_interrupt, message_of
 from sparktrain.config.param_values import check_name, described, plain, type_name
-from sparktrain.config.quantities import count as whole
+from sparktrain.config.quantities import count as integer
 from sparktrain.errors import SpecError
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 
@@ -23,7 +23,7 @@ class OwnSampler(Sampler):
         self._count = 0
         self.learns = bool(_attribute(sampler, "learns", True))
         total = _attribute(sampler, "total", None)
-        sampler_total = None if total is None else whole(total, f"total of the sampler {type_name(sampler)}", least=0)
+        sampler_total = None if total is None else integer(total, f"total of the sampler {type_name(sampler)}", least=0)
         self.total = min((bound for bound in (limit, sampler_total) if bound is not None), default=None)
 
     def suggest(self, count: int) -> Suggestion:

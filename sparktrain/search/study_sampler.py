@@ -48,7 +48,7 @@ class StudySampler:
         """Trials that have asked, or ended before they could."""
         self._busy = False
         self._running: dict[TrialId, Trial] = {}
-        self._known: dict[TrialId, FrozenTrial] = {}
+        self._past_trials: dict[TrialId, FrozenTrial] = {}
         """Trials of the run that the study had when this driver started."""
         self._params: dict[TrialId, dict[str, Any]] = {}
         """What the journal has of each trial: parameters, and the same for distributions and attributes."""
@@ -65,7 +65,7 @@ class StudySampler:
         for frozen in self._study.get_trials(deepcopy=False):
             of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
             if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
-                self._known[TrialId(int(number))] = frozen
+                self._past_trials[TrialId(int(number))] = frozen
         for past_answer in answers:
             self._params.setdefault(past_answer.trial, {}).update(past_answer.params)
             self._distributions.setdefault(past_answer.trial, {}).update(past_answer.memo.get("distributions", {}))
@@ -104,7 +104,7 @@ class StudySampler:
                     self._count += len(event.cases)
                     continue
                 self._begun.add(event.trial)
-                if (frozen_trial := self._known.get(event.trial)) is None or not frozen_trial.state.is_finished():
+                if (frozen_trial := self._past_trials.get(event.trial)) is None or not frozen_trial.state.is_finished():
                     self._end(event)
 
     def close(self) -> None:
@@ -211,15 +211,15 @@ class StudySampler:
 
     def _trial(self, number: TrialId) -> "Trial":
         if number not in self._running:
-            self._running[number] = self._found(number)
+            self._running[number] = self._optuna_trial(number)
             self._begun.add(number)
         return self._running[number]
 
-    def _found(self, number: TrialId) -> "Trial":
+    def _optuna_trial(self, number: TrialId) -> "Trial":
         """The trial that an earlier driver had, one with the same parameters where that has ended, or a new one."""
         from optuna.trial import Trial
 
-        frozen_trial = self._known.pop(number, None)
+        frozen_trial = self._past_trials.pop(number, None)
         if frozen_trial is not None and not frozen_trial.state.is_finished():
             return Trial(self._study, frozen_trial._trial_id)
         if number in self._attrs:

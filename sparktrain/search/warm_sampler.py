@@ -26,10 +26,10 @@ class WarmSampler(Sampler):
         self.learns = inner.learns
         self._inner = inner
         self._all = list(points)
-        self._known = observations
+        self._observations = observations
         self._history: list[PastSuggestion | Observation] = list(observations)
-        self._given = 0
-        self._left = list(points)
+        self._proposed_count = 0
+        self._remaining_points = list(points)
 
     @property
     def total(self) -> int | None:  # type: ignore[override]  # it grows with what the inner one learns
@@ -38,32 +38,32 @@ class WarmSampler(Sampler):
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
-        if not self._left:
+        if not self._remaining_points:
             return self._inner.suggest(count)
-        cases = tuple(self._left[:count])
-        self._left = self._left[count:]
-        self._history.append(PastSuggestion(TrialId(self._given), cases, False))
-        self._given += len(cases)
+        cases = tuple(self._remaining_points[:count])
+        self._remaining_points = self._remaining_points[count:]
+        self._history.append(PastSuggestion(TrialId(self._proposed_count), cases, False))
+        self._proposed_count += len(cases)
         self._open()
-        return Suggestion(cases, exhausted=not self._left and self._given == self._inner.total)
+        return Suggestion(cases, exhausted=not self._remaining_points and self._proposed_count == self._inner.total)
 
     def observe(self, observation: Observation) -> None:
         """See base class."""
-        if self._left:
+        if self._remaining_points:
             self._history.append(observation)
         else:
             self._inner.observe(observation)
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class."""
-        self._history = [*self._known, *history]
-        self._given = sum(len(event.cases) for event in history if isinstance(event, PastSuggestion))
-        self._left = self._all[self._given :]
+        self._history = [*self._observations, *history]
+        self._proposed_count = sum(len(event.cases) for event in history if isinstance(event, PastSuggestion))
+        self._remaining_points = self._all[self._proposed_count :]
         self._open()
 
     def _open(self) -> None:
         """Give the inner sampler all that came before its first case, once there is no point left."""
-        if not self._left:
+        if not self._remaining_points:
             self._inner.restore(self._history)
             self._history = []
 
@@ -146,12 +146,12 @@ def _beyond(params: Mapping[str, Any], case: Mapping[str, Any], above: tuple[str
 
 
 def _key(case: Mapping[str, Any]) -> str:
-    return json.dumps(_whole(case), sort_keys=True)
+    return json.dumps(_with_integers(case), sort_keys=True)
 
 
-def _whole(value: Any) -> Any:
+def _with_integers(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _whole(child) for name, child in value.items()}
+        return {name: _with_integers(child) for name, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_whole(child) for child in value]
+        return [_with_integers(child) for child in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -76,7 +76,7 @@ class Comparison:
     def lines(self) -> list[str]:
         """What the reader must know beside the table."""
         curves = self.recorded.curves
-        cut = sum(not curve.whole for curve in curves)
+        cut = sum(not curve.is_complete for curve in curves)
         reports = sum(len(curve.points) for curve in curves)
         notes = [
             f"{self.recorded.name}: {formatting.count(len(curves), 'trial')}, "
@@ -106,7 +106,7 @@ class Comparison:
             ("best after", "right"), ("best trial", "right"),
         )  # fmt: skip
         for row in self.simulated:
-            baseline = self._whole(row)
+            baseline = self._baseline(row)
             value = row.mean(best_value)
             found_s = row.mean(lambda run: run.found_s)
             grid.add_row(
@@ -163,7 +163,7 @@ class Comparison:
             for order in orders
         )  # fmt: skip
 
-    def _whole(self, alternative: Simulated) -> Simulated:
+    def _baseline(self, alternative: Simulated) -> Simulated:
         """The same on as many slots as recorded: without a stopper and another sampler."""
         return next(
             candidate for candidate in self.simulated if candidate.choice == Alternative(alternative.choice.slots)

@@ -47,7 +47,7 @@ class LearningCurve(NamedTuple):
     points: tuple[CurvePoint, ...]
     seconds: float
     """From its start to its end."""
-    whole: bool = True
+    is_complete: bool = True
     """The trial ran to its end; one that a rule had stopped has no more points."""
 
     @property

@@ -75,20 +75,20 @@ class RecordedSearch(Order):
         self._near = NearestCase(cases)
         self._proposed: list[int] = []
         """The recorded trial of each one of the simulation."""
-        self._asked: list[Mapping[str, Any]] = []
+        self._suggested_cases: list[Mapping[str, Any]] = []
 
     def propose(self, count: int) -> tuple[list[int], bool]:
         """See base class."""
         suggestion = self._sampler.suggest(count)
         indexes = [self._near.take(case) for case in suggestion.cases]
         self._proposed += indexes
-        self._asked += suggestion.cases
+        self._suggested_cases += suggestion.cases
         return indexes, suggestion.exhausted
 
     def observe(self, trial: Trial, value: float | None, step: int) -> None:
         """The sampler forgets what it asked for, and learns from the recorded trial as from one of a former run."""
         number = trial.id
-        self._sampler.observe(Observation(number, self._asked[number], ObservedStatus.FAILED, {}))
+        self._sampler.observe(Observation(number, self._suggested_cases[number], ObservedStatus.FAILED, {}))
         params = self._cases.params[self._proposed[number]]
         is_finite = value is not None and math.isfinite(value)
         status = ObservedStatus(trial.status) if is_finite else ObservedStatus.FAILED
@@ -108,7 +108,7 @@ class NearestCase:
         leaves = stored_leaves(cases.space)
         self._scales = {path: _scale(leaf) for path, leaf in leaves.items()}
         self._rows = np.array([self._row(case) for case in cases.params]).reshape(len(cases.params), -1)
-        self._left = np.ones(len(cases.params), bool)
+        self._available = np.ones(len(cases.params), bool)
         self._chosen = np.array([_is_choice(leaf) for leaf in leaves.values()], bool)
 
     def take(self, case: Mapping[str, Any]) -> int:
@@ -118,8 +118,8 @@ class NearestCase:
         lacking = np.isnan(self._rows) != np.isnan(row)  # a parameter that only one of both has
         gaps = np.where(self._chosen, gaps > 0, np.nan_to_num(gaps))
         distances = (np.where(lacking, 1.0, gaps) ** 2).sum(axis=1)
-        nearest = int(np.where(self._left, distances, np.inf).argmin())
-        self._left[nearest] = False
+        nearest = int(np.where(self._available, distances, np.inf).argmin())
+        self._available[nearest] = False
         return nearest
 
     def _row(self, case: Mapping[str, Any]) -> list[float]:
@@ -160,7 +160,7 @@ def searches(
         raise SpecError(f"sampler {name!r} needs the parameters of trials, which a file of curves lacks: pass a run")
     space = _space(cases.space, name)
     choices = [
-        SamplerChoice(asked=name, trials=trials, seed=seed, goal=Goal(metric, maximize)) for seed in range(seeds)
+        SamplerChoice(requested=name, trials=trials, seed=seed, goal=Goal(metric, maximize)) for seed in range(seeds)
     ]
     return [RecordedSearch(cases, choice.sampler(space), metric) for choice in choices]
 

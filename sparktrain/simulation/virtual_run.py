@@ -123,7 +123,7 @@ class VirtualRun:
         self._ended: dict[TrialId, float] = {}
         self._busy: dict[TrialId, float] = {}
         """Seconds of slots under gangs before the newest."""
-        self._seen: dict[TrialId, float] = {}
+        self._newest_values: dict[TrialId, float] = {}
         self._next: dict[TrialId, int] = {}
         """The number of the report that comes next: trials that were paused continue there."""
 
@@ -150,14 +150,14 @@ class VirtualRun:
             self._schedule(agent, member, self._next.get(member.trial, 0))
             return
         if number >= len(curve.points) or member in self._advised:
-            value = self._seen.get(member.trial)
+            value = self._newest_values.get(member.trial)
             self._ended[member.trial] = at
             self._busy[member.trial] = self._busy.get(member.trial, 0.0) + at - self._began[member.trial]
             metrics = {} if value is None else {self._metric: value}
             self._send(at, agent, m.MemberEnded(member, Outcome(at - self._began[member.trial], metrics=metrics)))
             return
         point = curve.points[number]
-        self._seen[member.trial] = point.value
+        self._newest_values[member.trial] = point.value
         self._next[member.trial] = number + 1
         if self._saves:
             manifest = f"{member.trial}-{number}"
@@ -209,7 +209,7 @@ class VirtualRun:
         assert self._machine.last is not None
         last = self._next.get(number, 0) - 1
         step = self._curves[self._proposed[number]].points[last].step if last >= 0 else 0
-        self._search.observe(self._machine.last.trials[number], self._seen.get(number), step)
+        self._search.observe(self._machine.last.trials[number], self._newest_values.get(number), step)
 
     def _result(self, sweep: Sweep) -> SimulatedRun:
         trials = tuple(
@@ -217,7 +217,7 @@ class VirtualRun:
                 trial.status,
                 self._started[number],
                 self._ended[number],
-                self._seen.get(number, math.nan),
+                self._newest_values.get(number, math.nan),
                 self._busy[number],
                 self._proposed[number],
             )

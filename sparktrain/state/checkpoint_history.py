@@ -29,24 +29,24 @@ class Checkpoint(Struct, frozen=True):
 class CheckpointHistory:
     """The acknowledged checkpoints of one trial, oldest first."""
 
-    kept: list[Checkpoint] = field(default_factory=list)
+    retained: list[Checkpoint] = field(default_factory=list)
     corrupt: list[tuple[Checkpoint, str]] = field(default_factory=list)
     """Checkpoints that a gang could not read when it resumed, with the reasons."""
 
     @property
     def newest(self) -> Checkpoint | None:
         """The checkpoint to resume from."""
-        return self.kept[-1] if self.kept else None
+        return self.retained[-1] if self.retained else None
 
     @property
     def all_corrupt(self) -> bool:
         """There are checkpoints and none can be read: a restart from step 0 would hide that."""
-        return bool(self.corrupt) and not self.kept
+        return bool(self.corrupt) and not self.retained
 
     @property
     def best(self) -> Checkpoint | None:
         """The checkpoint with the best score; the newest of equal ones."""
-        scored = [checkpoint for checkpoint in self.kept if checkpoint.score is not None]
+        scored = [checkpoint for checkpoint in self.retained if checkpoint.score is not None]
         return max(reversed(scored), key=lambda candidate: candidate.score or 0.0) if scored else None
 
     def acknowledge(self, checkpoint: Checkpoint) -> list[Checkpoint]:
@@ -54,34 +54,34 @@ class CheckpointHistory:
 
         The newest two and the best one always stay.
         """
-        self.kept.append(checkpoint)
-        recent = self.kept[-max(2, checkpoint.keep) :]
-        doomed = [candidate for candidate in self.kept if candidate not in recent and candidate != self.best]
-        self.kept = [candidate for candidate in self.kept if candidate not in doomed]
+        self.retained.append(checkpoint)
+        recent = self.retained[-max(2, checkpoint.keep) :]
+        doomed = [candidate for candidate in self.retained if candidate not in recent and candidate != self.best]
+        self.retained = [candidate for candidate in self.retained if candidate not in doomed]
         return doomed
 
     def borrow(self, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Continue from a checkpoint of another trial; returns those that no longer count."""
-        dropped = [candidate for candidate in self.kept if candidate.manifest != checkpoint.manifest]
-        self.kept = [checkpoint]
+        dropped = [candidate for candidate in self.retained if candidate.manifest != checkpoint.manifest]
+        self.retained = [checkpoint]
         self.corrupt = []
         return dropped
 
     def mark_corrupt(self, manifest: str, reason: str) -> None:
         """The checkpoint cannot be read: its predecessor is the newest now."""
-        for checkpoint in [candidate for candidate in self.kept if candidate.manifest == manifest]:
-            self.kept.remove(checkpoint)
+        for checkpoint in [candidate for candidate in self.retained if candidate.manifest == manifest]:
+            self.retained.remove(checkpoint)
             self.corrupt.append((checkpoint, reason))
 
     def drop(self, manifests: Sequence[str]) -> None:
         """These no longer count, corrupt or not."""
-        self.kept = [checkpoint for checkpoint in self.kept if checkpoint.manifest not in manifests]
+        self.retained = [checkpoint for checkpoint in self.retained if checkpoint.manifest not in manifests]
         self.corrupt = [corruption for corruption in self.corrupt if corruption[0].manifest not in manifests]
 
     def trust_again(self) -> None:
         """Corrupt checkpoints count again: the user may have put copies back."""
-        all_of_them = [*(checkpoint for checkpoint, _ in self.corrupt), *self.kept]
-        self.kept = sorted(all_of_them, key=lambda candidate: (candidate.generation, candidate.step))
+        all_of_them = [*(checkpoint for checkpoint, _ in self.corrupt), *self.retained]
+        self.retained = sorted(all_of_them, key=lambda candidate: (candidate.generation, candidate.step))
         self.corrupt = []
 
     def corruption_report(self, last: Failure) -> Failure:

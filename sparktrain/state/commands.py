@@ -93,10 +93,10 @@ class DeleteCheckpoints(Durable, frozen=True, tag=True):
 
 
 class SweepCheckpoints(Durable, frozen=True, tag=True):
-    """Delete the trial's files of generations before `before` that are not in `kept`."""
+    """Delete the trial's files of generations before `before` that are not in `retained`."""
 
     trial: TrialId
-    kept: tuple[Checkpoint, ...]
+    retained: tuple[Checkpoint, ...]
     before: Generation
 
 

@@ -153,7 +153,7 @@ class Gang:
         ranks = (Rank(rank) for rank in range(self.size))
         return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in inactive_ranks]
 
-    def has(self, agent: AgentId, member: Member) -> bool:
+    def has_member(self, agent: AgentId, member: Member) -> bool:
         """Whether `agent` has this incarnation of `member` now."""
         rank = member.rank
         if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):

@@ -15,11 +15,11 @@ class GangRounds:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._left: deque[TrialId] = deque()
+        self._pending: deque[TrialId] = deque()
 
     def due(self, gangs: Mapping[TrialId, Gang]) -> list[Gang]:
         """The gangs for this tick, `most` of them at most; each one comes once in a round."""
-        if not self._left:
-            self._left.extend(gangs)
-        turn = [self._left.popleft() for _ in range(min(self._most, len(self._left)))]
+        if not self._pending:
+            self._pending.extend(gangs)
+        turn = [self._pending.popleft() for _ in range(min(self._most, len(self._pending)))]
         return [gangs[trial] for trial in turn if trial in gangs]

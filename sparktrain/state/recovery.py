@@ -217,7 +217,7 @@ def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
                 histories.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):
                 histories.setdefault(trial, CheckpointHistory()).drop(manifests)
-    counted = {(trial, entry.manifest) for trial, ledger in histories.items() for entry in ledger.kept}
+    counted = {(trial, entry.manifest) for trial, ledger in histories.items() for entry in ledger.retained}
     return counted | {(trial, entry.manifest) for trial, ledger in histories.items() for entry, _ in ledger.corrupt}
 
 

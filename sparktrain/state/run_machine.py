@@ -141,7 +141,7 @@ class RunMachine:
     def _gang_of(self, agent: AgentId, member: Member) -> Gang | None:
         """The gang of `member`, unless the member is of an older generation or incarnation, or another agent's."""
         gang = self.sweep.gangs.get(member.trial) if self.sweep.run == member.run else None
-        return gang if gang is not None and gang.has(agent, member) else None
+        return gang if gang is not None and gang.has_member(agent, member) else None
 
     def _on_reserved(self, gang: Gang, message: m.MemberReserved) -> Commands:
         if (again := self._restarts.reserved(gang, message)) is not None:
@@ -298,12 +298,12 @@ class RunMachine:
             self.sweep, self._agents, self._memory.held, lambda trial: self._size(trial, at), at
         ):
             commands += self._form(*seating, at)
-        if self.sweep.wants_trials and (count := self._wanted(at)):
+        if self.sweep.wants_trials and (count := self._case_demand(at)):
             self.sweep.ask(count)
             commands.append(do.Suggest(self.sweep.run, count))
         return commands
 
-    def _wanted(self, at: float) -> int:
+    def _case_demand(self, at: float) -> int:
         """Cases to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
         start = len(idle(self._agents, self.sweep, at)) // self.sweep.limits.size
         return -(-start // self.sweep.cases.size) + self.sweep.limits.lookahead if start or self.sweep.gangs else 0
@@ -347,7 +347,7 @@ class RunMachine:
         return [
             *self._conclude([self.sweep.trials[trial_id] for trial_id in self.sweep.pruned.take_settled()]),
             *(
-                do.SweepCheckpoints(trial.id, self.sweep.exploits.kept(trial), Generation(trial.generation + 1))
+                do.SweepCheckpoints(trial.id, self.sweep.exploits.retained(trial), Generation(trial.generation + 1))
                 for trial in formed
             ),
         ]

@@ -87,7 +87,7 @@ class Sweep:
         """Records that `take_facts` has not given out."""
         self.observed = 0
         """Results that the sampler has observed, or will have before the next request."""
-        self._asked = (0, 0)
+        self._last_request = (0, 0)
         """Number of cases in the last request to the sampler, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
         """When the last report of a trial was recorded."""
@@ -151,7 +151,7 @@ class Sweep:
         self.suggesting = False
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
-        requested, observed = self._asked
+        requested, observed = self._last_request
         cases = suggested.cases
         memo = suggested.memo
         added = TrialsAdded(
@@ -181,7 +181,7 @@ class Sweep:
     def ask(self, count: int) -> None:
         """The sampler is asked for `count` cases."""
         self.suggesting = True
-        self._asked = count, self.observed
+        self._last_request = count, self.observed
 
     def start(self, trial: Trial, gang: Gang) -> None:
         """Take a queued trial and give it the gang; the gang's trial and generation must be its own."""

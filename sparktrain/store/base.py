@@ -53,7 +53,7 @@ class FolderSurvey(Struct, frozen=True):
 
     usage: Usage
     """Of the caller's files, those that were never published among them."""
-    left: tuple[str, ...]
+    strays: tuple[str, ...]
     """Paths of all else, sorted: files of others, symbolic links and mount points; folders end with a slash, and stand
     for all that is in them."""
 
@@ -259,7 +259,7 @@ class Store(Protocol):
         """What is in the folder `path`: the files that `owns` accepts, and what `delete_folder` would leave."""
         sizes = self._sizes(path)
         own_sizes = [size for file, size in sizes.items() if owns(file)]
-        return FolderSurvey(Usage(len(own_sizes), sum(own_sizes)), left_of(path, sizes, owns))
+        return FolderSurvey(Usage(len(own_sizes), sum(own_sizes)), strays_of(path, sizes, owns))
 
     def delete_folder(self, path: str, owns: OwnsPath) -> None:
         """Delete the files beneath the folder `path` that `owns` accepts, in any order, and folders empty by then.
@@ -307,8 +307,8 @@ def path_problem(path: str) -> str | None:
     return None
 
 
-def left_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:
-    """What a removal of the caller's `files` leaves in the folder `top`: see `FolderSurvey.left`."""
+def strays_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:
+    """What a removal of the caller's `files` leaves in the folder `top`: see `FolderSurvey.strays`."""
     leftovers = set[str]()
     for file in files:
         at = len(top)

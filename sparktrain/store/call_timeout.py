@@ -125,7 +125,7 @@ class SpareThreads:
         halted: set[Thread] = set()
         while (hung := {spare.thread for spare in list(self._busy)} - halted) and clock.now() < until:
             for thread in hung:
-                state = _rest(thread)
+                state = _blocked_state(thread)
                 if state and rests.get(thread) == state:
                     _halt(thread)
                     halted.add(thread)
@@ -167,7 +167,7 @@ class SpareThreads:
             self._idle.append(spare)
 
 
-def _rest(thread: Thread) -> str:
+def _blocked_state(thread: Thread) -> str:
     """The state of a thread that is blocked in the kernel, equal until it next runs; empty while it runs."""
     try:
         lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()

@@ -17,7 +17,7 @@ from sparktrain.store.base import UNPUBLISHED_NAME, OwnsPath
 
 _LINK = (errno.ELOOP, errno.ENOTDIR)
 """What the kernel answers when a link, or a file, is opened as a folder."""
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 """A folder that is not empty, or on which something is mounted."""
 
 
@@ -42,8 +42,8 @@ class OwnPart(NamedTuple):
     folders: list[str]
     """Each before those in it."""
     files: list[OwnFile]
-    left: list[str]
-    """All else: see `FolderSurvey.left`."""
+    strays: list[str]
+    """All else: see `FolderSurvey.strays`."""
 
 
 def own_part(root: Path, top: str, owns: OwnsPath) -> OwnPart:
@@ -61,7 +61,7 @@ def own_part(root: Path, top: str, owns: OwnsPath) -> OwnPart:
         except OSError as error:
             if error.errno not in (*_LINK, errno.EXDEV):
                 raise
-            part.left.append(folder + "/" * (error.errno == errno.EXDEV))
+            part.strays.append(folder + "/" * (error.errno == errno.EXDEV))
     return part
 
 
@@ -86,7 +86,7 @@ def delete_files(root: Path, top: str, folder: str, names: list[str]) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno not in (*_LINK, *_TAKEN, errno.EXDEV):
+        if error.errno not in (*_LINK, *_OCCUPIED, errno.EXDEV):
             raise
 
 
@@ -116,7 +116,7 @@ def _scan(descriptor: int, folder: str, owns: OwnsPath, part: OwnPart) -> list[s
         for entry in entries:
             path = f"{folder}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                below.append(path) if owns(f"{path}/") else part.left.append(f"{path}/")
+                below.append(path) if owns(f"{path}/") else part.strays.append(f"{path}/")
                 continue
             with suppress(FileNotFoundError):  # deleted meanwhile
                 file_stat = entry.stat(follow_symlinks=False)
@@ -124,7 +124,7 @@ def _scan(descriptor: int, folder: str, owns: OwnsPath, part: OwnPart) -> list[s
                 if accepted and stat.S_ISREG(file_stat.st_mode):
                     part.files.append(OwnFile(path, file_stat.st_size, file_stat.st_mtime))
                 else:
-                    part.left.append(path)
+                    part.strays.append(path)
     return below
 
 

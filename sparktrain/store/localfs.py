@@ -223,7 +223,7 @@ class LocalStore(Store):
     def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
         """See base class."""
         part = self._own_part(path, owns)
-        return FolderSurvey(Usage(len(part.files), sum(file.size for file in part.files)), tuple(sorted(part.left)))
+        return FolderSurvey(Usage(len(part.files), sum(file.size for file in part.files)), tuple(sorted(part.strays)))
 
     def delete_folder(self, path: str, owns: OwnsPath) -> None:
         """See base class. Each folder in it has its own deadline."""

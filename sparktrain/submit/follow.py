@@ -112,7 +112,7 @@ def follow(
             output = _tail(printed)
     except KeyboardInterrupt as error:
         application.look()  # YARN may have accepted it since the last look
-        raise KeyboardInterrupt(_left(application.last)) from error
+        raise KeyboardInterrupt(_interruption_text(application.last)) from error
     run = run_directory.look()
     verdict = verdict_of(application.last, output, run, old_run.driver_started if old_run is not None else None)
     if verdict.by_run:
@@ -223,7 +223,7 @@ class _FollowedApplication:
             self.look()
 
 
-def _left(application: Application | None) -> str:
+def _interruption_text(application: Application | None) -> str:
     if application is None:
         return "interrupted before YARN had the application"
     return (

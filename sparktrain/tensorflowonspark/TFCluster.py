@@ -41,7 +41,7 @@ EPOCHS = 10
 END_S = 30.0
 """How long members that are ended may take, and the end of a run be written."""
 
-_GONE = {
+_REMOVED = {
     "nodeRDD": "the members are no partitions of an RDD; see cluster_info",
     "cluster_meta": "members get their settings by sparktrain's own protocol",
     "server": "sparktrain's coordinator has no reservations; cluster.shutdown() ends the cluster",
@@ -79,7 +79,7 @@ class TFCluster:
         self._down = False
 
     def __getattr__(self, name: str) -> NoReturn:
-        why = _GONE.get(name)
+        why = _REMOVED.get(name)
         message = f"TFCluster has no attribute {name!r}{did_you_mean(name, [*vars(self), *vars(TFCluster)])}"
         raise AttributeError(message if why is None else f"TFCluster.{name} is gone: {why}")
 

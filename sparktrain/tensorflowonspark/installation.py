@@ -13,10 +13,10 @@ from sparktrain.errors import SpecError
 from sparktrain.usercode.module_aliases import add_alias
 
 NAME = "tensorflowonspark"
-_HERE = "sparktrain.tensorflowonspark"
-STUB = f"""\"\"\"Stands for {_HERE} in this process.\"\"\"
+_PACKAGE = "sparktrain.tensorflowonspark"
+STUB = f"""\"\"\"Stands for {_PACKAGE} in this process.\"\"\"
 
-from {_HERE}.installation import serve
+from {_PACKAGE}.installation import serve
 
 serve()
 """
@@ -31,7 +31,7 @@ def install() -> None:
     Call it before the program imports that name; a second call does nothing. Does not block. Where TensorFlowOnSpark
     itself is installed too, a warning names both places. Raises SpecError when the program has imported it already.
     """
-    package = importlib.import_module(_HERE)
+    package = importlib.import_module(_PACKAGE)
     loaded = sys.modules.get(NAME)
     if loaded is package:
         return
@@ -44,7 +44,7 @@ def install() -> None:
     if original is not None:
         logger.warning(
             "%s is installed at %s, and imports of it get %s: uninstall it, or leave install() out to use it",
-            NAME, original.origin, _HERE,
+            NAME, original.origin, _PACKAGE,
         )  # fmt: skip
     serve()
 
@@ -53,7 +53,7 @@ def serve() -> None:
     """Put the modules of this package in the place of the original's, and send them with the code of later runs."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-    sys.modules[NAME] = importlib.import_module(_HERE)
+    sys.modules[NAME] = importlib.import_module(_PACKAGE)
     add_alias(NAME, STUB)
 
 
@@ -82,7 +82,7 @@ class _Finder(MetaPathFinder):
         top, _, submodule = fullname.partition(".")
         if top != NAME or not submodule:
             return None
-        home = f"{_HERE}.{submodule}"
+        home = f"{_PACKAGE}.{submodule}"
         if home not in sys.modules and find_spec(home) is None:
             return None
         return ModuleSpec(fullname, _OurModule(home))

@@ -54,7 +54,7 @@ def transformed(frame: Any, mapping: ModelMapping) -> Any:
             f"{', '.join(map(repr, model.inputs))}"
         )
     outputs = _matched(mapping.outputs, model.outputs, "output", model.subject)
-    signature = model.given(list(outputs))
+    signature = model.model_signature(list(outputs))
     kept_names = frame.columns if mapping.keep else []
     new_names(list(outputs.values()), kept_names, SUBJECT)
     used = [column for column in frame.columns if mapping.keep or column in inputs.values()]

@@ -62,17 +62,17 @@ class NodeHandle:
                 f"them by ctx.get_data_feed(qname_in={name!r}).next_batch(n)"
             )
         if name not in self._queues:
-            raise StreamError(f"ctx.mgr.get_queue({name!r}): {self._known(name, NOT_FED)}")
+            raise StreamError(f"ctx.mgr.get_queue({name!r}): {self._hint(name, NOT_FED)}")
         return self._queues[name]
 
     def stream(self, name: str) -> "StreamData":
         """The rows of a feed for this member. Blocks until a socket listens. Raises StreamError for an unknown name."""
         if name not in self._feeds:
             where = "" if self._feeds else " (a cluster with InputMode.TENSORFLOW has no feed)"
-            raise StreamError(f"qname {name!r} is no feed of this cluster: {self._known(name, self._feeds)}{where}")
+            raise StreamError(f"qname {name!r} is no feed of this cluster: {self._hint(name, self._feeds)}{where}")
         return self._stream(name)
 
-    def _known(self, name: str, names: tuple[str, ...]) -> str:
+    def _hint(self, name: str, names: tuple[str, ...]) -> str:
         return f"it has {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}"
 
 

@@ -24,7 +24,7 @@ _SHARDS = ".weights.json"
 _MODEL_FILES = (".keras", ".h5", ".hdf5")
 _SAVED_MODEL = ("tf", "tensorflow")
 _WORKER_OPTIONS = ("workers", "use_multiprocessing", "max_queue_size")
-_GONE = {
+_REMOVED = {
     "estimator": "estimators ended with TensorFlow 2.15: write a Keras model, and train it with model.fit",
     "contrib": "it ended with TensorFlow 1.15: use the library that took the place of the part that you need",
 }
@@ -183,7 +183,7 @@ def _epoch_end(plain: Callable[..., None]) -> Callable[..., None]:
 
 def _gone_name(name: str) -> Any:
     """See PEP 562: `hasattr(tf, name)` stays False for a name that TensorFlow has no more."""
-    why = _GONE.get(name, "")
+    why = _REMOVED.get(name, "")
     compat = vars(tf).get("compat")  # None while TensorFlow is imported
     if not why and not name.startswith("_") and hasattr(getattr(compat, "v1", None), name):
         why = f"write tf.compat.v1.{name}, after tf.compat.v1.disable_eager_execution() where it is for graphs"

@@ -2,13 +2,13 @@
 
 import logging
 
-_given: set[str] = set()
+_issued: set[str] = set()
 
 logger = logging.getLogger("sparktrain")
 
 
 def warn_once(message: str) -> None:
     """Log `message` as a warning, unless this process has logged it before."""
-    if message not in _given:
-        _given.add(message)
+    if message not in _issued:
+        _issued.add(message)
         logger.warning("%s", message)

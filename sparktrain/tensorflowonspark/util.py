@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sparktrain.tensorflowonspark import gpu_info
 from sparktrain.training.own_gpus import show_alone
 
-_GONE = {
+_REMOVED = {
     "write_executor_id": "a member knows its number: ctx.executor_id",
     "read_executor_id": "a member knows its number: ctx.executor_id",
 }
@@ -17,7 +17,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 
 def __getattr__(name: str) -> Any:
-    why = _GONE.get(name)
+    why = _REMOVED.get(name)
     raise AttributeError(
         f"tensorflowonspark.util has no attribute {name!r}" if why is None else f"util.{name} is gone: {why}"
     )

@@ -37,7 +37,7 @@ from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
 from sparktrain.training.context import TrainContext
 from sparktrain.training.horovod_names import import_hook
-from sparktrain.training.notices import given
+from sparktrain.training.notices import issued_notices
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies.tf_cluster import tf_config
 from sparktrain.usercode.serialize import preload_for
@@ -66,7 +66,7 @@ class LocalContext(TrainContext):
     @property
     def saved_steps(self) -> Sequence[int]:
         """Steps of the checkpoints in the directory that count, oldest first; complete once the context is left."""
-        return tuple(checkpoint.step for checkpoint in self._run.checkpoints.kept)
+        return tuple(checkpoint.step for checkpoint in self._run.checkpoints.retained)
 
     @property
     def saved_bytes(self) -> Mapping[int, int]:
@@ -76,7 +76,7 @@ class LocalContext(TrainContext):
     @property
     def notices(self) -> Sequence[str]:
         """Lines for the user that a trial's result would have, such as that all members had the same batch."""
-        return given()
+        return issued_notices()
 
     def advise_stop(self) -> None:
         """Have `should_stop` return True from now on, as when the run wants to end. Any thread."""
@@ -162,7 +162,7 @@ def local_context(
         OSError: the directory cannot be used.
         CheckpointError: none of the checkpoints in the directory can be read.
     """
-    call = _wanted(params, size, backend, metric, seed, env)
+    call = _function_call(params, size, backend, metric, seed, env)
     call = replace(call, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S), replica=_replica(fold, folds))
     if directory is not None and "://" in os.fspath(directory):
         raise SpecError(
@@ -189,7 +189,7 @@ def _context(call: FunctionCall, directory: Path | None, mirrored: bool) -> Iter
         yield context
 
 
-def _wanted(
+def _function_call(
     params: Mapping[str, Any] | None,
     size: int,
     backend: Backend | str,

@@ -81,7 +81,7 @@ class LocalRun:
         self.checkpoints = CheckpointHistory()
         self.observe: Callable[[pm.FromMember], None] = lambda message: None
         """Called with each message of the member, in the thread that sends it."""
-        self._wanted = call
+        self._call = call
         self._address = StoreAddress(str(directory))
         self._store = open_store(self._address)
         self._layout = RunLayout(RUN)
@@ -106,7 +106,7 @@ class LocalRun:
         for folder in ("work", "files"):
             (self._home / folder).mkdir(parents=True)
         self._journal.append(self._first_records(generation, afresh=not opened.records))
-        call = self._wanted
+        call = self._call
         return pm.Assignment(
             member=self._member,
             size=call.size,
@@ -137,7 +137,7 @@ class LocalRun:
 
     def saved(self) -> dict[int, int]:
         """Bytes of each checkpoint that counts, by its step. Blocks on the local disk. Raises OSError."""
-        manifests = {entry.step: manifest_of(self._store, entry) for entry in tuple(self.checkpoints.kept)}
+        manifests = {entry.step: manifest_of(self._store, entry) for entry in tuple(self.checkpoints.retained)}
         return {step: sum(shard.size for shard in manifest.shards) for step, manifest in manifests.items()}
 
     # ---- the wire
@@ -159,8 +159,8 @@ class LocalRun:
         """See `Wire.judged`: there are no rules."""
         return None
 
-    def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
-        """See `Wire.kept`: store the snapshot that was sent as a checkpoint, in the caller's thread."""
+    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotStored | None:
+        """See `Wire.snapshot_answer`: store the snapshot that was sent as a checkpoint, in the caller's thread."""
         if not self._snapshots:
             return None
         snapshot = self._snapshots.popleft()
@@ -181,7 +181,7 @@ class LocalRun:
 
     def _written(self) -> dict[str, DataRef]:
         """The datasets, written into the directory where it has none yet."""
-        plan = self._wanted.data
+        plan = self._call.data
         return write_data(plan, plan.documents, self._store, self._layout, lambda line: None)
 
     def _fold(self, records: tuple[AnyRecord, ...]) -> int:
@@ -202,9 +202,9 @@ class LocalRun:
         now = SystemClock().wall()
         records: list[AnyRecord] = [DriverStarted(plan="", at=now)]
         if afresh:
-            records += [TrialsAdded(cases=(self._wanted.params,), exhausted=True, asked=1, observed=0)]
+            records += [TrialsAdded(cases=(self._call.params,), exhausted=True, asked=1, observed=0)]
         base = newest.digest if newest is not None else ""
-        hosts = (socket.gethostname(),) * self._wanted.size
+        hosts = (socket.gethostname(),) * self._call.size
         return [*records, GangFormed(trial=_TRIAL, generation=Generation(generation), hosts=hosts, base=base, at=now)]
 
     def _acknowledge(self, message: m.FromAgent) -> None:
@@ -234,7 +234,7 @@ class LocalRun:
         return ""
 
     def _start_of(self, checkpoint: Checkpoint | None) -> m.StartMember:
-        call = self._wanted
+        call = self._call
         return m.StartMember(
             member=self._member,
             size=call.size,

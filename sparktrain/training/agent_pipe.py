@@ -40,7 +40,7 @@ class Wire(Protocol):
         """Whether the coordinator has asked for a snapshot since the last call; returns at once."""
         ...
 
-    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
 
@@ -70,9 +70,9 @@ class AgentWire:
         self._places: tuple[MemberAddress, ...] | None = None
         self._moved: dict[int, MemberAddress] = {}
         self._shared: deque[tuple[str, bytes]] = deque()
-        self._kept: deque[m.SnapshotStored] = deque()
+        self._snapshot_answers: deque[m.SnapshotStored] = deque()
         self._over: deque[m.FeedOver] = deque()
-        self._asked = 0
+        self._question_number = 0
         """Number of the newest question to the sampler."""
         self._answers: deque[m.SamplerAnswered] = deque()
 
@@ -98,18 +98,18 @@ class AgentWire:
             self._look(min(left_s, _LOOK_S))
         return None if self._judged is None else True
 
-    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
         """See base class."""
-        return self._await(self._kept, timeout_s)
+        return self._await(self._snapshot_answers, timeout_s)
 
     def ask(self, question: bytes, timeout_s: float | None) -> m.SamplerAnswered | None:
         """See base class."""
-        self._asked += 1
-        self.send(m.SamplerAsked(self._asked, question))
+        self._question_number += 1
+        self.send(m.SamplerAsked(self._question_number, question))
         deadline = self._clock.now() + (timeout_s or 0.0)
         while timeout_s is not None:
             answer = self._await(self._answers, max(0.0, deadline - self._clock.now()))
-            if answer is None or answer.number == self._asked:
+            if answer is None or answer.number == self._question_number:
                 return answer  # answers come in the order of their questions
         return None
 
@@ -201,7 +201,7 @@ class AgentWire:
             case m.SamplerAnswered():
                 self._answers.append(message)
             case m.SnapshotStored():
-                self._kept.append(message)
+                self._snapshot_answers.append(message)
 
 
 def sendable(text: str) -> str:

@@ -11,7 +11,7 @@ from sparktrain.training import failure
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
 from sparktrain.training.metrics import FunctionResult, read_result
-from sparktrain.training.notices import given, notice
+from sparktrain.training.notices import issued_notices, notice
 from sparktrain.training.source_homes import Homes
 
 
@@ -65,5 +65,5 @@ def outcome_of(
         os._exit(0)  # only the process that was given the context has an outcome
     seconds = clock.now() - started
     if isinstance(ended, Failure):
-        return Outcome(seconds, failure=ended, notices=given())
-    return Outcome(seconds, metrics=ended.metrics, notices=given(), pruned=pruned, extra=ended.extra)
+        return Outcome(seconds, failure=ended, notices=issued_notices())
+    return Outcome(seconds, metrics=ended.metrics, notices=issued_notices(), pruned=pruned, extra=ended.extra)

@@ -49,7 +49,7 @@ class _Copy:
     """Copies one value; ends after so many items, for lists may hold millions, each other, or themselves."""
 
     def __init__(self) -> None:
-        self._left = MAX_ITEMS
+        self._remaining_items = MAX_ITEMS
 
     def of(self, value: Any) -> Any:
         """The copy; the type and length of a list or dict that is too large."""
@@ -68,8 +68,8 @@ class _Copy:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, list | tuple | dict):
-            self._left -= len(value)
-            if self._left < 0 or not depth:
+            self._remaining_items -= len(value)
+            if self._remaining_items < 0 or not depth:
                 raise _TooLargeError
             if isinstance(value, dict):
                 return {_name(key): self._json_value(item, depth - 1) for key, item in value.items()}

@@ -15,7 +15,7 @@ from sparktrain.training.source_homes import Homes
 SUMMARY_CHARS = 500
 TRACEBACK_BYTES = 64 * 1024
 
-_OURS = str(Path(__file__).parent)
+_TRAINING_FOLDER = str(Path(__file__).parent)
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _ELSEWHERE = Homes()
 _KERAS_ASKS = "register_keras_serializable"
@@ -96,7 +96,7 @@ def _traceback(error: BaseException, homes: Homes) -> str:
 
 def _users(trace: TracebackType | None) -> TracebackType | None:
     frame = trace
-    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_TRAINING_FOLDER):
         frame = frame.tb_next
     return frame
 

@@ -65,7 +65,7 @@ class JoinedGang:
         self._undistributed: UndistributedOptimizers | None = None
         self._exchange = exchange
         self._watch: CallWatch | None = None
-        self._found: Callable[[str], None] | None = None
+        self._on_mismatch: Callable[[str], None] | None = None
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
         self._trains = ""
@@ -108,7 +108,7 @@ class JoinedGang:
 
     def on_mismatch(self, callback: Callable[[str], None]) -> None:
         """Call `callback`, in a thread, when members call different collectives."""
-        self._found = callback
+        self._on_mismatch = callback
         self._watch_calls()
 
     def mismatch(self) -> str | None:
@@ -138,10 +138,10 @@ class JoinedGang:
 
     def _watch_calls(self) -> None:
         calls = None if self._ring is None else self._ring.calls
-        if calls is None or self._exchange is None or self._found is None or self._watch is not None:
+        if calls is None or self._exchange is None or self._on_mismatch is None or self._watch is not None:
             return
         self._watch = CallWatch(calls, self._exchange, self.formation.rank, SystemClock())
-        self._watch.start(self._found)
+        self._watch.start(self._on_mismatch)
 
     def _watch_optimizers(self) -> None:
         """Watch for optimizers without the ring, if the function uses Keras."""

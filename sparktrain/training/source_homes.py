@@ -23,16 +23,16 @@ class Homes(Struct, frozen=True):
 
     modules: str = ""
     """The folder on this host with the unpacked modules of the user."""
-    known: Origins = Origins("")
+    origins: Origins = Origins("")
 
     def of(self, file: str) -> str:
         """The name of `file` for the user: relative to the driver's working directory where it lies below."""
-        if (source := self.known.sources.get(file)) is not None:
+        if (source := self.origins.sources.get(file)) is not None:
             return self._below(source.shown)
         top, _, subpath = file.removeprefix(f"{self.modules}{os.sep}").partition(os.sep)
-        if not self.modules or not file.startswith(f"{self.modules}{os.sep}") or top not in self.known.places:
+        if not self.modules or not file.startswith(f"{self.modules}{os.sep}") or top not in self.origins.places:
             return self._below(file)
-        return self._below(os.path.join(self.known.places[top], subpath) if subpath else self.known.places[top])
+        return self._below(os.path.join(self.origins.places[top], subpath) if subpath else self.origins.places[top])
 
     def rename(self, trace: TracebackException) -> None:
         """Change the file names in `trace`, its causes and its groups to the user's own."""
@@ -58,7 +58,7 @@ class Homes(Struct, frozen=True):
                 "move it to a module beside the script)"
             )
         name = error.filename if isinstance(error, FileNotFoundError) else None
-        folder = self.known.folder
+        folder = self.origins.folder
         if not folder or not isinstance(name, str) or not name or os.path.isabs(name) or "://" in name:
             return ""
         path = os.path.normpath(os.path.join(folder, name))
@@ -68,7 +68,7 @@ class Homes(Struct, frozen=True):
 
     def _hint_on_module(self, error: ModuleNotFoundError) -> str:
         top = (error.name or "").partition(".")[0]
-        if top not in self.known.left:
+        if top not in self.origins.left:
             return ""
         module = next((name for name in _imported_by_name(error) if name.partition(".")[0] == top), error.name)
         return (
@@ -77,7 +77,7 @@ class Homes(Struct, frozen=True):
         )
 
     def _below(self, file: str) -> str:
-        folder = self.known.folder
+        folder = self.origins.folder
         return file.removeprefix(f"{folder}{os.sep}") if folder else file
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sparktrain.training.source_homes import Homes
 
 _NAMES = ("stdlib", "platstdlib", "purelib", "platlib")
-_OTHERS = tuple({str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in _NAMES)})
+_FOREIGN_FOLDERS = tuple({str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in _NAMES)})
 """Folders with code that is not the user's: this package, Python's own modules, installed packages."""
 
 
@@ -22,6 +22,6 @@ def user_line(homes: Homes) -> str:
     """The innermost line of the user's code in this thread, as `train.py:12 in prepare()`; empty if there is none."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         code = frame.f_code
-        if not code.co_filename.startswith((*_OTHERS, "<frozen")):
+        if not code.co_filename.startswith((*_FOREIGN_FOLDERS, "<frozen")):
             return f"{homes.of(code.co_filename)}:{line} in {code.co_name}()"
     return ""

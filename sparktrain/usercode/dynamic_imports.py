@@ -9,13 +9,13 @@ from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.source_imports import IMPORT_MODULE, Imports
 
 _DYNAMIC = (IMPORT_MODULE, "importlib.util", "pkgutil", "runpy")
-_WHOLE = "importlib"
+_IMPORTLIB = "importlib"
 """What a function imports that has `from importlib import import_module` in its globals."""
 
 
 def imports_by_name(imports: Imports) -> bool:
     """Whether some code imports modules by names that only its run knows."""
-    return _WHOLE in imports.modules or any(name.startswith(_DYNAMIC) for name in imports.modules)
+    return _IMPORTLIB in imports.modules or any(name.startswith(_DYNAMIC) for name in imports.modules)
 
 
 def named_packages(imports: Imports, sources: Sources, values: Iterable[str] = ()) -> set[str]:

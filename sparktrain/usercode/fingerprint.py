@@ -74,7 +74,7 @@ class _Digests:
     """Computes digests of values and of their parts; visits each object once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, bytes]] = {}
+        self._memos: dict[int, tuple[object, bytes]] = {}
         """Keeps the objects too, because Python reuses the id of a deleted one."""
         self._library = LibraryObjects()
 
@@ -82,11 +82,11 @@ class _Digests:
         """Identify `value`, with the same result in every process."""
         if isinstance(value, PLAIN):
             return repr(value).encode()
-        if (memo := self._known.get(id(value))) is not None:
+        if (memo := self._memos.get(id(value))) is not None:
             return memo[1]
-        self._known[id(value)] = value, b"it contains itself"
+        self._memos[id(value)] = value, b"it contains itself"
         digest = _hashed(self._words(value))
-        self._known[id(value)] = value, digest
+        self._memos[id(value)] = value, digest
         return digest
 
     def _words(self, value: object) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from sparktrain.usercode.target import Target
 
 _Names = Mapping[str, object]
 """Values of variables, by name."""
-_OWN = str(Path(__file__).parents[1])
+_PACKAGE_FOLDER = str(Path(__file__).parents[1])
 """The folder of this package, which wraps functions of the user."""
 _SETTERS = frozenset({"setdefault", "__setitem__"})
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
@@ -58,7 +58,7 @@ def _of_function(function: Any) -> Iterator[KerasChoice]:
     """The choices of a function, and of those that it calls in any case."""
     called: set[str] | None = None
     for code, names in uses.codes(plain_function_of(function) or function):
-        if code.co_filename.startswith(_OWN) or (called is not None and code.co_name not in called):
+        if code.co_filename.startswith(_PACKAGE_FOLDER) or (called is not None and code.co_name not in called):
             continue
         statements = _body(code)
         called = (called or set()) | {

@@ -35,13 +35,13 @@ class _Walk:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._found = Imports()
+        self._imports = Imports()
         self._todo: list[tuple[Path, str]] = []
         """Files to read, with the dotted name of the package that relative imports in them start from."""
         self.files: set[Path] = set()
         """All that was seen."""
         self._names: set[str] = set()
-        self._whole: set[str] = set()
+        self._expanded_packages: set[str] = set()
 
     def from_start(self, modules: Iterable[str], files: Iterable[Path]) -> Imports:
         for name in modules:
@@ -51,19 +51,19 @@ class _Walk:
         while self._todo:
             path, package = self._todo.pop()
             self._read(path, package)
-        return self._found
+        return self._imports
 
     def _read(self, path: Path, package: str) -> None:
         imports = self._sources.imports_of_file(path)
-        self._found.modules |= imports.modules
-        self._found.texts |= imports.texts
-        self._found.dotted |= imports.dotted
+        self._imports.modules |= imports.modules
+        self._imports.texts |= imports.texts
+        self._imports.dotted |= imports.dotted
         names = {*imports.modules, *_absolute(imports.relative, package)}
         for name in names:
             self._add(name)
         top = package.partition(".")[0]
-        if top and top not in self._whole and imports_by_name(imports):
-            self._whole.add(top)
+        if top and top not in self._expanded_packages and imports_by_name(imports):
+            self._expanded_packages.add(top)
             for file in self._sources.files_of(top):
                 self._add_file(file, self._package_of(top, file))
 

@@ -55,7 +55,7 @@ _GIVEN_AT_IMPORT = {
 """The same, but without them the import only logs more, so that code which names them may be ignored."""
 
 
-_WHOLE = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pyspark", "tensorflow"})
+_EAGER_PACKAGES = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pyspark", "tensorflow"})
 """Each of these loads its parts when it is imported; PySpark leaves out those that need NumPy or gRPC."""
 
 _FRAMEWORKS = {
@@ -106,7 +106,7 @@ def _keras_runs_on_tensorflow() -> bool:
 def _module(name: str) -> str:
     """The longest part of dotted `name` that is a module, found without importing one; its first part at least."""
     parts = name.split(".")
-    if parts[0] in _WHOLE:
+    if parts[0] in _EAGER_PACKAGES:
         return parts[0]
     spec = importlib.machinery.PathFinder.find_spec(parts[0])
     module = parts[0]

@@ -62,7 +62,7 @@ def pack(
     sources = sources or Sources()
     if target.reference is not None:
         data = target.reference.encode()
-        archive = _beside(target, sources, values)
+        archive = _modules_archive(target, sources, values)
     else:
         data = _pickle(target.function, limit)
         archive = _archive(_local_modules(target.function, data, sources), _dynamic(target, sources, values))
@@ -114,7 +114,7 @@ def preload_for(
     return chosen(imports | reached_imports(sources, modules, files), gang, env)
 
 
-def _beside(target: Target, sources: Sources, values: Collection[str]) -> bytes:
+def _modules_archive(target: Target, sources: Sources, values: Collection[str]) -> bytes:
     """The modules beside a target's file; of a package, itself and the local modules that it imports."""
     if target.root is None or target.file is None or target.reference is None:
         return b""

@@ -42,7 +42,7 @@ class TokenGuard:
         if query_tokens and self._is_right(query_tokens[-1]):
             clean_query = urlencode([(name, value) for name, value in query if name != "token"])
             return self._signed_in(environ, query_tokens[-1], clean_query, start_response)
-        tokens = [*query_tokens, *self._others(environ)]
+        tokens = [*query_tokens, *self._header_tokens(environ)]
         if right := next(filter(self._is_right, tokens), ""):
             environ[READER] = right == self._reader
             return self._app(environ, start_response)
@@ -61,7 +61,7 @@ class TokenGuard:
         start_response("303 See Other", [*headers, ("Content-Length", "0")])
         return [b""]
 
-    def _others(self, environ: Environ) -> list[str]:
+    def _header_tokens(self, environ: Environ) -> list[str]:
         """The tokens of the request outside of its query."""
         scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         try:

@@ -122,7 +122,7 @@ class CheckpointContract:
                 late = write(store, case.layout, wanted, threads=threads)
                 assert loaded(store, late, case.local) == content(1, 3)
                 case.acknowledged(3, generation=2)
-            collect_garbage(store, case.layout, TRIAL, case.trial.kept, Generation(2))
+            collect_garbage(store, case.layout, TRIAL, case.trial.retained, Generation(2))
             case.all_visible_are_whole()
             assert len(case.paths()) == 2 * (FILES + 1)
         assert case.gate.seen == 4 * FILES + 2  # create, write, publish, read back; then the manifest and its read-back
@@ -156,7 +156,7 @@ class CheckpointContract:
     def test_a_delete_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
         for case in cases(store, local, when, error, self.stride):
             doomed, *kept = [case.put(step) for step in (1, 2, 3)]
-            case.trial.kept = kept
+            case.trial.retained = kept
             case.breaks(lambda gated, c=doomed: delete(gated, c))
             case.all_visible_are_whole()
             case.resumes_from(kept[-1])
@@ -176,7 +176,7 @@ class CheckpointContract:
             for name in NAMES:
                 store.put_if_absent(f"{case.layout.generation(TRIAL, Generation(1)).data(3, 'c' * 32)}.{name}", b"x")
             newest = case.acknowledged(2, generation=2)
-            kept = tuple(case.trial.kept)
+            kept = tuple(case.trial.retained)
             case.breaks(lambda gated, c=case, k=kept: collect_garbage(gated, c.layout, TRIAL, k, Generation(2)))
             case.all_visible_are_whole()
             case.resumes_from(newest)

@@ -53,7 +53,7 @@ def opened_by_a_user(cluster: Hdfs, protocol: str, path: object, **patience: flo
 
 def failures(store: HadoopStore) -> list[HadoopCallError]:
     """What requests of the store fail from now on, those included that it makes again."""
-    once, found = store._calls.once, []
+    once, found = store._calls.run_once, []
 
     def recorded(work: Callable[[HadoopClient], Any], timeout_s: float) -> Any:
         try:
@@ -62,7 +62,7 @@ def failures(store: HadoopStore) -> list[HadoopCallError]:
             found.append(trouble)
             raise
 
-    store._calls.once = recorded  # type: ignore[method-assign]
+    store._calls.run_once = recorded  # type: ignore[method-assign]
     return found
 
 

@@ -146,7 +146,7 @@ def _agent_deletes() -> Any:
 
     def write(self: Writer, actor: Actor, step: int, parent: str) -> Checkpoint | None:
         written = real(self, actor, step, parent)
-        for each in self._world.trial.kept if written else []:
+        for each in self._world.trial.retained if written else []:
             product.delete(actor.store, each)
         return written
 
@@ -251,7 +251,7 @@ def _deleted_before_it_is_written_down() -> Any:
         def late(records: Sequence[AnyRecord]) -> None:
             for each in records:
                 if isinstance(each, CheckpointAcknowledged):
-                    kept = [known for known in self._world.trial.kept if known != each.checkpoint]
+                    kept = [known for known in self._world.trial.retained if known != each.checkpoint]
                     for doomed in kept:
                         product.delete(self.journal._store, doomed)
             write_down(records)

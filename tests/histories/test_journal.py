@@ -142,7 +142,7 @@ def _numbers_are_shared() -> Any:
 def _read_before_the_claim() -> Any:
     def claim(store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple[Journal, JournalContents]:
         tail = Tail(store, layout)
-        opened = tail.more()
+        opened = tail.read_new()
         term = product.take(store, layout, who, tail.highest)
         return Journal(store, layout, term, tail.position, who), opened
 

@@ -96,7 +96,7 @@ def test_tails_and_readers_agree(batches: list[list[int]], data: st.DataObject) 
         so_far += each
         match data.draw(st.sampled_from(["append", "look", "compact", "take over"])):
             case "look":
-                opened = tail.more()
+                opened = tail.read_new()
                 seen = numbers_of(opened.records) if opened.afresh else [*seen, *numbers_of(opened.records)]
                 assert seen == so_far
             case "compact":

@@ -27,7 +27,7 @@ def run(
     sampler: str, goal: Goal, function: Callable[..., dict[str, float]], seed: int, trials: int = TRIALS
 ) -> list[dict[str, float]]:
     """What a search with two trials at a time has found."""
-    made = SamplerChoice(asked=sampler, trials=trials, seed=seed, goal=goal).sampler(OVER, 2)
+    made = SamplerChoice(requested=sampler, trials=trials, seed=seed, goal=goal).sampler(OVER, 2)
     found: list[dict[str, float]] = []
     running: list[tuple[int, dict[str, Any]]] = []
     while len(found) < trials:

@@ -77,7 +77,11 @@ class Here:
             home = Path(ctx.log_dir).parent
             outcome = ctx.outcome(train)
             return _seen(
-                outcome, list(ctx.reports), ctx._run.checkpoints.kept, open_store(StoreAddress(str(self._folder))), home
+                outcome,
+                list(ctx.reports),
+                ctx._run.checkpoints.retained,
+                open_store(StoreAddress(str(self._folder))),
+                home,
             )
 
 
@@ -114,7 +118,7 @@ class InMember:
             await session.train(child, NOWHERE, self._post)
         reports = [each for post in self._posted if isinstance(post, m.MemberReported) for each in post.reports]
         (outcome,) = [post.outcome for post in self._posted if isinstance(post, m.MemberEnded)]
-        return _seen(outcome, reports, self._checkpoints.kept, self._store, home)
+        return _seen(outcome, reports, self._checkpoints.retained, self._store, home)
 
     def _post(self, message: m.FromAgent) -> None:
         self._posted.append(message)

@@ -55,7 +55,7 @@ def test_a_sweep_reads_each_group_and_the_manifest_once(
         )  # fmt: skip
         assert [each.metrics for each in result.trials] == [{"result": sum(range(ROWS))}] * TRIALS
         place = place_of(result.directory)
-        assert place.store.survey("swept", place.layout.owns).left == (), "a removal would leave nothing"
+        assert place.store.survey("swept", place.layout.owns).strays == (), "a removal would leave nothing"
     reads = Counter(line for line in (tmp_path / "requests").read_text().splitlines() if line.startswith("GET /"))
     [manifest] = [line for line in reads if line.startswith("GET /runs/runs/swept/data/") and "manifest.json" in line]
     ranges = {line: count for line, count in reads.items() if re.search(r"\.(arrow|parquet) bytes=", line)}

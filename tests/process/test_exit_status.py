@@ -49,7 +49,7 @@ RUNNING = """
 import os, sys
 from sparktrain.store import call_timeout
 
-looks, rest = [], call_timeout._rest
+looks, rest = [], call_timeout._blocked_state
 
 def look(thread):
     looks.append(rest(thread))
@@ -60,7 +60,7 @@ def run():
         pass
     os.write(1, b"the call has come back\\n")
 
-call_timeout._rest = look
+call_timeout._blocked_state = look
 call_timeout.THREADS.start(run)
 sys.exit(3)
 """

@@ -17,7 +17,7 @@ Function = Callable[[Mapping[str, Any]], float]
 
 def best(sampler: str, function: Function, over: Space, seed: int, trials: int) -> float:
     """The smallest value of a search with four trials at a time; infinity where none is finite."""
-    made = SamplerChoice(asked=sampler, trials=trials, seed=seed, goal=Goal("y", False)).sampler(over, AT_A_TIME)
+    made = SamplerChoice(requested=sampler, trials=trials, seed=seed, goal=Goal("y", False)).sampler(over, AT_A_TIME)
     values: list[float] = []
     running: list[tuple[int, dict[str, Any]]] = []
     asked = 0

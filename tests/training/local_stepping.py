@@ -17,7 +17,7 @@ from sparktrain.training.collectives.optimizer import distribute, distribute_tap
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.keras.averaging import AverageWeights
 from sparktrain.training.keras.glue import prepare_keras
-from sparktrain.training.notices import given
+from sparktrain.training.notices import issued_notices
 from tests.training import fits
 from tests.training.fits import BATCH, EPOCHS, ROWS, data, mlp
 from tests.training.resuming import Agent
@@ -201,7 +201,7 @@ def fed(ring: Ring, alike: bool) -> list[str]:
     x, y = data(LocalRing() if alike else ring)
     _model(distribute(keras.optimizers.SGD(0.1), ring)).fit(x, y, batch_size=BATCH // 2, verbose=0)
     report_unaveraged(chief=not ring.rank)
-    return list(given())
+    return list(issued_notices())
 
 
 def left_over(ring: Ring, folder: str) -> list[str]:
@@ -214,7 +214,7 @@ def left_over(ring: Ring, folder: str) -> list[str]:
         model.train_on_batch(*data(ring))
         if ring.rank == 0:
             checkpoints.save(step, model)
-            noticed.append(len(given()))
+            noticed.append(len(issued_notices()))
     assert noticed == [1, 1, 1][: len(noticed)]
     report_unaveraged(chief=not ring.rank)
-    return list(given())
+    return list(issued_notices())

@@ -55,7 +55,7 @@ class NullWire:
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 
-    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
         return None
 
 

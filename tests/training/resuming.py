@@ -180,7 +180,7 @@ class Agent:
     def send(self, message: Snapshot) -> None:
         self._steps.append(message.step)
 
-    def kept(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
         return SnapshotStored(self._steps.pop())
 
 

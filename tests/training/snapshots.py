@@ -100,7 +100,7 @@ def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
     memory = MemorySaver(holder, folder)
     take(memory, model, 1)
     take(memory, model, 2)
-    return {"able": memory.able, "taken": len(holder.taken), "notices": list(notices.given())}
+    return {"able": memory.able, "taken": len(holder.taken), "notices": list(notices.issued_notices())}
 
 
 def get_files(source: str, target: str, ring: Any, rank: int, hidden: bool) -> dict[str, Any]:

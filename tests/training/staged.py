@@ -270,7 +270,7 @@ class Wire:
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 
-    def kept(self, timeout_s: float) -> m.SnapshotStored:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored:
         return m.SnapshotStored(self._steps.pop())
 
 

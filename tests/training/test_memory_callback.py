@@ -23,7 +23,7 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
     sent += bytes(-len(sent) % PART_BYTES)
 
     class Kept:
-        able, busy, beside_s, may_grow, turns, asked = True, False, 0.0, False, (0, 1), False
+        able, busy, beside_s, may_grow, turns, is_pause_due = True, False, 0.0, False, (0, 1), False
 
         def part(self, model: Any, place: StagePosition) -> bytes:
             return sent

@@ -123,7 +123,7 @@ def signature(model: Any, folder: Path) -> tuple[list[str], list[str]]:
     export(model, str(folder))  # in place of the one before
     found = tf.saved_model.load(str(folder)).signatures["serving_default"]
     read = signature_of(graphs_in((folder / "saved_model.pb").read_bytes(), "m"), "serve", None, "m")
-    given = read.given(list(read.outputs))
+    given = read.model_signature(list(read.outputs))
     for fields, specs in (
         (given.inputs, found.structured_input_signature[1]),
         (given.outputs, found.structured_outputs),

@@ -138,7 +138,7 @@ NUMBERS = [
     ("sessions", "ends its trial within {} s", "driver/agent_server:LEASE_S", 1),
     ("sessions", "the driver gives up after {} s", "driver/pool:CONNECT_S", 1),
     ("sessions", "right versions joins within {} s", "driver/agent_server:COMPANY_S", 1),
-    ("sessions", "Code of the newest {} calls stays", "executor/code:KEPT", 1),
+    ("sessions", "Code of the newest {} calls stays", "executor/code:MOST_CODES", 1),
     ("sessions", "no trial for {} s, then for 10 s, 20 s", "state/health:FIRST_BACK_OFF_S", 1),
     ("sessions", "After {} different trials in a row", "state/health:EXCLUDED_AFTER", 1),
     ("run-directory", "at most about {} MiB, which", "dataframes/frame_writer:FILE_BYTES", MIB),

@@ -132,7 +132,7 @@ def tracked(prepared: PreparedRun) -> TrackedRun:
         metric=spec.metric,
         mode=spec.mode,
         started=started,
-        resumed=prepared.found is not None,
+        resumed=prepared.stored_run is not None,
     )
 
 

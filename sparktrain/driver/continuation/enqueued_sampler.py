@@ -14,7 +14,7 @@ from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Sugg
 from sparktrain.search.space import Space
 from sparktrain.search.warm_sampler import Places
 
-WHOLE = "enqueued_whole"
+ALL_CASES = "enqueued_whole"
 """The entry in the memo of a suggestion that leaves out added cases: all cases that the inner sampler proposed."""
 
 logger = logging.getLogger("sparktrain")
@@ -43,7 +43,7 @@ class EnqueuedSampler(Sampler):
         self._requests = requests
         self._listed = listed
         self._places = Places(space)
-        self._known: set[str] = set()
+        self._request_ids: set[str] = set()
         self._count = 0
         """Cases so far, of both kinds."""
         self._inner_count = 0
@@ -83,11 +83,11 @@ class EnqueuedSampler(Sampler):
             if isinstance(record, Observation):
                 of_inner.append(self._as_inner(record))
             elif MEMO in record.memo:
-                self._known.update(record.memo[MEMO])
+                self._request_ids.update(record.memo[MEMO])
                 for case in record.cases:
                     self._add(case)
             else:
-                all_cases = tuple(record.memo.get(WHOLE, record.cases))
+                all_cases = tuple(record.memo.get(ALL_CASES, record.cases))
                 of_inner.append(replace(record, first=TrialId(self._inner_count), cases=all_cases))
                 for case in all_cases:
                     self._enlist(case)
@@ -108,13 +108,13 @@ class EnqueuedSampler(Sampler):
             all_cases += suggestion.cases
             cases = tuple(case for case in suggestion.cases if self._enlist(case))
             if cases or not suggestion.cases or suggestion.exhausted:
-                left_out = {} if len(all_cases) == len(cases) else {WHOLE: all_cases}
+                left_out = {} if len(all_cases) == len(cases) else {ALL_CASES: all_cases}
                 return Suggestion(cases, suggestion.exhausted or self._is_full, {**suggestion.memo, **left_out})
 
     def _take(self, most: int) -> list[EnqueuedTrial]:
         """The next requests, at most so many, with their cases as the space has them; wrong ones are logged."""
         try:
-            requests = self._requests(self._known)
+            requests = self._requests(self._request_ids)
         # An added trial can wait for the store; the sweep must not end because of it.
         except OSError as error:
             logger.debug("added trials cannot be read now: %s", error)
@@ -123,7 +123,7 @@ class EnqueuedSampler(Sampler):
         for request in requests:
             if len(trials) == most:
                 break
-            self._known.add(request.id)
+            self._request_ids.add(request.id)
             case, problem = self._places.find(request.params)
             if case is not None and self._listed and _key(case) in self._tried:
                 case = None

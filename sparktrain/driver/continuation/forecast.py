@@ -28,7 +28,7 @@ def forecast(prepared: PreparedRun, slots: int | None) -> list[str]:
     prepared = prepared.attached()
     spec, gang, trials = prepared.spec, prepared.spec.gang, prepared.trials
     count = "as many as its timeout allows" if trials is None else formatting.count(trials, "trial")
-    lines = [f"{spec.name}: would be {'resumed' if prepared.found else 'made'} in {prepared.where}"]
+    lines = [f"{spec.name}: would be {'resumed' if prepared.stored_run else 'made'} in {prepared.where}"]
     lines.append(f"{spec.name}: space: {prepared.space}: {count}")
     lines += opening(prepared)
     slots_needed = gang.size * (prepared.concurrent or trials or 1)

@@ -69,7 +69,7 @@ class WarmStart:
             if isinstance(source, FirstPoints):
                 continue
             former_trials = _of_run(source, self.metric) if isinstance(source, FormerRun) else _of_table(source, self)
-            usable_results, line = _taken(former_trials, places, label, self.metric or "")
+            usable_results, line = _usable(former_trials, places, label, self.metric or "")
             results += usable_results
             lines.append(line)
         succeeded = sum(result.status == ObservedStatus.SUCCEEDED for result in results)
@@ -133,7 +133,7 @@ def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
         )
 
 
-def kept(before: WarmPlan | None, warm_start: WarmStart, where: str) -> WarmPlan | None:
+def resumed_plan(before: WarmPlan | None, warm_start: WarmStart, where: str) -> WarmPlan | None:
     """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for."""
     stored_sources = before.sources if before else ()
     if warm_start.sources and warm_start.labels != stored_sources:
@@ -162,7 +162,7 @@ def with_warm_start(sampler: Sampler, plan: WarmPlan | None) -> Sampler:
 # ---- reading
 
 
-class _Found(Struct, frozen=True):
+class _Former(Struct, frozen=True):
     """A former trial."""
 
     params: Mapping[str, Any]
@@ -171,7 +171,7 @@ class _Found(Struct, frozen=True):
     step: int | None = None
 
 
-def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
+def _of_run(source: FormerRun, metric: str | None) -> list[_Former]:
     place = run_in(source.directory, LOOK_TIMEOUT_S)
     stored = look(place.store, place.layout)
     if stored is None:
@@ -180,14 +180,14 @@ def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
     trials = []
     for case in stored.sweep().ended_cases():
         if case.status not in _ENDED or (case.status is TrialStatus.PRUNED and not is_same_metric):
-            trials.append(_Found(case.params))
+            trials.append(_Former(case.params))
             continue
         outcome = observation(case, metric)
-        trials.append(_Found(case.params, outcome.status, outcome.metrics.get(metric or "", math.nan), outcome.step))
+        trials.append(_Former(case.params, outcome.status, outcome.metrics.get(metric or "", math.nan), outcome.step))
     return trials
 
 
-def _of_table(table: FormerTable, warm_start: WarmStart) -> list[_Found]:
+def _of_table(table: FormerTable, warm_start: WarmStart) -> list[_Former]:
     """The rows of a table such as that of `SweepResult.to_pandas`, or with bare names."""
     metric = warm_start.metric or ""
     space = warm_start.space
@@ -208,11 +208,11 @@ def _of_table(table: FormerTable, warm_start: WarmStart) -> list[_Found]:
         value = row.get(values)
         status = str(row.get("status", "succeeded"))
         measured = float(value) if isinstance(value, int | float) and status in ("succeeded", "pruned") else math.nan
-        trials.append(_Found(params, status, measured))
+        trials.append(_Former(params, status, measured))
     return trials
 
 
-def _taken(former_trials: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
+def _usable(former_trials: Sequence[_Former], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
     """The results within the space, and the line about all of them."""
     usable = list[KnownResult]()
     skip_counts = Counter[str]()

@@ -12,7 +12,7 @@ from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.gpu_slices import gpu_of_each_slot
-from sparktrain.config.quantities import count as whole
+from sparktrain.config.quantities import count as integer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data_plan import DataPlan
@@ -24,7 +24,7 @@ from sparktrain.errors import ResourceError, SessionError
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
 
-HERE = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 """The address of the coordinator of a local run: no other machine can connect to it."""
 
 
@@ -60,7 +60,7 @@ def local(slots: int = 2) -> LocalMachine:
     Raises:
         SpecError: `slots` is not a number of at least 1.
     """
-    return LocalMachine(whole(slots, "slots", least=1))
+    return LocalMachine(integer(slots, "slots", least=1))
 
 
 class LocalEngine:
@@ -128,10 +128,10 @@ class LocalEngine:
         """The GPUs of each slot."""
         if self._gpu_of_slot:
             return tuple((gpu,) for gpu in self._gpu_of_slot)
-        return share_out(self._here, self.slots)
+        return share_out(self._machine_gpus, self.slots)
 
     @cached_property
-    def _here(self) -> tuple[str, ...]:
+    def _machine_gpus(self) -> tuple[str, ...]:
         """The GPUs of this machine."""
         return gpus_here() if self._given_gpus is None else self._given_gpus
 
@@ -147,8 +147,8 @@ class LocalEngine:
         # One nursery serves one batch: the copy takes it over, so that no two engines close it.
         warm = self._warm
         self._warm = None
-        engine = LocalEngine(self._machine, self._cores, self._here, warm)
-        engine._totals = memory_of(self._here)
+        engine = LocalEngine(self._machine, self._cores, self._machine_gpus, warm)
+        engine._totals = memory_of(self._machine_gpus)
         engine._gpu_of_slot = gpu_of_each_slot(engine._totals, self.slots, gpu_mib)
         engine.gpu_mib = gpu_mib
         return engine
@@ -213,7 +213,7 @@ class LocalEngine:
 
     def address(self) -> Address:
         """See base class."""
-        return Address(HERE, (HERE,), 0)
+        return Address(LOOPBACK, (LOOPBACK,), 0)
 
     def loss_reasons(self) -> TaskFailures:
         """See base class."""

@@ -17,7 +17,7 @@ class NurseryProcess:
     """The nursery of one batch; see `sparktrain.executor.nursery`. Any thread may call its methods."""
 
     def __init__(self) -> None:
-        self.control, self._theirs = socket.socketpair()
+        self.control, self._child_end = socket.socketpair()
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -34,14 +34,14 @@ class NurseryProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._process = subprocess.Popen(
             command,
-            stdin=self._theirs.fileno(),
+            stdin=self._child_end.fileno(),
             stdout=self._log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,
         )
         # With a copy of that end here, the nursery's death would not end the socket.
-        self._theirs.close()
+        self._child_end.close()
 
     def last_line(self) -> str:
         """The last line that agents or the nursery printed, in parentheses, as the end of a message; perhaps empty."""
@@ -67,6 +67,6 @@ class NurseryProcess:
         self.hang_up()
         self.wait()
         self.control.close()
-        self._theirs.close()
+        self._child_end.close()
         if self._log is not None:
             self._log.close()

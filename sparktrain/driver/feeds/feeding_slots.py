@@ -45,7 +45,7 @@ def feeding_slots(
     jobs = max(1, agents // gang.size) * (len(streams) - 1) + 1
     if jobs * gang.workers > free:
         fed = _pushed(streams) if pushed else _streamed(streams)
-        demand = _beside(jobs * gang.workers, agents * held, slots)
+        demand = _slot_demand(jobs * gang.workers, agents * held, slots)
         raise ResourceError(f"{fed} need at least {demand}: {_PUSHED_ADVICE if pushed else ADVICE}")
     if jobs * gang.workers == 1:
         return FeedingSlots(1, None)
@@ -63,7 +63,7 @@ def _pushed(feeds: Sequence[str]) -> str:
     return f"the tasks by which cluster.train() and cluster.inference() feed {' and '.join(map(repr, feeds))}"
 
 
-def _beside(needed_slots: int, agents: int, slots: int) -> str:
+def _slot_demand(needed_slots: int, agents: int, slots: int) -> str:
     """How many free slots are wanted, and who holds how many of those that there are."""
     share = f"all {slots}" if agents >= slots else f"{agents} of the {slots}"
     held = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {share} slots of"

@@ -86,7 +86,7 @@ class _Epoch:
 
     number: int
     generation: int
-    asked: dict[int, tuple[Member, FeedAddress, Answer]] = field(default_factory=dict)
+    requests: dict[int, tuple[Member, FeedAddress, Answer]] = field(default_factory=dict)
     """By rank."""
     enough: set[int] = field(default_factory=set)
     job: FeedingJob | None = None
@@ -137,10 +137,10 @@ class StreamFeeds:
             rank = message.member.rank
             match message.phase:
                 case "asked" if message.address is not None:
-                    epoch.asked[rank] = (message.member, message.address, answer)
-                    if len(epoch.asked) == self._size and epoch.job is None:
+                    epoch.requests[rank] = (message.member, message.address, answer)
+                    if len(epoch.requests) == self._size and epoch.job is None:
                         self._start(message, epoch)
-                    elif len(epoch.asked) == 1:
+                    elif len(epoch.requests) == 1:
                         self._look_later(epoch, self._look_for_askers, message.feed)
                 case "flowing":
                     epoch.flowing = True
@@ -180,8 +180,8 @@ class StreamFeeds:
 
     def _start(self, message: MemberFeed, epoch: _Epoch) -> None:
         feed = message.feed
-        rank_order = sorted(epoch.asked)
-        addresses = tuple(epoch.asked[rank][1] for rank in rank_order)
+        rank_order = sorted(epoch.requests)
+        addresses = tuple(epoch.requests[rank][1] for rank in rank_order)
         columns = self._columns.get(feed, ())
         ticket = FeedTicket(feed, addresses, self._feeder, self.keys.token, columns, epoch.number)
         tag = f"sparktrain-feed-{secrets.token_hex(8)}"
@@ -206,7 +206,7 @@ class StreamFeeds:
     def _look_for_askers(self, feed: str, epoch: _Epoch) -> None:
         """Report members that have not asked for an epoch that others wait for."""
         with self._lock:
-            missing = [str(rank) for rank in range(self._size) if rank not in epoch.asked]
+            missing = [str(rank) for rank in range(self._size) if rank not in epoch.requests]
         if missing and not self._closed:
             logger.warning(
                 "%s: a member waits for epoch %d of data[%r], and rank %s has not asked for it for %g s: every member "
@@ -223,7 +223,7 @@ class StreamFeeds:
         with self._lock:
             epoch.over = True
             epoch.stop_timer()
-            requests = list(epoch.asked.values())
+            requests = list(epoch.requests.values())
         if problem:
             logger.warning("%s: the job that feeds data[%r] has failed: %s", self._run, feed, problem)
         for member, _, answer in requests:

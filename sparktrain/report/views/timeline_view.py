@@ -73,7 +73,7 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
             end = round(stay.end - start, 2)
             bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
     order, ordered_lanes = lanes.in_order()
-    placed = tuple(Bar(order[bar.lane], *_rest(bar)) for bar in bars[:MOST_BARS])
+    placed = tuple(Bar(order[bar.lane], *_fields_after_lane(bar)) for bar in bars[:MOST_BARS])
     return TimelineView(
         start,
         round(seconds, 2),
@@ -85,7 +85,7 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
     )
 
 
-def _rest(bar: Bar) -> tuple[int, int, float, float, int]:
+def _fields_after_lane(bar: Bar) -> tuple[int, int, float, float, int]:
     return bar.trial, bar.generation, bar.start, bar.end, bar.kind
 
 

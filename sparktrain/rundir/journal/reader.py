@@ -39,7 +39,7 @@ def read(store: Store, layout: JournalLayout) -> JournalContents:
 
     Raises JournalCorruptError, RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
     """
-    return Tail(store, layout).more()
+    return Tail(store, layout).read_new()
 
 
 class Tail:
@@ -57,7 +57,7 @@ class Tail:
         """The highest term so far; 0 when there is none."""
         return self._listed.highest if self._listed is not None else 0
 
-    def more(self) -> JournalContents:
+    def read_new(self) -> JournalContents:
         """Read the records since the last call, or all (see `JournalContents.afresh`). Blocks; raises as `read` does.
 
         Lists one folder, and reads the new files.

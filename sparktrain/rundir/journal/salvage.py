@@ -41,13 +41,13 @@ class SalvageReport(Struct, frozen=True):
     """Why the journal cannot be read, one line per file; empty when it can."""
     notes: tuple[str, ...]
     """Unusual but harmless findings, one line each."""
-    kept: int
+    record_count: int
     """The number of records that can be kept."""
     again: tuple[TrialId, ...]
     """Trials that started and have no result among the kept records: the next driver runs them again."""
 
     @property
-    def whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether nothing needs a repair."""
         return not self.problems
 
@@ -68,7 +68,7 @@ def repair(store: Store, layout: RunLayout, identity: DriverIdentity) -> Salvage
     and `Journal.append` do; after an OSError another call completes the repair.
     """
     report, _ = examine(store, layout)
-    if report.whole:
+    if report.is_intact:
         return report
     term = take(store, layout.journal, identity, survey(store, layout.journal).highest)
     # Once more: a live driver may have written until the term was taken.
@@ -85,7 +85,7 @@ def examine(store: Store, layout: RunLayout) -> tuple[SalvageReport, tuple[AnyRe
     if replayed.corruption is None:
         return SalvageReport((), tuple(notes), len(replayed.records), ()), replayed.records
     start, later = _rescued(store, layout.journal, listing, replayed)
-    trial_count = _known(start)
+    trial_count = _count_trials(start)
     traces = _traces(store, layout)
     records = _fenced([*start, *_facts(start, later, trial_count)], traces, trial_count)
     lost = sorted({record.trial for record in later if isinstance(record, _Fact) and record.trial >= trial_count})
@@ -131,7 +131,7 @@ def _rescued(
     replay = Replay(store, layout, listing)
     for snapshot in sorted(listing.snapshots):
         records = replay.snapshot(*snapshot).records
-        if counts(replayed.chain, Followed(*snapshot)) and _known(records) > _known(start):
+        if counts(replayed.chain, Followed(*snapshot)) and _count_trials(records) > _count_trials(start):
             batches = [layout.batch(*batch) for batch in replayed.unread if batch > snapshot]
             start = records
             paths = [layout.snapshot(*snapshot), *batches]
@@ -145,7 +145,7 @@ def _intact_records(store: Store, path: str) -> tuple[AnyRecord, ...]:
         return ()
 
 
-def _known(records: Iterable[AnyRecord]) -> int:
+def _count_trials(records: Iterable[AnyRecord]) -> int:
     """The number of trials that were added."""
     return sum(len(record.cases) * record.each for record in records if isinstance(record, TrialsAdded))
 

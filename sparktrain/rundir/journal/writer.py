@@ -106,7 +106,7 @@ class Journal:
         self._store = store
         self._layout = layout
         self._follows = follows
-        self._who = identity
+        self._identity = identity
         self._number = 0
         """Number of the newest batch that counts."""
         self._unsettled: bytes | None = None
@@ -121,13 +121,13 @@ class Journal:
         RunDirectoryError while a process deletes the run; and OSError from the store: the next call takes a later term.
         """
         tail = Tail(store, layout)
-        before = tail.more()
+        before = tail.read_new()
         refuse_removed(store, layout, before.removal)
         # Before the term is taken: a journal of a later version is refused without deposing its driver.
         _newest(store, layout, before.term)
         term = take(store, layout, identity, tail.highest)
         # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
-        after = tail.more()
+        after = tail.read_new()
         refuse_removed(store, layout, after.removal)
         records = after.records if after.afresh else before.records + after.records
         notes = tuple(dict.fromkeys((*before.notes, *after.notes)))
@@ -202,7 +202,7 @@ class Journal:
         self._unsettled = None
 
     def _header(self, kind: str, number: int) -> Header:
-        return Header(VERSION, self._who.sparktrain, kind, self.term, number, 0, 0, self._follows)
+        return Header(VERSION, self._identity.sparktrain, kind, self.term, number, 0, 0, self._follows)
 
     def _recognise(self, path: str, content: bytes) -> None:
         """Verify that an existing file is from an earlier attempt: no other driver writes in this term."""
@@ -226,8 +226,8 @@ class Journal:
         except OSError:
             driver = None
         return DeposedError(
-            f"another driver ({driver or 'unknown'}) has taken over {run}: this one (term {self.term}, {self._who}) "
-            "ends; its records that were not confirmed as durable do not count"
+            f"another driver ({driver or 'unknown'}) has taken over {run}: this one (term {self.term}, "
+            f"{self._identity}) ends; its records that were not confirmed as durable do not count"
         )
 
 

@@ -75,15 +75,15 @@ class LabelReader:
     def __init__(self, store: Store, layout: RunLayout) -> None:
         self._store = store
         self._layout = layout
-        self._known: dict[str, Label | None] = {}
+        self._labels_by_path: dict[str, Label | None] = {}
 
     def read(self) -> Mapping[int, TrialLabels]:
         """The labels of each trial that has some. Blocks; what cannot be read is left out."""
         with suppress(OSError):
             for path in self._store.list(self._layout.labels):
-                if path not in self._known:
-                    self._known[path] = self._label(path)
-        return _folded([self._known[path] for path in sorted(self._known)])
+                if path not in self._labels_by_path:
+                    self._labels_by_path[path] = self._label(path)
+        return _folded([self._labels_by_path[path] for path in sorted(self._labels_by_path)])
 
     def _label(self, path: str) -> Label | None:
         try:

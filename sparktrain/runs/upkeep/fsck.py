@@ -168,7 +168,7 @@ class RunExaminer:
             outlook=() if view is None else tuple(_outlook(view, checked.corrupt, report)),
             checkpoints=checked.count,
             size=checked.size,
-            records=report.kept,
+            records=report.record_count,
             started=next((record.at for record in records if isinstance(record, DriverStarted)), None),
             plan=plan,
             view=view,
@@ -179,10 +179,10 @@ class RunExaminer:
         store = self._place.store
         layout = self._place.layout
         lost = lost_records(store, layout, records, lambda: salvage.examine(store, layout)[1])
-        if lost and report.whole:
+        if lost and report.is_intact:
             step = "--repair takes the results from there" if lost.results else "--repair starts a new generation"
             yield RunFinding(Severity.BLOCKING, "journal", f"{lost}; {step}")
-        for trial in lost.trials if report.whole else ():
+        for trial in lost.trials if report.is_intact else ():
             where = store.where(layout.trial(trial))
             yield RunFinding(Severity.BLOCKING, "journal", f"trial {trial} cannot be kept: move {where} away", trial)
 
@@ -268,14 +268,14 @@ class RunExaminer:
     def _of_checkpoints(self, view: RunView, checked: _Checked) -> Iterator[RunFinding]:
         manifests = {}
         for trial in view.trials:
-            for checkpoint in trial.kept:
+            for checkpoint in trial.checkpoints:
                 try:
                     manifests[checkpoint.manifest] = checkpoints.manifest_of(self._place.store, checkpoint)
                 except CheckpointError as error:
                     checked.corrupt[checkpoint.manifest] = str(error)
         total = sum(shard.size for manifest in manifests.values() for shard in manifest.shards)
         for trial in view.trials:
-            for checkpoint in trial.kept:
+            for checkpoint in trial.checkpoints:
                 checked.count += 1
                 if (manifest := manifests.get(checkpoint.manifest)) is not None:
                     self._verify(checkpoint, manifest, checked, total)
@@ -302,7 +302,7 @@ class RunExaminer:
         _, records = salvage.examine(self._place.store, self._place.layout)
         sweep = Sweep(RunId(self._place.layout.path), RunLimits(), 0.0)
         fold(sweep, records)
-        manifests = {checkpoint.manifest for trial in sweep.trials.values() for checkpoint in trial.checkpoints.kept}
+        manifests = {entry.manifest for trial in sweep.trials.values() for entry in trial.checkpoints.retained}
         for manifest in [path for path in checked.corrupt if path not in manifests]:
             del checked.corrupt[manifest]
 
@@ -337,9 +337,9 @@ def _of_journal(report: SalvageReport) -> Iterator[RunFinding]:
 
 
 def _of_trial(trial: TrialView, corrupt: dict[str, str]) -> Iterator[RunFinding]:
-    bad = [checkpoint for checkpoint in trial.kept if checkpoint.manifest in corrupt]
+    bad = [checkpoint for checkpoint in trial.checkpoints if checkpoint.manifest in corrupt]
     # A trial that restarts from nothing would hide the loss: it ends as failed.
-    severity = Severity.BLOCKING if len(bad) == len(trial.kept) else Severity.CORRUPT
+    severity = Severity.BLOCKING if len(bad) == len(trial.checkpoints) else Severity.CORRUPT
     if trial.result.status.observed:
         severity = Severity.CORRUPT
     for checkpoint in bad:
@@ -348,14 +348,14 @@ def _of_trial(trial: TrialView, corrupt: dict[str, str]) -> Iterator[RunFinding]
 
 def _outlook(view: RunView, corrupt: dict[str, str], report: SalvageReport) -> Iterator[str]:
     """What a driver that resumes the run would do."""
-    if view.complete and report.whole:
+    if view.complete and report.is_intact:
         yield "nothing is left to do"
         return
     fresh = []
     for trial in view.trials:
         if trial.result.status.observed:
             continue
-        good = [checkpoint for checkpoint in trial.kept if checkpoint.manifest not in corrupt]
+        good = [checkpoint for checkpoint in trial.checkpoints if checkpoint.manifest not in corrupt]
         newest = trial.checkpoint
         if newest is None:
             fresh.append(trial.result.id)

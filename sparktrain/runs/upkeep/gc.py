@@ -107,12 +107,12 @@ class Tidied:
         summary = f"{verb} {', '.join(shown)}: {formatting.size(self.size)}" if shown else "there is nothing to delete"
         before, after = self.records
         shorter = f"; the journal has {after} records in place of {before}" if after < before else ""
-        file_lines = list(self._each())
+        file_lines = list(self._item_lines())
         overflow = [f"  and {len(file_lines) - _SHOWN_LINES} more"] if len(file_lines) > _SHOWN_LINES else []
         corrupt = [f"{formatting.plain(problem)}; `sparktrain fsck` explains it" for problem in self.corrupt]
         return [f"{formatting.plain(self.name)}: {summary}{shorter}", *file_lines[:_SHOWN_LINES], *overflow, *corrupt]
 
-    def _each(self) -> Iterator[str]:
+    def _item_lines(self) -> Iterator[str]:
         for dropped in self.dropped:
             size = formatting.size(dropped.size)
             yield f"  trial {dropped.trial}, checkpoint of step {dropped.checkpoint.step}: {size}"
@@ -188,7 +188,7 @@ class Tidier:
             journal.append(dropped)
         else:
             journal.settle()
-        kept_checkpoints = [checkpoint for trial in self._observer.look().trials for checkpoint in trial.kept]
+        kept_checkpoints = [checkpoint for trial in self._observer.look().trials for checkpoint in trial.checkpoints]
         self._delete(tidied, kept_checkpoints, journal)
         journal.compact(compacted(self._observer.records))
         return replace(tidied, dry=False, corrupt=tuple(self._corrupt(kept_checkpoints)))
@@ -229,7 +229,7 @@ class Tidier:
         stay = self._staying(trial, view)
         store = self._place.store
         path = self._place.layout.path
-        for checkpoint in trial.kept:
+        for checkpoint in trial.checkpoints:
             if checkpoint in stay or store.way_out(checkpoint.manifest, path) is not None:
                 continue
             files = [checkpoint.manifest]
@@ -251,7 +251,7 @@ class Tidier:
                 raise SpecError(f"run {view.name} has no metric, so that no trial is its best: pass --checkpoints each")
             if best is None or best.id != trial.result.id:
                 return []
-        history = CheckpointHistory(list(trial.kept))
+        history = CheckpointHistory(list(trial.checkpoints))
         return [checkpoint for checkpoint in (history.newest, history.best) if checkpoint is not None]
 
     def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:
@@ -259,11 +259,11 @@ class Tidier:
         layout = self._place.layout
         cutoff = self._clock.wall() - self._older_than_s
         named = {file for drop in dropped for file in drop.files}
-        borrowed = [checkpoint for trial in view.trials if trial.result.exploits for checkpoint in trial.kept]
+        borrowed = [checkpoint for trial in view.trials if trial.result.exploits for checkpoint in trial.checkpoints]
         for trial in view.trials:
             prefix = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
             lent = [checkpoint for checkpoint in borrowed if checkpoint.manifest.startswith(prefix)]
-            leftovers = checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent])
+            leftovers = checkpoints.left_over(store, layout, trial.result.id, [*trial.checkpoints, *lent])
             yield from self._old([file for file in leftovers if file not in named], cutoff)
         yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)], cutoff)
 

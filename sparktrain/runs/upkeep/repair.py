@@ -37,7 +37,7 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
         )
     _check_evidence(place)
     changes = [*_journal(place, examined, clock), *_records(place, examined, clock)]
-    if any(_found(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
+    if any(_findings_about(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
         writer, _ = Journal.claim(place.store, place.layout.journal, this_process(clock, PURPOSE))
         changes += _checkpoints(writer, examined)
         changes += _overview(place, writer, examined)
@@ -58,22 +58,22 @@ def _check_evidence(place: RunLocation) -> None:
             ) from error
 
 
-def _found(examined: Examined, subject: str) -> list[RunFinding]:
+def _findings_about(examined: Examined, subject: str) -> list[RunFinding]:
     return [issue for issue in examined.findings if issue.subject == subject and issue.severity is not Severity.NOTE]
 
 
 def _journal(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
-    if _found(examined, "journal"):
+    if _findings_about(examined, "journal"):
         report = salvage.repair(place.store, place.layout, this_process(clock, PURPOSE))
-        if not report.whole:
-            yield f"the journal was rewritten from the {report.kept} records that could be kept"
+        if not report.is_intact:
+            yield f"the journal was rewritten from the {report.record_count} records that could be kept"
 
 
 def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
     """Restore what the journal has lost and `results.json` has, so that no generation is used twice."""
     store = place.store
     layout = place.layout
-    if not _found(examined, "journal"):
+    if not _findings_about(examined, "journal"):
         return
     writer, opened = Journal.claim(store, layout.journal, this_process(clock, PURPOSE))
     lost = lost_records(store, layout, opened.records, lambda: opened.records)
@@ -95,7 +95,7 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
 def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
     """Take the run over even where no checkpoint is corrupt: a driver that starts now must not read half of it."""
     dropped = []
-    for finding in _found(examined, "checkpoint"):
+    for finding in _findings_about(examined, "checkpoint"):
         if finding.trial is not None and finding.checkpoint is not None:
             manifests = (finding.checkpoint.manifest,)
             dropped.append(CheckpointsDropped(trial=finding.trial, manifests=manifests, reason=finding.problem))
@@ -109,7 +109,7 @@ def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
 def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterator[str]:
     store = place.store
     path = place.layout.spec
-    if _found(examined, "run.json") and examined.plan is not None:
+    if _findings_about(examined, "run.json") and examined.plan is not None:
         plan, spec = examined.plan, examined.plan.sweep_spec()
         try:
             space: Space | None = from_document(plan.space)
@@ -130,10 +130,10 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
 def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
     store = place.store
     layout = place.layout
-    for finding in _found(examined, "code"):
+    for finding in _findings_about(examined, "code"):
         store.delete(finding.path)
         yield "code was deleted: resume by the call that started the run, which stores it once more"
-    if _found(examined, "results.json"):
+    if _findings_about(examined, "results.json"):
         view = Observer(place, clock).look()
         writer.check()
         store.delete(layout.results)

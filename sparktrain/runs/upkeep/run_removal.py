@@ -34,7 +34,7 @@ class Removal:
     """Of what the run has written."""
     described: str
     """What the run is, in a few words."""
-    left: tuple[str, ...]
+    strays: tuple[str, ...]
     """The names in the directory that are not the run's, and stay; those of folders end with a slash."""
     runs: tuple[str, ...]
     """Those of them that are runs of their own."""
@@ -45,12 +45,12 @@ class Removal:
         verb = "deleted" if self.removed else "would delete"
         files = formatting.count(self.usage.files, "file")
         where = formatting.plain(self.directory)
-        note = f"; kept, for it is not of this run: {self._kept()}" if self.left else ""
+        note = f"; kept, for it is not of this run: {self._shown_strays()}" if self.strays else ""
         return f"{verb} {where}: {self.described}, {files}, {formatting.size(self.usage.size)}{note}"
 
-    def _kept(self) -> str:
-        shown = [f"{formatting.plain(name)}{' (a run)' * (name in self.runs)}" for name in self.left[:_SHOWN]]
-        hidden_count = len(self.left) - len(shown)
+    def _shown_strays(self) -> str:
+        shown = [f"{formatting.plain(name)}{' (a run)' * (name in self.runs)}" for name in self.strays[:_SHOWN]]
+        hidden_count = len(self.strays) - len(shown)
         return ", ".join(shown) + (f" and {hidden_count} more" if hidden_count else "")
 
     def document(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Removal:
             "directory": self.directory,
             "files": self.usage.files,
             "size": self.usage.size,
-            "left": list(self.left),
+            "left": list(self.strays),
             "removed": self.removed,
         }
 
@@ -108,8 +108,8 @@ class Remover:
         store.delete(layout.spec)
         store.delete(marked.mark)
         self._delete(lambda path: path.endswith("/") and layout.owns(path))
-        strays = self._left(store.survey(layout.path, lambda path: path.endswith("/") and layout.owns(path)).left)
-        return replace(removal, left=strays, runs=self._runs(strays), removed=True)
+        strays = self._names(store.survey(layout.path, lambda path: path.endswith("/") and layout.owns(path)).strays)
+        return replace(removal, strays=strays, runs=self._runs(strays), removed=True)
 
     def _find(self) -> tuple[Removal, Ownership]:
         store = self._place.store
@@ -120,7 +120,7 @@ class Remover:
         begun = interrupted or not self._place.has_run
         described = "the rest of a run that was being deleted" if begun else self._described()
         survey = store.survey(layout.path, layout.owns)
-        strays = self._left(survey.left)
+        strays = self._names(survey.strays)
         return Removal(self._place.where, survey.usage, described, strays, self._runs(strays), removed=False), owner
 
     def _check_evidence(self, interrupted: bool) -> None:
@@ -148,7 +148,7 @@ class Remover:
     def _is_hollow(self) -> bool:
         """Whether a removal has left nothing but empty folders of a run, because it was interrupted at its very end."""
         survey = self._place.store.survey(self._place.layout.path, self._place.layout.owns)
-        return survey.usage.files == 0 and not survey.left
+        return survey.usage.files == 0 and not survey.strays
 
     def _described(self) -> str:
         try:
@@ -165,7 +165,7 @@ class Remover:
     def _delete(self, owns: Callable[[str], bool]) -> None:
         self._place.store.delete_folder(self._place.layout.path, owns)
 
-    def _left(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+    def _names(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(path.removeprefix(f"{self._place.layout.path}/") for path in paths)
 
     def _runs(self, strays: tuple[str, ...]) -> tuple[str, ...]:

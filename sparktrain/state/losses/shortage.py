@@ -8,7 +8,7 @@ class Shortage:
 
     def __init__(self, full_size: int, least: int, at: float) -> None:
         """A whole gang needs `full_size` agents, the smallest one `least`; at `at` there is none."""
-        self._whole = full_size
+        self._full_size = full_size
         self._least = least
         self.of_whole_since: float | None = at
         """Since when there are fewer agents than a whole gang needs."""
@@ -17,7 +17,7 @@ class Shortage:
 
     def count(self, usable: int, at: float) -> None:
         """`usable` agents can get members."""
-        self.of_whole_since = since(self.of_whole_since, usable < self._whole, at)
+        self.of_whole_since = since(self.of_whole_since, usable < self._full_size, at)
         self.of_least_since = since(self.of_least_since, usable < self._least, at)
 
     def postpone(self, seconds: float) -> None:

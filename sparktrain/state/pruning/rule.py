@@ -76,13 +76,13 @@ class PruningRule(ABC):
         """The trial has ended without a result, such as by a failure: the rule learns nothing of it."""
 
 
-_EACH = 100
+_DENSE_STEPS = 100
 """Up to this progress each step is a point."""
 
 
 def _grid() -> list[int]:
     """Points for rules that look at each step: then in steps of 1 %, so that 10**9 steps make 1,800 records."""
-    points = list(range(1, _EACH + 1))
+    points = list(range(1, _DENSE_STEPS + 1))
     while points[-1] < 2**62:
         points.append(points[-1] + points[-1] // 100)
     return points

@@ -90,7 +90,7 @@ class HdfsCalls:
         """Start a call of the store; messages name its operation and its file."""
         return HdfsCall(self, operation, where)
 
-    def once(self, work: Callable[[HadoopClient], T], timeout_s: float) -> T:
+    def run_once(self, work: Callable[[HadoopClient], T], timeout_s: float) -> T:
         """Run `work` with the client, and explain its errors. Blocks for at most `timeout_s` seconds.
 
         The client of a call that exceeds its timeout is abandoned: its connection may hang.
@@ -123,37 +123,37 @@ class HdfsCall:
 
     def __init__(self, calls: HdfsCalls, operation: str, where: str) -> None:
         self._calls = calls
-        self._what = operation
+        self._operation = operation
         self._where = where
         policy = calls.policy
         backoff = Backoff(policy.first_pause_s, policy.longest_pause_s, jitter=(0.5, 1.0))
         self._retries = RetryBudget(min(policy.again_s, policy.total_s), backoff, calls.clock)
 
-    def once(self, work: Callable[[HadoopClient], T]) -> T:
-        """See `HdfsCalls.once`; the timeout is the smaller one of the request and of the whole call."""
+    def run_once(self, work: Callable[[HadoopClient], T]) -> T:
+        """See `HdfsCalls.run_once`; the timeout is the smaller one of the request and of the whole call."""
         policy = self._calls.policy
         remaining_s = policy.total_s - self._retries.spent_s()
-        return self._calls.once(work, min(policy.call_s, max(remaining_s, _LEAST_S)))
+        return self._calls.run_once(work, min(policy.call_s, max(remaining_s, _LEAST_S)))
 
     def ask(self, work: Callable[[HadoopClient], T]) -> T:
-        """Retry `once` until it succeeds, for idempotent work. Raises StoreError."""
+        """Retry `run_once` until it succeeds, for idempotent work. Raises StoreError."""
         while True:
             try:
-                return self.once(work)
+                return self.run_once(work)
             except HadoopCallError as failure:
                 self.retry_after(failure)
 
     def retry_after(self, failure: HadoopCallError) -> None:
         """Wait before the next attempt. Raises StoreError when a retry is useless, or the budget is spent."""
         if failure.kind is HdfsErrorKind.REFUSED:
-            raise StoreRefusedError(f"{self._what} {self._where}: {failure.cause}; {failure.step}") from failure
+            raise StoreRefusedError(f"{self._operation} {self._where}: {failure.cause}; {failure.step}") from failure
         if not self._retries.wait():
             raise self.failed(failure) from failure
 
     def clean_up(self, work: Callable[[HadoopClient], None]) -> None:
         """Run `work` if it finishes soon; ignores its failure."""
         try:
-            THREADS.run(lambda: self._calls.once(work, self._calls.policy.call_s), _CLEANING_S)
+            THREADS.run(lambda: self._calls.run_once(work, self._calls.policy.call_s), _CLEANING_S)
         except OSError:
             return
 
@@ -165,6 +165,6 @@ class HdfsCall:
             HdfsErrorKind.REFUSED: StoreRefusedError,
         }.get(failure.kind, StoreError)
         return error(
-            f"{self._what} {self._where} failed, the last time after {self._retries.spent_s():.1f} s: "
+            f"{self._operation} {self._where} failed, the last time after {self._retries.spent_s():.1f} s: "
             f"{failure.cause}; {failure.step}"
         )

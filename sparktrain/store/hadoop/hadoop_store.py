@@ -199,7 +199,7 @@ class HadoopStore(Store):
         """See base class."""
         call, target = self._start("create", path)
         if find(call, target) is not None:
-            raise _taken(self.where(path))
+            raise _exists_error(self.where(path))
         while True:
             file = Unpublished(target)
             try:
@@ -212,7 +212,7 @@ class HadoopStore(Store):
     def open_stream(self, path: str) -> WriteStream:
         """See base class. Needs a file system that can append, which an erasure-coded one cannot."""
         if not self.put_if_absent(path, b""):
-            raise _taken(self.where(path))
+            raise _exists_error(self.where(path))
         return self._stream(self.where(path), self._target(path))
 
     def _stream(self, where: str, path: str) -> WriteStream:
@@ -233,14 +233,14 @@ class HadoopStore(Store):
     def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
         """See base class."""
         part = self._own_part(path, owns)
-        return FolderSurvey(Usage(len(part.files), sum(part.files.values())), tuple(sorted(part.left)))
+        return FolderSurvey(Usage(len(part.files), sum(part.files.values())), tuple(sorted(part.strays)))
 
     def delete_folder(self, path: str, owns: OwnsPath) -> None:
         """See base class. The NameNode deletes a folder with nothing but the caller's files as a whole, and keeps
         nothing in its trash. It refuses to delete an empty one to which another process adds something meanwhile.
         """
         part = self._own_part(path, owns)
-        mixed = {path, *_folders_of(part.left)}
+        mixed = {path, *_folders_of(part.strays)}
         holding = _folders_of(part.files)
         unmixed = [folder for folder in part.folders if folder not in mixed and folder.rpartition("/")[0] in mixed]
         # One request for each folder that is the caller's as a whole: a run directory that is deleted file by file
@@ -267,11 +267,11 @@ class HadoopStore(Store):
         for name, entry in self._walk(path, owns):
             folder = name.rpartition("/")[0]
             if not entry.is_file:
-                part.folders.append(name) if owns(f"{name}/") else part.left.append(f"{name}/")
+                part.folders.append(name) if owns(f"{name}/") else part.strays.append(f"{name}/")
             elif owns(f"{folder}/") if UNPUBLISHED_NAME.fullmatch(entry.name) else owns(name):
                 part.files[name] = entry.size
             else:
-                part.left.append(name)
+                part.strays.append(name)
         return part
 
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
@@ -307,8 +307,8 @@ class _OwnPart(NamedTuple):
     files: dict[str, int]
     """Their sizes, by their paths."""
     folders: list[str]
-    left: list[str]
-    """All else: see `FolderSurvey.left`."""
+    strays: list[str]
+    """All else: see `FolderSurvey.strays`."""
 
 
 def _folders_of(paths: Iterable[str]) -> set[str]:
@@ -333,5 +333,5 @@ def _listed(call: HdfsCall, folder: str) -> list[HdfsEntry]:
         return []
 
 
-def _taken(where: str) -> FileExistsError:
+def _exists_error(where: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "there is such a file in the store already", where)

@@ -60,26 +60,26 @@ class HadoopStream(WriteStream):
         waiting = bytes(self._waiting)
         self._unsure = True
         self._send(call, waiting)
-        self._has(self._size + len(waiting))
+        self._confirm_size(self._size + len(waiting))
 
     def _send(self, call: HdfsCall, data: bytes) -> None:
         path = self._path
         try:
-            writer = call.once(lambda client: client.append(path))
+            writer = call.run_once(lambda client: client.append(path))
         except FileExistsError as error:
             raise HadoopCallError("an earlier append is still running", "try again") from error
         try:
             for start in range(0, len(data), PIECE_BYTES):
-                call.once(writing(writer, memoryview(data)[start : start + PIECE_BYTES]))
-            call.once(lambda client: writer.close())
+                call.run_once(writing(writer, memoryview(data)[start : start + PIECE_BYTES]))
+            call.run_once(lambda client: writer.close())
         except (FileNotFoundError, FileExistsError) as error:
             raise HadoopCallError("another client has ended this append", "try again") from error
 
     def _recover(self, call: HdfsCall) -> None:
         """End an append that has failed, and find how much of it has arrived: a prefix."""
-        self._has(recovered_size(call, self._path))
+        self._confirm_size(recovered_size(call, self._path))
 
-    def _has(self, size: int) -> None:
+    def _confirm_size(self, size: int) -> None:
         if not 0 <= size - self._size <= len(self._waiting):
             raise StoreError(f"{self._where} has {size} bytes: another process writes it too")
         del self._waiting[: size - self._size]

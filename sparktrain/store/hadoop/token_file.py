@@ -46,7 +46,7 @@ class TokenFile:
         """`folder` is on a local disk, and only this process uses it."""
         self._path = folder / _NAME
         self._before: str | None = None
-        self._kept = False
+        self._in_use = False
 
     def keep(self, content: bytes) -> None:
         """Make clients use the tokens in `content`, a Hadoop token file, from their next call on, and no others.
@@ -55,9 +55,9 @@ class TokenFile:
         """
         with _changes.lock:
             _write(self._path, content)
-            if not self._kept:
+            if not self._in_use:
                 self._before = os.environ.get(VARIABLE)
-                self._kept = True
+                self._in_use = True
             if os.environ.get(VARIABLE) != os.fspath(self._path):  # a native thread may be reading the environment
                 os.environ[VARIABLE] = os.fspath(self._path)
             _changes.count += 1
@@ -65,9 +65,9 @@ class TokenFile:
     def close(self) -> None:
         """Delete the file, and restore the tokens from before `keep`. A second call does nothing."""
         with _changes.lock:
-            if not self._kept:
+            if not self._in_use:
                 return
-            self._kept = False
+            self._in_use = False
             self._path.unlink(missing_ok=True)
             if os.environ.get(VARIABLE) == os.fspath(self._path):
                 del os.environ[VARIABLE]

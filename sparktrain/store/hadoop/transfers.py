@@ -77,7 +77,7 @@ class Unpublished:
             is_taken = False
             failure = None
             try:
-                call.once(renaming(self._path, target))
+                call.run_once(renaming(self._path, target))
                 return True
             except FileExistsError:
                 is_taken = True
@@ -124,7 +124,7 @@ class Unpublished:
         fresh = self._fresh_path()
         while True:
             try:
-                call.once(renaming(path, fresh))
+                call.run_once(renaming(path, fresh))
                 break
             except (FileNotFoundError, FileExistsError):
                 if find(call, fresh) is not None:
@@ -138,12 +138,12 @@ class Unpublished:
 
     def _check_published(self, call: HdfsCall) -> None:
         published = find(call, self._target)
-        if self._closed is None or published is None or not _same(published, self._closed):
+        if self._closed is None or published is None or not _is_same_version(published, self._closed):
             raise StoreError(f"{self._target} was not written: another process has deleted {self._path}; try again")
 
     def _do(self, call: HdfsCall, work: Callable[[HadoopClient], T]) -> T:
         try:
-            return call.once(work)
+            return call.run_once(work)
         except NotADirectoryError as error:
             raise StoreRefusedError(f"{self._target} cannot be written: {error}; choose another directory") from error
         except (FileNotFoundError, FileExistsError) as error:
@@ -153,7 +153,7 @@ class Unpublished:
         return f"{self._target.rpartition('/')[0]}/{UNPUBLISHED}{uuid4().hex}"
 
 
-def _same(one: HdfsEntry, other: HdfsEntry) -> bool:
+def _is_same_version(one: HdfsEntry, other: HdfsEntry) -> bool:
     return (one.is_file, one.size, one.modified_ms) == (other.is_file, other.size, other.modified_ms)
 
 
@@ -269,7 +269,7 @@ class OpenFile:
         while True:
             try:
                 self._reader = self._reader or self._opened(call)
-                return call.once(_reading(self._reader, work))
+                return call.run_once(_reading(self._reader, work))
             except HadoopCallError as failure:
                 self._reader = None
                 call.retry_after(failure)
@@ -277,7 +277,7 @@ class OpenFile:
                 raise no_such_file(self._where) from error
 
     def _opened(self, call: HdfsCall) -> Reader:
-        reader = call.once(lambda client: client.open(self._path))
+        reader = call.run_once(lambda client: client.open(self._path))
         if self._size is None:
             self._size = reader.size
         # Files never shrink in a store, so this one was replaced, and its pieces would not fit together.

@@ -80,7 +80,7 @@ class GatewayStream(HadoopStream):
     def _move(self, call: HdfsCall, source: str, target: str) -> None:
         while True:
             try:
-                return call.once(renaming(source, target))
+                return call.run_once(renaming(source, target))
             except (FileNotFoundError, FileExistsError) as error:
                 if find(call, source) is None and find(call, target) is not None:
                     return None  # an earlier attempt did it, and its answer was lost

@@ -149,22 +149,22 @@ class GcsUpload(Upload):
     def __init__(self, bucket: GcsBucket, location: str) -> None:
         self._bucket = bucket
         self._location = location
-        self._taken = 0
+        self._confirmed = 0
         """Bytes that the service has confirmed."""
 
     async def add(self, part: bytes) -> None:
         """See base class."""
-        end = self._taken + len(part)
-        headers = await self._send(part, f"{self._taken}-{end - 1}/*")
+        end = self._confirmed + len(part)
+        headers = await self._send(part, f"{self._confirmed}-{end - 1}/*")
         received = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
         if received != end:
             raise ConnectionError(f"the service took {received} of {end} bytes")
-        self._taken = end
+        self._confirmed = end
 
     async def publish(self, last: bytes) -> None:
         """See base class."""
-        total = self._taken + len(last)
-        await self._send(last, f"{self._taken}-{total - 1}/{total}" if last else f"*/{total}")
+        total = self._confirmed + len(last)
+        await self._send(last, f"{self._confirmed}-{total - 1}/{total}" if last else f"*/{total}")
 
     async def abort(self) -> None:
         """See base class."""

@@ -20,7 +20,7 @@ from sparktrain.store.base import (
     path_problem,
 )
 from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
-from sparktrain.store.objects.requests import ObjectStoreCall, taken
+from sparktrain.store.objects.requests import ObjectStoreCall, exists_error
 
 OPEN_S = 30.0
 """How long `probe` waits for the client's library and its credentials: on a busy host that takes seconds by itself."""
@@ -183,7 +183,7 @@ class ObjectStore(Store):
 
     def _create(self, path: str) -> "LargeObject":
         if self.exists(path):
-            raise taken(self.where(path))
+            raise exists_error(self.where(path))
         return self._new(path)
 
     def _new(self, path: str) -> "LargeObject":
@@ -250,7 +250,7 @@ class LargeObject(NewFile):
         """See base class."""
         self._check_open()
         if not (self._publish_at_once() if self._upload is None else self.publish_in_parts()):
-            raise taken(f"{self._bucket.url}/{self._key}")
+            raise exists_error(f"{self._bucket.url}/{self._key}")
         return Written(self._size, self._digest.hexdigest())
 
     def _publish_at_once(self) -> bool:

@@ -47,7 +47,7 @@ class ObjectStoreCall:
         """Make a request, and retry it until it is answered."""
         while True:
             try:
-                return self._once(ask)
+                return self._run_once(ask)
             except Exception as error:
                 failure = self._bucket.explain(error)
                 if failure.kind is not RequestErrorKind.AGAIN:
@@ -78,7 +78,7 @@ class ObjectStoreCall:
         except FileNotFoundError:
             return None
 
-    def _once(self, ask: Ask[T]) -> T:
+    def _run_once(self, ask: Ask[T]) -> T:
         from fsspec import asyn
 
         remaining_s = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit
@@ -93,7 +93,7 @@ class ObjectStoreCall:
 
     def _error(self, failure: RequestFailure) -> OSError:
         if failure.kind is RequestErrorKind.TAKEN:
-            return taken(self._name)
+            return exists_error(self._name)
         if failure.kind is RequestErrorKind.MISSING:
             return FileNotFoundError(errno.ENOENT, "no such file in the store", self._name)
         problem = f"{failure.cause}; {failure.step}"
@@ -102,6 +102,6 @@ class ObjectStoreCall:
         return StoreError(errno.EIO, problem, self._name)
 
 
-def taken(name: str) -> FileExistsError:
+def exists_error(name: str) -> FileExistsError:
     """The error for a path that is taken."""
     return FileExistsError(errno.EEXIST, "there is such a file in the store already", name)

@@ -17,7 +17,7 @@ from sparktrain.submit.env_pack.packages import chosen, installed
 
 STORE_TIMEOUT_S = 60.0
 """How long to wait for a store that does not answer."""
-_OWN = "sparktrain"
+_DISTRIBUTION = "sparktrain"
 _PACKAGE = Path(__file__).parents[2]
 
 
@@ -71,7 +71,7 @@ def pack(requirements: Sequence[str], folder: str | None, on_progress: Callable[
 
 
 def _files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
-    if package.metadata["Name"] == _OWN and is_editable(package):
+    if package.metadata["Name"] == _DISTRIBUTION and is_editable(package):
         yield from _checkout(package, site)
     else:
         yield from files_of(package, site)
@@ -79,7 +79,7 @@ def _files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
 
 def _checkout(package: Distribution, site: str) -> Iterator[PackEntry]:
     """The files of sparktrain itself, where this process runs it from a checkout."""
-    yield from tree(_PACKAGE, f"{site}/{_OWN}")
+    yield from tree(_PACKAGE, f"{site}/{_DISTRIBUTION}")
     for path in package.files or ():
         if path.name in ("METADATA", "entry_points.txt") and path.parent.name.endswith(".dist-info"):
             yield file_entry(f"{site}/{path}", Path(str(package.locate_file(path))))

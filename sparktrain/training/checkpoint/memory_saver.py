@@ -105,7 +105,7 @@ class MemorySaver:
         self.may_grow = may_grow
         self.turns = turns
         self._link = link
-        self._asked = False
+        self._pause_due = False
         self._slots = [_Slot(Path(folder) / name) for name in ("a", "b")]
         self._finishing: threading.Thread | None = None
         self._arrays: list[Array] | None = None
@@ -123,10 +123,10 @@ class MemorySaver:
         return self._finishing is not None and self._finishing.is_alive()
 
     @property
-    def asked(self) -> bool:
+    def is_pause_due(self) -> bool:
         """Whether the next snapshot is one that `pause` follows."""
-        self._asked = self._asked or (self.may_grow and self._link.take_asked())
-        return self._asked
+        self._pause_due = self._pause_due or (self.may_grow and self._link.take_asked())
+        return self._pause_due
 
     def part(self, model: Any, extra: Mapping[str, Any]) -> bytes:
         """The chief's part of a snapshot, which all members pass to `take`. Only the chief calls it."""
@@ -167,7 +167,7 @@ class MemorySaver:
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
         if paused:
-            self._asked = False
+            self._pause_due = False
             self._settle()
             pause(PAUSE_S)
             notice("the gang was to grow, and has not: no agent was there any more; training continues")

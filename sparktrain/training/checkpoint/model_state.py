@@ -13,11 +13,11 @@ import numpy as np
 
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
-from sparktrain.training.notices import given, notice
+from sparktrain.training.notices import issued_notices, notice
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
-OWN = "optimizers/"
+OWN_OPTIMIZERS = "optimizers/"
 """Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
 GLOBAL_SEED = "global_seed"
 """The name of the state of Keras's generator for random operations without a seed of their own."""
@@ -50,7 +50,7 @@ def named(model: Any) -> dict[str, Any]:
         _add(variables, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer
     for attribute, own_optimizer in own_optimizers(model).items():
         for variable in own_optimizer.variables if own_optimizer.built else ():
-            _add(variables, f"{OWN}{attribute}/{variable.name}", variable)
+            _add(variables, f"{OWN_OPTIMIZERS}{attribute}/{variable.name}", variable)
     for variable in model.metrics_variables:
         _add(variables, METRICS + variable.path, variable)
     return variables
@@ -90,7 +90,7 @@ def notice_own_steps(model: Any) -> None:
         "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
         "own save after a multiple of local_steps"
     )
-    if not is_averaged(model) and text not in given():
+    if not is_averaged(model) and text not in issued_notices():
         notice(text)
 
 
@@ -113,8 +113,8 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
     because the first batch builds them; so do a model's own optimizers that only one side has built.
     """
     stored = files.document["variables"]
-    built = _own(variables)
-    saved = _own(stored)
+    built = _group_names(variables)
+    saved = _group_names(stored)
     targets = _but_metrics({name: variable for name, variable in variables.items() if _group(name) in saved | {""}})
     sources = _matched(
         targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
@@ -206,10 +206,10 @@ def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group(name: str) -> str:
     """The attribute of the model's own optimizer that has the variable `name`; empty for other variables."""
-    return name.split("/")[1] if name.startswith(OWN) else ""
+    return name.split("/")[1] if name.startswith(OWN_OPTIMIZERS) else ""
 
 
-def _own(names: Iterable[str]) -> set[str]:
+def _group_names(names: Iterable[str]) -> set[str]:
     return set(map(_group, names)) - {""}
 
 

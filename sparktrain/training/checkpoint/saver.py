@@ -58,7 +58,7 @@ class SnapshotLink(Protocol):
         """Hand over a snapshot, or report that a save failed. Does not block. Raises OSError when the agent is gone."""
         ...
 
-    def kept(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
         """The next answer to a snapshot; None when none came in that time, or the agent is gone. Blocks."""
         ...
 
@@ -401,7 +401,7 @@ class CheckpointSaver:
 
     def _answer(self, step: int, failed: str) -> str:
         deadline = self._clock.now() + KEPT_TIMEOUT_S
-        while (reply := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
+        while (reply := self._link.snapshot_answer(max(0.0, deadline - self._clock.now()))) is not None:
             # An answer may be for a save before, which was given up here.
             if reply.step == step:
                 return f"{failed}: {reply.problem}" if reply.problem else ""

@@ -39,7 +39,7 @@ class SnapshotSchedule:
     next: int = 0
     """The step at which the members agree next."""
     _gap: int = 1
-    _taken: int = 0
+    _snapshot_count: int = 0
     """Snapshots of the gang."""
 
     def start(self, step: int) -> None:
@@ -69,8 +69,8 @@ class SnapshotSchedule:
         They take turns: one copy at a time has the memory of the host for itself, and training waits for it half as
         long as for two. Each host of the gang has a copy of each snapshot.
         """
-        self._taken += 1
-        return self._taken % members == place
+        self._snapshot_count += 1
+        return self._snapshot_count % members == place
 
     def postpone(self, step: int) -> None:
         """No snapshot is possible after `step`, the last one of an epoch before its end: ask at the next one."""

@@ -8,7 +8,7 @@ from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.backend import Joining
 
-HERE = "here/"
+ARRIVAL = "here/"
 """Prefix of the key by which a member reports that it has started to join; its rank follows."""
 _NOTHING: Mapping[str, bytes] = {}
 
@@ -25,15 +25,16 @@ def wait_for_all(joining: Joining, clock: Clock, offers: Mapping[str, bytes] = _
     try:
         for key, value in offers.items():
             joining.exchange.share(key, value)
-        joining.exchange.share(f"{HERE}{formation.rank}", b"")  # after the offers: values of a member keep their order
+        # After the offers: values of a member keep their order.
+        joining.exchange.share(f"{ARRIVAL}{formation.rank}", b"")
         while len(came) < formation.size:
             remaining_s = until - clock.now()
             pair = joining.exchange.shared(remaining_s) if remaining_s > 0 else None
             if pair is None:
                 raise FormError(_missing(formation, came, joining.timeout_s))
             key, value = pair
-            if key.startswith(HERE):
-                came.add(int(key.removeprefix(HERE)))
+            if key.startswith(ARRIVAL):
+                came.add(int(key.removeprefix(ARRIVAL)))
             else:
                 shared[key] = value
     except OSError as error:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sparktrain.training.collectives.collective_call import CollectiveCall
 
-KEPT = 32
+LOGGED_CALLS = 32
 """How many of the newest collectives the log keeps."""
 
 _SHOWN = 3
@@ -26,23 +26,23 @@ class CallLog:
     def __init__(self) -> None:
         self._sites: list[tuple[str, str]] = []
         """Key and text of each place in the program that starts a collective."""
-        self._known: dict[tuple[str, str], int] = {}
+        self._site_numbers: dict[tuple[str, str], int] = {}
         self._count: Any = None
         self._rows: Any = None
 
     def note(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Any:
         """An operation that logs the start of a collective; in a graph, run it first."""
         site = (_key(kind, name, tensors), _shown(kind, name, tensors))
-        number = self._known.setdefault(site, len(self._sites))
+        number = self._site_numbers.setdefault(site, len(self._sites))
         if number == len(self._sites):
             self._sites.append(site)
         if self._count is None:
             with tf.init_scope():
                 self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)
-                self._rows = tf.Variable([[-1, 0, 0]] * KEPT, trainable=False, dtype=tf.int64)
+                self._rows = tf.Variable([[-1, 0, 0]] * LOGGED_CALLS, trainable=False, dtype=tf.int64)
         count = self._count.assign_add(1)
         row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
-        return self._rows.scatter_nd_update([[count % KEPT]], [row])
+        return self._rows.scatter_nd_update([[count % LOGGED_CALLS]], [row])
 
     def newest(self) -> dict[int, CollectiveCall]:
         """The newest collectives, by number."""

@@ -40,11 +40,11 @@ class CallWatch:
         self._rank = rank
         self._clock = clock
         self._lock = threading.Lock()
-        self._others: dict[int, dict[int, CollectiveCall]] = {}
+        self._calls_by_rank: dict[int, dict[int, CollectiveCall]] = {}
         self._newest = -1
         self._since = clock.now()
         self._reported = False
-        self._asked = False
+        self._asking = False
         self._quiet_s = QUIET_S
 
     def start(self, callback: Callable[[str], None]) -> None:
@@ -57,7 +57,7 @@ class CallWatch:
                     mismatch = self.look()
                 except OSError:  # the agent is gone; this process ends too
                     return
-                if self._asked:  # `ask` reports the mismatch
+                if self._asking:  # `ask` reports the mismatch
                     return
                 if mismatch is not None:
                     callback(mismatch)
@@ -70,7 +70,7 @@ class CallWatch:
 
         For a member with a failed collective: if others called another one, they ask too.
         """
-        self._asked = True
+        self._asking = True
         until = self._clock.now() + timeout_s
         with self._lock:
             self._report(self._calls.newest())
@@ -84,7 +84,7 @@ class CallWatch:
             mine = self._calls.newest()
             self._receive()
             self._report_if_old(max(mine, default=-1), mine)
-            for rank, peer_calls in sorted(self._others.items()):
+            for rank, peer_calls in sorted(self._calls_by_rank.items()):
                 for number in sorted(mine.keys() & peer_calls.keys()):
                     if mine[number].key != peer_calls[number].key:
                         return self._message(number, rank, mine[number], peer_calls[number])
@@ -95,7 +95,7 @@ class CallWatch:
             key, value = shared
             if key.startswith(_KEY):
                 calls = msgspec.json.decode(value, type=list[CollectiveCall])
-                self._others[int(key.removeprefix(_KEY))] = {call.number: call for call in calls}
+                self._calls_by_rank[int(key.removeprefix(_KEY))] = {call.number: call for call in calls}
 
     def _report_if_old(self, newest: int, mine: dict[int, CollectiveCall]) -> None:
         """Report to the others when this member's newest collective is old."""

@@ -59,7 +59,7 @@ def join(joining: Joining) -> Ring:
     # SIGABRT: meet first.
     shared = barrier.wait_for_all(joining, SystemClock(), offers)
     # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
-    by_nccl = nccl_use.each_has_its_own(nccl_use.taken(shared, offers), formation.size)
+    by_nccl = nccl_use.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:

@@ -37,7 +37,7 @@ def offered(joining: Joining, uuid: bytes) -> dict[str, bytes]:
     return {f"{GPU}{joining.formation.rank}": uuid} if uuid else {}
 
 
-def taken(shared: dict[str, bytes], offers: Mapping[str, bytes]) -> list[bytes]:
+def pop_uuids(shared: dict[str, bytes], offers: Mapping[str, bytes]) -> list[bytes]:
     """The UUIDs of all members that can use NCCL, in no order; takes those of the others out of `shared`."""
     other_uuids = [shared.pop(key) for key in list(shared) if key.startswith(GPU)]
     return [*offers.values(), *other_uuids]

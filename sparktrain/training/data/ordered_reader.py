@@ -83,11 +83,11 @@ class _Window:
     def __init__(self, make: Callable[[], Ready]) -> None:
         self._make = make
         self._turn = threading.Lock()
-        self._made: Ready | None = None
+        self._result: Ready | None = None
 
     def ready(self) -> Ready:
         """Its rows in order, and their columns where these are joined. Blocks. Raises as `GroupReader.joined`."""
         with self._turn:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._result is None:
+                self._result = self._make()
+            return self._result

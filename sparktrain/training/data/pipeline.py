@@ -79,7 +79,7 @@ def _share_with(feed: Any, options: Any) -> Any:
 def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     """The share of the dataset `batches`, in passes that start at the cursor's position."""
     cardinality = int(batches.cardinality())
-    shard = _own(batches, cardinality, share)
+    shard = _member_batches(batches, cardinality, share)
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
     replay = _replay(batches, shard)
 
@@ -135,7 +135,7 @@ def _replay_cost(dataset: Any, lazily: bool = False) -> int:
     return max(_replay_cost(source, lazily) for source in inputs)
 
 
-def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
+def _member_batches(batches: Any, cardinality: int, share: BatchShare) -> Any:
     """This member's batches. It reads all batches: only so are those of a shuffled dataset the same on all members."""
     dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
     even = cardinality == tf.data.INFINITE_CARDINALITY or (

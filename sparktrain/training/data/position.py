@@ -152,7 +152,8 @@ class Position:
         So many steps are finished as leave the rest of the rows; an epoch with too few rows for a step is over.
         """
         with self.lock:
-            remaining = [feed.left for feed in self.feeds if feed.steps == self.per_epoch and feed.left is not None]
+            feeds = [feed for feed in self.feeds if feed.steps == self.per_epoch]
+            remaining = [feed.remaining_steps for feed in feeds if feed.remaining_steps is not None]
             if not batch or not remaining or self.per_epoch is None:
                 return epoch, batch
             return (epoch, max(0, self.per_epoch - remaining[0])) if remaining[0] else (epoch + 1, 0)
@@ -175,13 +176,13 @@ class Cursor:
         """`members` take a batch each in a step."""
         self._position = position
         self._members = members
-        self._left: int | None = None
+        self._remaining_steps: int | None = None
         self.steps = steps
         """Steps of a pass; None where they are unknown or endless."""
         self.fit = 0
         """The newest fit that has trained on this feed, from 1."""
         self._endless = endless
-        self._made = 0  # passes that this process has read or replayed
+        self._passes_read = 0  # passes that this process has read or replayed
         self._count = 0  # passes started, including those of earlier processes
         self._base = 0
         self._recalled: int | None = None
@@ -199,9 +200,9 @@ class Cursor:
             training = self._position.training
             started = self._position.step
             number, skipped = self._target() if training else (self._count, 0)
-            number = self._made if self._endless else max(number, self._made)
-            played = number - self._made
-            self._made = number + 1
+            number = self._passes_read if self._endless else max(number, self._passes_read)
+            played = number - self._passes_read
+            self._passes_read = number + 1
             self._count = number + 1
             self._trained = (number, started - skipped) if training else None
             if training:
@@ -243,12 +244,12 @@ class Cursor:
         Where it is no whole number of steps of this gang, the last batches, fewer than members, come twice.
         """
         if self.steps is not None:
-            self._left = max(0, self.steps - taken_rows // self._members)
+            self._remaining_steps = max(0, self.steps - taken_rows // self._members)
 
     @property
-    def left(self) -> int | None:
+    def remaining_steps(self) -> int | None:
         """Steps that are left of the recalled pass; None where none was recalled."""
-        return self._left
+        return self._remaining_steps
 
     def _target(self) -> tuple[int, int]:
         position = self._position

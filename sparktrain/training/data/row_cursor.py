@@ -28,12 +28,12 @@ class RowCursor(Cursor):
                 return number, 0, skipped
             taken_rows = 0
             self._resumes = None
-            self._left = None
+            self._remaining_steps = None
             if resumes is not None:
                 number, taken_rows = resumes
                 skipped = 0
-                remaining_steps = replace(self._share, taken=taken_rows).steps
-                self._count = self._made = number + 1
+                remaining_steps = replace(self._share, taken_rows=taken_rows).steps
+                self._count = self._passes_read = number + 1
                 self._trained = number, started - (self._share.steps - remaining_steps)
                 self._position.end_pass_after(started + remaining_steps)
             self._at = number, self._share.taken_after(skipped) if skipped else taken_rows, started
@@ -44,11 +44,11 @@ class RowCursor(Cursor):
         if self._at is None or self.fit != self._position.fit:
             return None
         number, taken_rows, started = self._at
-        taken_rows = replace(self._share, taken=taken_rows).taken_after(self._position.step - started)
+        taken_rows = replace(self._share, taken_rows=taken_rows).taken_after(self._position.step - started)
         # A gang of another size could take what this one drops: it must not, once the pass is over.
-        return [number, taken_rows if replace(self._share, taken=taken_rows).steps else self._share.rows]
+        return [number, taken_rows if replace(self._share, taken_rows=taken_rows).steps else self._share.rows]
 
     def recall_rows(self, number: int, taken_rows: int) -> None:
         """See base class. A pass without a further step is followed by the next one."""
-        self._left = replace(self._share, taken=taken_rows).steps
-        self._resumes = (number, taken_rows) if self._left else (number + 1, 0)
+        self._remaining_steps = replace(self._share, taken_rows=taken_rows).steps
+        self._resumes = (number, taken_rows) if self._remaining_steps else (number + 1, 0)

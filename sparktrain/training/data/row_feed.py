@@ -123,16 +123,16 @@ class _Chunks:
             return self._read(number, taken_rows, skipped, index)
 
     def _read(self, number: np.int64, taken_rows: np.int64, skipped: np.int64, index: np.int64) -> list[NDArray[Any]]:
-        share = replace(self.share, taken=int(taken_rows))
+        share = replace(self.share, taken_rows=int(taken_rows))
         first = int(skipped) + int(index) * self.steps
         last = min(share.steps, first + self.steps)
         positions = share.positions(first, last)
         arrays = self.selection.arrays(self._reader_of(int(number)).read(positions))
         return [*arrays, self._weights(share, first, last, len(positions))] if self.padded else arrays
 
-    def left(self, taken_rows: np.int64, skipped: np.int64) -> np.int64:
+    def remaining_chunks(self, taken_rows: np.int64, skipped: np.int64) -> np.int64:
         """The number of chunks in the rest of a pass."""
-        steps = replace(self.share, taken=int(taken_rows)).steps - int(skipped)
+        steps = replace(self.share, taken_rows=int(taken_rows)).steps - int(skipped)
         return np.int64(-(-steps // self.steps))
 
     def _weights(self, share: RowShare, first: int, last: int, rows: int) -> NDArray[np.float32]:
@@ -174,7 +174,7 @@ def row_feed(
         return _weighed(selection.batch(tensors[:-1]), tensors[-1]) if chunks.padded else selection.batch(tensors)
 
     def begin(number: Any, taken_rows: Any, skipped: Any) -> Any:
-        chunk_count = tf.numpy_function(chunks.left, [taken_rows, skipped], tf.int64)
+        chunk_count = tf.numpy_function(chunks.remaining_chunks, [taken_rows, skipped], tf.int64)
         chunk_count.set_shape([])
         indices = tf.data.Dataset.range(chunk_count)
         rows = indices.map(pipeline.plain(lambda index: read(number, taken_rows, skipped, index)), num_parallel_calls=1)

@@ -83,21 +83,21 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class RowShare:
-    """One member's share of a pass over `rows` rows that starts at position `taken`, in batches of `batch`."""
+    """One member's share of a pass over `rows` rows that starts at position `taken_rows`, in batches of `batch`."""
 
     share: BatchShare
     rows: int
     batch: int
-    taken: int = 0
+    taken_rows: int = 0
 
     @property
     def steps(self) -> int:
         """Steps of every member. Raises SpecError when a whole pass has fewer rows than members, or batches."""
-        if not self.taken:
+        if not self.taken_rows:
             if self.rows < self.share.size:
                 raise SpecError(too_few(f"{self.rows} row{'s' * (self.rows != 1)}", self.share.size))
             return self.share.steps(-(-self.rows // self.batch))
-        batches = -(-(self.rows - self.taken) // self.batch)
+        batches = -(-(self.rows - self.taken_rows) // self.batch)
         return batches // self.share.size if self.share.uneven is Uneven.DROP else -(-batches // self.share.size)
 
     def positions(self, first: int, last: int) -> Indices:
@@ -105,7 +105,7 @@ class RowShare:
         share = self.share
         full = self._full
         steps = np.arange(first, min(last, full), dtype=np.int64)
-        starts = self.taken + (steps * share.size + share.rank) * self.batch
+        starts = self.taken_rows + (steps * share.size + share.rank) * self.batch
         batch = np.arange(self.batch if len(starts) else 0, dtype=np.int64)  # it may be larger than any array
         full_positions: Indices = (starts[:, np.newaxis] + batch).reshape(-1)
         return np.concatenate([full_positions, self._last()]) if last > full else full_positions
@@ -114,27 +114,27 @@ class RowShare:
         """How many leading rows of this step are no filling."""
         if step < self._full or self.share.uneven is Uneven.DROP:
             return self.batch
-        return min(self.batch, max(0, self._left - self.share.rank * self.batch))
+        return min(self.batch, max(0, self._tail_rows - self.share.rank * self.batch))
 
     def taken_after(self, steps: int) -> int:
         """The position of the gang after `steps` steps of this share."""
-        return min(self.rows, self.taken + steps * self.share.size * self.batch)
+        return min(self.rows, self.taken_rows + steps * self.share.size * self.batch)
 
     @property
     def _full(self) -> int:
         """Steps in which every member has a full batch."""
-        return (self.rows - self.taken) // (self.batch * self.share.size)
+        return (self.rows - self.taken_rows) // (self.batch * self.share.size)
 
     @property
-    def _left(self) -> int:
+    def _tail_rows(self) -> int:
         """Rows after these steps."""
-        return (self.rows - self.taken) % (self.batch * self.share.size)
+        return (self.rows - self.taken_rows) % (self.batch * self.share.size)
 
     def _last(self) -> Indices:
         """The positions of the last, uneven step; none if it is dropped."""
         share = self.share
-        tail = self._left
-        start = self.rows - self._left
+        tail = self._tail_rows
+        start = self.rows - self._tail_rows
         positions = np.arange(share.rank * self.batch, min(tail, (share.rank + 1) * self.batch), dtype=np.int64) + start
         if share.uneven is Uneven.DROP:
             return positions[: max(0, tail - (share.size - 1) * self.batch)]

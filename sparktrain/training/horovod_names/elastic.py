@@ -23,7 +23,7 @@ _ELSEWHERE = {
     "ElasticSampler": "pass each member its share by ctx.shard(data), or by dataset.shard(hvd.size(), hvd.rank())",
     "TorchState": "save what torch trains in hvd.elastic.ObjectState, as arrays",
 }
-_OWN = ("model", "optimizer", "variables")
+_RESERVED = ("model", "optimizer", "variables")
 
 
 class ObjectState:
@@ -34,7 +34,7 @@ class ObjectState:
 
     def __init__(self, bcast_object: object = None, get_rank: object = None, **values: Any) -> None:
         """`bcast_object` and `get_rank` are Horovod's, and have no effect."""
-        if clashes := sorted(values.keys() & {*_OWN}):
+        if clashes := sorted(values.keys() & {*_RESERVED}):
             raise SpecError(f"hvd.elastic: a value of the state is called {clashes[0]!r}, which the state uses itself")
         self._names = tuple(values)
         vars(self).update(values)
@@ -223,18 +223,18 @@ class CommitStateCallback(InternalCallback):
         super().__init__()
         self._state = state
         self._every = batches_per_commit
-        self._left = batches_per_commit
+        self._remaining_batches = batches_per_commit
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """See base class."""
-        self._left = self._every
+        self._remaining_batches = self._every
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """See base class."""
-        self._left -= 1
-        if self._left == 0:
+        self._remaining_batches -= 1
+        if self._remaining_batches == 0:
             self._state.commit()
-            self._left = self._every
+            self._remaining_batches = self._every
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """See base class."""

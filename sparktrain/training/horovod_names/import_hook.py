@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 TENSORFLOW = "horovod.tensorflow"
 """Horovod's own module, with a few names replaced."""
-_HERE = __package__
+_PACKAGE = __package__
 _REPLACEMENTS = {
-    f"{parent}{module}": f"{_HERE}.{home}"
+    f"{parent}{module}": f"{_PACKAGE}.{home}"
     for parent in ("horovod.keras", "horovod.tensorflow.keras")
     for module, home in (("", "keras_names"), (".callbacks", "keras_callbacks"), (".elastic", "elastic"))
-} | {f"{TENSORFLOW}.elastic": f"{_HERE}.elastic"}
+} | {f"{TENSORFLOW}.elastic": f"{_PACKAGE}.elastic"}
 """Modules with other content than Horovod's, and where it is."""
 
 
@@ -140,7 +140,7 @@ def _current_gang(name: str) -> "JoinedGang":
 
 
 def _replace_names(module: ModuleType) -> None:
-    names: dict[str, Any] = importlib.import_module(f"{_HERE}.tensorflow_names").REPLACED
+    names: dict[str, Any] = importlib.import_module(f"{_PACKAGE}.tensorflow_names").REPLACED
     _replaced.update((name, vars(module)[name]) for name in names if name in vars(module))
     vars(module).update(names)
 

@@ -29,7 +29,7 @@ _ELSEWHERE = {
 def allreduce(value: Any, name: str | None = None, average: bool = True, **options: Any) -> Any:
     """The mean, or the sum, of a value over all members, as `ctx.allreduce`. Blocks until all members call it."""
     if options.get("op") is not None:
-        average = {hvd.Average: True, hvd.Sum: False}[_known(options["op"])]
+        average = {hvd.Average: True, hvd.Sum: False}[_checked_op(options["op"])]
     return user_ops.allreduce(current_ring("hvd.allreduce()"), value, average=average)
 
 
@@ -62,7 +62,7 @@ def load_model(
     return model
 
 
-def _known(op: Any) -> Any:
+def _checked_op(op: Any) -> Any:
     if op not in (hvd.Average, hvd.Sum):
         raise SpecError("hvd.allreduce: op is neither hvd.Average nor hvd.Sum; use horovod.tensorflow's on tensors")
     return op

@@ -293,9 +293,9 @@ class EndStage(InternalCallback):
         stages = self._position.stages
         if self._rank or stages.behind(self._position.fit):
             return
-        if any(not other_stage.optimizer for other_stage in stages.others(self.model)):
+        if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):
             gc.collect()  # models have reference cycles: this frees those that the function has released
-        for stage in stages.others(self.model):
+        for stage in stages.other_stages(self.model):
             optimizer = stage.model().optimizer
             if not stage.optimizer and optimizer is not None and optimizer.built:
                 stage.optimizer = _values(_named(stage.model(), "optimizer/"))
@@ -330,7 +330,7 @@ class EndStage(InternalCallback):
         if facts["seed"] is not None:
             model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
         if not self._rank or stages.alike:
-            model_state.assign_generators(_whole(facts["generators"]))
+            model_state.assign_generators(_as_lists(facts["generators"]))
 
 
 class _Held:
@@ -362,7 +362,7 @@ def _compact(generators: dict[str, Any]) -> dict[str, Any]:
     return states
 
 
-def _whole(generators: dict[str, Any]) -> dict[str, Any]:
+def _as_lists(generators: dict[str, Any]) -> dict[str, Any]:
     return {
         name: [part.tolist() if hasattr(part, "tolist") else part for part in state]
         for name, state in generators.items()

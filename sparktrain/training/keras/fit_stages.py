@@ -36,7 +36,7 @@ class StagePosition:
         return int(self.content.get("stage", 1))
 
 
-def _gone() -> None:
+def _no_model() -> None:
     """The reference to a model that this process does not have."""
 
 
@@ -50,7 +50,7 @@ class Finished:
     """The model's variables when `fit` returned; empty if they took too much memory."""
     optimizer: "dict[str, Array]" = field(default_factory=dict)
     """Variables of the optimizer, once another model trains while the function still holds this one."""
-    model: Callable[[], Any] = _gone
+    model: Callable[[], Any] = _no_model
     """Returns the model while the function holds it, else None."""
 
 
@@ -98,14 +98,14 @@ class Stages:
         """Note the model of a finished `fit`, which a resuming process has rebuilt."""
         self._finished[fit].model = weakref.ref(model)
 
-    def others(self, model: Any) -> list[Finished]:
+    def other_stages(self, model: Any) -> list[Finished]:
         """The newest state of each other model that the function still holds."""
         newest = {id(held): stage for stage in self._finished.values() if (held := stage.model()) is not None}
         return [stage for stage in newest.values() if stage.model() is not model]
 
     def make_room(self, model: Any) -> str:
         """Drop what takes too much memory before `model` trains. Returns a notice about it once, else an empty text."""
-        needed = {id(other_stage) for other_stage in self.others(model)}
+        needed = {id(other_stage) for other_stage in self.other_stages(model)}
         room = self._kept_bytes
         counted_ids = set[int]()
         dropped = 0

@@ -80,9 +80,9 @@ class KerasMemory:
         return self._saver.may_grow
 
     @property
-    def asked(self) -> bool:
+    def is_pause_due(self) -> bool:
         """Whether the coordinator has asked for a snapshot, after which all members pause."""
-        return self._saver.asked
+        return self._saver.is_pause_due
 
     def part(self, model: Any, place: StagePosition) -> bytes:
         """The chief's part of a snapshot."""

@@ -36,7 +36,7 @@ def weigh_losses(ring: Ring) -> None:
     """
     if ring.size == 1:
         return
-    notify = _Once(ring)
+    notify = _UnknownLossNotice(ring)
 
     def weighed(plain: Any) -> Any:
         @as_written
@@ -59,7 +59,7 @@ def weigh_losses(ring: Ring) -> None:
 
 
 @contextmanager
-def _weighed(ring: Ring, notify: "_Once") -> Iterator[None]:
+def _weighed(ring: Ring, notify: "_UnknownLossNotice") -> Iterator[None]:
     """Replace the function by which Keras reduces the values of a loss; Keras has no other hook for that."""
     plain = keras_losses.reduce_weighted_values
 
@@ -105,7 +105,7 @@ def _divisor(values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
     raise SpecError(f"reduction {reduction!r} of a loss is none that a gang of Keras {keras.__version__} knows")
 
 
-class _Once:
+class _UnknownLossNotice:
     """Prints that the kind of a loss function is unknown: on the chief, once in a process."""
 
     def __init__(self, ring: Ring) -> None:

@@ -48,7 +48,7 @@ class MemorySnapshots(Protocol):
         ...
 
     @property
-    def asked(self) -> bool:
+    def is_pause_due(self) -> bool:
         """Whether the coordinator has asked for a snapshot, after which all members pause."""
         ...
 
@@ -124,7 +124,7 @@ class KeepInMemory(InternalCallback):
         memory = self._memory
         pace = (now - self._agreed[1]) / max(1, position.step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
-        mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.asked)]
+        mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.is_pause_due)]
         since, slowest, cost, able, busy, requested = self._gathered(mine).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
         self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()

@@ -91,7 +91,7 @@ class FirstStep:
         if tf.executing_eagerly():
             if not self._eager:
                 self._eager = True
-                self._report(self._same(pairs()).numpy())
+                self._report(self._is_averaged(pairs()).numpy())
             return
         if self._compared is None:
             with tf.init_scope():
@@ -99,11 +99,11 @@ class FirstStep:
 
         def look() -> tf.Tensor:
             with tf.control_dependencies([self._compared.assign(True)]):
-                return tf.numpy_function(self._report, [self._same(pairs())], tf.bool)
+                return tf.numpy_function(self._report, [self._is_averaged(pairs())], tf.bool)
 
         tf.cond(self._compared, lambda: False, look)
 
-    def _same(self, pairs: Sequence[tuple[Any, Any]]) -> tf.Tensor:
+    def _is_averaged(self, pairs: Sequence[tuple[Any, Any]]) -> tf.Tensor:
         largest = [tf.reduce_max(tf.abs(mean)) for _, mean in pairs]
         apart = [tf.reduce_max(tf.abs(tf.cast(grad, mean.dtype) - mean)) for grad, mean in pairs]
         near = [gap <= tf.cast(self._tolerance, gap.dtype) * peak for gap, peak in zip(apart, largest, strict=True)]

@@ -59,7 +59,7 @@ class Arrange(InternalCallback):
         """`own_folders` belong to this member alone; `on_spec` gets the element spec of the batches that fit reads."""
         super().__init__()
         self._rank = rank
-        self._own = tuple(os.path.realpath(folder) + os.sep for folder in own_folders)
+        self._own_folders = tuple(os.path.realpath(folder) + os.sep for folder in own_folders)
         self._on_spec = on_spec
 
     def set_model(self, model: Any) -> None:
@@ -89,7 +89,7 @@ class Arrange(InternalCallback):
     def _shared(self, callback: Any) -> bool:
         if isinstance(callback, _SHOWN_ALONE):
             return True
-        return isinstance(callback, _WRITERS) and not os.path.realpath(_file(callback)).startswith(self._own)
+        return isinstance(callback, _WRITERS) and not os.path.realpath(_file(callback)).startswith(self._own_folders)
 
 
 @dataclass

@@ -140,7 +140,7 @@ class ServedModel:
             def push(shard: _Shard) -> None:
                 shard.push(self._plan.scatter(gradients, shard.index))
 
-            self._each(push)
+            self._map_shards(push)
             return self._pulled()
 
     def exchange(self, *values: Array) -> list[Array]:
@@ -151,7 +151,7 @@ class ServedModel:
         with self._lock:
             alone = self._keys.settings.workers == 1  # see `AddDifferences`
             trained = values if alone else [now - base for now, base in zip(values, self._newest, strict=True)]
-            self._each(lambda shard: shard.push(self._plan.scatter(trained, shard.index)))
+            self._map_shards(lambda shard: shard.push(self._plan.scatter(trained, shard.index)))
             pulled = self._pulled()
             self._keep(pulled)
             return pulled
@@ -170,7 +170,7 @@ class ServedModel:
     def saved(self) -> list[dict[str, Any]]:
         """What the servers' optimizers know, for a checkpoint. The chief's variables get the values of that moment."""
         with self._lock:
-            copies = self._each(lambda shard: shard.client.save())
+            copies = self._map_shards(lambda shard: shard.client.save())
             values = self._empty()
             for shard, copy in zip(self._shards, copies, strict=True):
                 self._plan.gather(shard.layout.views(copy.values), shard.index, values)
@@ -209,7 +209,7 @@ class ServedModel:
             values = [_value(variable) for variable in variables]
             self._shards = shards
             try:
-                self._each(lambda shard: self._fill(shard, values, restored[shard.index]))
+                self._map_shards(lambda shard: self._fill(shard, values, restored[shard.index]))
             except BaseException:
                 self._shards = []
                 raise
@@ -256,18 +256,18 @@ class ServedModel:
         now = [_value(variable) for variable in self._variables]
         if not self.chief or all(np.array_equal(*pair) for pair in zip(now, self._newest, strict=True)):
             return
-        self._each(lambda shard: self._fill(shard, now, shard.client.save(), replaces=True))
+        self._map_shards(lambda shard: self._fill(shard, now, shard.client.save(), replaces=True))
 
     # ---- steps
 
-    def _each(self, call: "Callable[[_Shard], T]") -> list[T]:
+    def _map_shards(self, call: "Callable[[_Shard], T]") -> list[T]:
         """What `call` returns for each shard; all at once."""
         return list(self._threads.map(call, self._shards))
 
     def _pulled(self) -> list[Array]:
         """The newest variables. TensorFlow takes the arrays over: none is written to again."""
         values = self._empty()
-        self._each(lambda shard: self._plan.gather(shard.pulled(), shard.index, values))
+        self._map_shards(lambda shard: self._plan.gather(shard.pulled(), shard.index, values))
         return values
 
     def _empty(self) -> list[Array]:
@@ -285,7 +285,7 @@ class ServedModel:
     # ---- end
 
     def _leave(self, fit: int, stops: bool) -> None:
-        self._each(lambda shard: shard.client.leave(fit, stops=stops))
+        self._map_shards(lambda shard: shard.client.leave(fit, stops=stops))
 
     def _await_others(self, fit: int, stops: bool) -> None:
         began = self._clock.now()

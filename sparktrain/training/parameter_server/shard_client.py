@@ -102,7 +102,7 @@ class ShardClient:
         self._number = 0
         self._awaited = 0
         """The version that includes the newest push."""
-        self._given: tuple[ServerSettings, ShardCopy, bytes] | None = None
+        self._fill_contents: tuple[ServerSettings, ShardCopy, bytes] | None = None
         """What this member fills a successor of the server with; None where another member does."""
 
     def fill(self, settings: ServerSettings, copy: ShardCopy, optimizer: bytes, *, replaces: bool = False) -> None:
@@ -114,7 +114,7 @@ class ShardClient:
         """
         contents = settings, copy, optimizer
         self._call(*self._filling(*contents, replaces=replaces), Filled)
-        self._given = contents
+        self._fill_contents = contents
 
     def pull(self, into: memoryview) -> int:
         """Receive the variables into `into`; returns their version. Waits for the round of the newest push.
@@ -124,9 +124,9 @@ class ShardClient:
         """
         answer, _ = self._call(PullValues(self._awaited, self._term), _NOTHING, Values, into=into)
         self._term, self.version, self._awaited = answer.term, answer.version, answer.version
-        if self._given is not None:
-            settings, copy, optimizer = self._given
-            self._given = settings, replace(copy, version=self.version, values=into), optimizer
+        if self._fill_contents is not None:
+            settings, copy, optimizer = self._fill_contents
+            self._fill_contents = settings, replace(copy, version=self.version, values=into), optimizer
         return self.version
 
     def push(self, gradients: memoryview) -> PushAnswer:
@@ -155,8 +155,8 @@ class ShardClient:
         saved, payload = self._call(SaveShard(), _NOTHING, Saved)
         values = self._layout.nbytes
         copy = ShardCopy(saved.version, payload[:values], saved.slots, payload[values:])
-        if self._given is not None:
-            self._given = self._given[0], copy, self._given[2]
+        if self._fill_contents is not None:
+            self._fill_contents = self._fill_contents[0], copy, self._fill_contents[2]
         return copy
 
     def close(self) -> None:
@@ -222,8 +222,8 @@ class ShardClient:
             self.close()
             self._connection = self._connect(endpoint)
             self._server = endpoint
-            if self._given is not None:
-                send_frame(self._connection, *self._filling(*self._given))
+            if self._fill_contents is not None:
+                send_frame(self._connection, *self._filling(*self._fill_contents))
                 filled, _ = receive_header(self._connection, ShardAnswer)
                 if not isinstance(filled, Filled):
                     raise ProtocolError(f"parameter server {self._shard} did not take its variables: {filled}")

@@ -205,14 +205,14 @@ class ShardServer:
         return Filled(self._state.term, self._state.version)
 
     def _values(self, request: PullValues, scratch: "_Scratch") -> tuple[Message, memoryview | bytes]:
-        self._changed.wait_for(lambda: self._closed or self._has(request), HOLD_S)
-        if self._state is None or not self._has(request):
+        self._changed.wait_for(lambda: self._closed or self._has_values_for(request), HOLD_S)
+        if self._state is None or not self._has_values_for(request):
             return NotYet(), b""
         copied = scratch.bytes(self._layout.nbytes)  # the next update must not change what is being sent
         _pack(self._layout, self._state.values, copied)
         return Values(self._state.term, self._state.version), copied
 
-    def _has(self, request: PullValues) -> bool:
+    def _has_values_for(self, request: PullValues) -> bool:
         state = self._state
         return state is not None and (state.term != request.term or state.version >= request.at_least)
 

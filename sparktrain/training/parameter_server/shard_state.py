@@ -126,7 +126,7 @@ class ShardState:
         self._members: set[int] = set()
         """Ranks that the current round has counted."""
         self.standing = FitEnds((0,) * settings.workers).with_those(standing)
-        self._left = {rank for rank, fit in enumerate(standing.ended) if fit}
+        self._departed = {rank for rank, fit in enumerate(standing.ended) if fit}
         """Ranks that no round waits for."""
 
     def push(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
@@ -154,7 +154,7 @@ class ShardState:
             return
         ended = tuple(fit if rank == sender.rank else 0 for rank in range(self.settings.workers))
         self.standing = self.standing.with_those(FitEnds(ended, fit if stops else 0))
-        self._left.add(sender.rank)
+        self._departed.add(sender.rank)
         self._end_round()
 
     def slots(self) -> list[Array]:
@@ -165,7 +165,7 @@ class ShardState:
     def needed(self) -> int:
         """How many members end the current round."""
         settings = self.settings
-        return max(1, min(settings.workers - settings.backup_workers, settings.workers - len(self._left)))
+        return max(1, min(settings.workers - settings.backup_workers, settings.workers - len(self._departed)))
 
     def _answered(self, push: Push) -> PushAnswer | None:
         """The answer to this push where it has come before."""
@@ -194,7 +194,7 @@ class ShardState:
 
     def _take(self, push: Push, gradients: Sequence[Array]) -> PushAnswer:
         rank = push.sender.rank
-        self._left.discard(rank)
+        self._departed.discard(rank)
         if push.term != self.term:
             # The gradients are for variables that were lost with a server: the member pulls, and continues.
             return PushAnswer(PushOutcome.LATE, self.version, 0)

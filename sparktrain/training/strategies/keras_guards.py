@@ -170,7 +170,7 @@ def _is_multi_worker(strategy: Any) -> bool:
     return bool(trainer._collective_all_reduce_multi_worker(strategy))
 
 
-def _own(strategy: Any, part: Any) -> Any:
+def _first_local_part(strategy: Any, part: Any) -> Any:
     """This member's first part of a distributed value."""
     return strategy.experimental_local_results(part)[0]
 
@@ -202,7 +202,7 @@ def _built_from_own_part(build: Callable[..., None]) -> Callable[..., None]:
             return
         if not _built_without_reading(build, self, iterator):
             for _, _, batches in iterator or ():
-                data_batch = keras.tree.map_structure(lambda part: _own(strategy, part), next(batches))
+                data_batch = keras.tree.map_structure(lambda part: _first_local_part(strategy, part), next(batches))
                 break
             build(self, None, data_batch)
         _check_metrics(self)

@@ -65,7 +65,7 @@ class Strategies:
         self._ring_connects = connected
         self._homes = homes
         self._connected: tuple[str, dict[str, Any], Any] | None = None
-        self._made = ""
+        self._connecting_call = ""
         """The call that connected the members, with its line."""
 
     def strategy(self, kind: str | None = None, **options: Any) -> "tf.distribute.Strategy":
@@ -85,7 +85,7 @@ class Strategies:
         The first two block until the other members call, at most 30 s. Raises SpecError for an unknown kind or option,
         StrategyError if this gang has no such strategy or TensorFlow has run an op, FormError for a missing member.
         """
-        choice = self._default() if kind is None else _known(kind)
+        choice = self._default() if kind is None else _checked_kind(kind)
         _check_options(choice, options, named=kind is not None)
         if choice == DEFAULT:
             import tensorflow as tf
@@ -102,7 +102,7 @@ class Strategies:
             raise self._too_late(choice) from error
         if choice in _CONNECTED:
             self._connected = choice, options, strategy
-            self._made = self._call(choice)
+            self._connecting_call = self._call(choice)
         return strategy
 
     def _default(self) -> str:
@@ -154,7 +154,7 @@ class Strategies:
         first, first_options, strategy = self._connected
         if (kind, options) != (first, first_options):
             raise StrategyError(
-                f"{self._call(kind)} after {self._made}: a process connects to its gang once, in one "
+                f"{self._call(kind)} after {self._connecting_call}: a process connects to its gang once, in one "
                 "way; keep what the first call gave"
             )
         return strategy
@@ -200,7 +200,7 @@ class Strategies:
         )
 
 
-def _known(kind: object) -> str:
+def _checked_kind(kind: object) -> str:
     names = [name for name in _OPTIONS if name != DEFAULT]
     if isinstance(kind, str) and kind in names:
         return kind

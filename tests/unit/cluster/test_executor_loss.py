@@ -128,7 +128,7 @@ def test_a_lost_agent_is_looked_up_until_spark_explains_it_and_returned_once() -
 def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spark() -> None:
     unexplained, [left, back, again, alone] = UnexplainedLosses(), agents("left", "back", "again", "alone")
     unexplained.joined(left, SparkTask(1, 1))
-    unexplained.left(left)
+    unexplained.departed(left)
     unexplained.lost(left, 0.0)
     unexplained.joined(alone, None)
     unexplained.lost(alone, 0.0)

@@ -86,7 +86,7 @@ class World:
 
     def records(self) -> list[AnyRecord]:
         """All that is durable now."""
-        found = self._tail.more()
+        found = self._tail.read_new()
         self._records = list(found.records) if found.afresh else [*self._records, *found.records]
         return self._records
 

@@ -36,7 +36,7 @@ class Pool:
     def __init__(self, run: Callable[..., Any]) -> None:
         self.run = run
 
-    def who(self) -> DriverIdentity:
+    def driver_identity(self) -> DriverIdentity:
         return POOL
 
 
@@ -76,7 +76,7 @@ def test_a_write_that_fails_in_a_pool_leaves_the_run_to_any_driver(
     with pytest.raises(type(error)):
         performed(prepared(tmp_path, [1, 2]), never)
     one = prepared(tmp_path, [3, 4])  # corrected: no trial has seen the rows that failed
-    found = one.attached(OTHER).found
+    found = one.attached(OTHER).stored_run
     assert found is not None
     assert found.end is not None
     assert (found.end.ending, found.end.reason) == (

@@ -80,4 +80,6 @@ def test_a_run_that_is_resumed_by_its_directory_wants_them_again(tmp_path: Path)
     with pytest.raises(ResumeError, match=r"not stored: pass OTHER by env= \(--env OTHER"):
         compose_again(str(tmp_path / "run"), env={"TOKEN": "x"})
     assert compose_again(str(tmp_path / "run"), env={"TOKEN": "x", "OTHER": "y"}).env == {"TOKEN": "x", "OTHER": "y"}
-    assert prepared(tmp_path, env={"TOKEN": "new"}).attached().found is not None, "other variables are no other run"
+    assert prepared(tmp_path, env={"TOKEN": "new"}).attached().stored_run is not None, (
+        "other variables are no other run"
+    )

@@ -51,7 +51,7 @@ def test_a_call_without_a_name_never_goes_on_with_the_run_that_had_its_name(tmp_
     first, again = call(tmp_path), call(tmp_path)
     assert first.spec.name == f"train-{SECOND}"
     assert again.spec.name.startswith(f"train-{SECOND}-")
-    assert again.found is None
+    assert again.stored_run is None
 
 
 def test_names_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_data_that_no_trial_has_seen_may_be_corrected(tmp_path: Path) -> None:
     corrected = prepared(tmp_path, data=table([3, 4])).attached().started()
     work = corrected.with_data(print).work(2, NullDisplay(), this_driver())
     assert work.data.sets["train"].path.startswith("big/data/train-")
-    assert first.found is None
+    assert first.stored_run is None
     work.journal.append([work.driver_started])
     prepared(tmp_path, data=table([3, 4])).attached()
     with pytest.raises(ResumeError, match="was started with other data"):

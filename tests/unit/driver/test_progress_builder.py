@@ -281,10 +281,10 @@ def test_the_time_left_is_that_of_trials_and_no_part_of_the_start_or_the_driver(
 def test_progress_of_thousands_of_trials_is_made_less_often() -> None:
     pace = ProgressPace()
     assert pace.is_due(0.0)
-    pace.made(5.0, 0.0001)
+    pace.record(5.0, 0.0001)
     assert pace.is_due(5.1), "a small run shows it with each tick"
-    pace.made(5.1, 0.02)
+    pace.record(5.1, 0.02)
     assert not pace.is_due(6.0)
     assert pace.is_due(6.2)
-    pace.made(6.2, 3.0)
+    pace.record(6.2, 3.0)
     assert pace.is_due(6.2 + LONGEST_PAUSE_S)

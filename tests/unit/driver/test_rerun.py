@@ -141,7 +141,7 @@ USED = "def twice(x):\n    return x + x\n"
 def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., PreparedRun]) -> None:
     world = World()
     program(world, train=TRAIN, used=USED, other="A = 1\n").started()
-    assert program(world, other="A = 2\n").found is not None
+    assert program(world, other="A = 2\n").stored_run is not None
     with pytest.raises(ResumeError) as caught:
         program(world, used=USED.replace("x + x", "2 * x"))
     assert (

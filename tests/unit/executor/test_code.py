@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.errors import ProtocolError
-from sparktrain.executor.code import KEPT, LocalCode, keep
+from sparktrain.executor.code import MOST_CODES, LocalCode, keep
 from sparktrain.protocol.messages import Code
 
 
@@ -76,7 +76,7 @@ def test_only_the_most_recently_used_code_stays(tmp_path: Path) -> None:
     for number in range(20):
         newest = keep(code(f"{number}".encode()), tmp_path)
         assert keep(wanted, tmp_path) == often
-    assert len(os.listdir(tmp_path)) == KEPT
+    assert len(os.listdir(tmp_path)) == MOST_CODES
     assert content(newest)["function"] == b"19"
     assert content(often)["function"] == b"often"
 

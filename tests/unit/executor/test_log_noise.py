@@ -48,7 +48,7 @@ def test_a_log_in_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(log)]
     for start, end in pairwise(places):
         pieces.append(noise(log[start:end]))
-    assert b"".join([*pieces, noise.rest()]) == USERS + b"\n"
+    assert b"".join([*pieces, noise.remainder()]) == USERS + b"\n"
 
 
 def test_a_progress_bar_is_not_held_back() -> None:

@@ -43,7 +43,7 @@ async def trained(holder: MemoryHolder, *, succeeded: bool = False) -> pm.Memory
     start = start_of(1)
     folder = await holder.begin(start)
     newest = [taken(folder, name, step) for name, step in (("a", 5), ("b", 9))]
-    assert all(holder.taken(start, each) for each in newest)
+    assert all(holder.accept(start, each) for each in newest)
     holder.ended(succeeded)
     return newest[-1]
 
@@ -106,7 +106,7 @@ async def test_a_base_stays_whole_until_its_member_ends(tmp_path: Path, monkeypa
     folder = await holder.begin(again)
     removals: list[Callable[[], None]] = []
     monkeypatch.setattr(memory_holder, "spawn", removals.append)
-    assert holder.taken(again, taken(folder, "a", 12))
+    assert holder.accept(again, taken(folder, "a", 12))
     assert removals == []
     holder.ended(False)
     assert snapshots(tmp_path) >= {"of step 9", "of step 12"}
@@ -123,7 +123,7 @@ async def test_folders_of_others_and_links_are_refused(tmp_path: Path) -> None:
     outside.mkdir()
     (Path(folder) / "link").symlink_to(outside)
     for wrong in (str(outside), f"{folder}/link", folder, f"{folder}/a/b"):
-        assert not holder.taken(start, pm.MemoryTaken(3, wrong, "c"))
+        assert not holder.accept(start, pm.MemoryTaken(3, wrong, "c"))
 
 
 async def test_a_gang_of_one_and_a_host_without_shared_memory_have_no_folder(tmp_path: Path) -> None:

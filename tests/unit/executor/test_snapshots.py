@@ -184,7 +184,7 @@ class Pipe:
         keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
         keeping.add_done_callback(lambda done: self._answers.put(done.result()))
 
-    def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotStored | None:
         return self._answers.get(timeout=timeout_s)
 
 

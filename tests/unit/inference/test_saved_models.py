@@ -51,7 +51,7 @@ ONE = graph(
 def test_a_signature_is_read_from_its_bytes() -> None:
     found = signature_of(graphs_in(ONE, "m"), "serve", None, "m")
     assert (found.tags, found.key) == (("serve",), "serving_default")
-    read = found.given(["y"])
+    read = found.model_signature(["y"])
     assert read.inputs == (TensorField("b", (), "int64"), TensorField("x", (28, None), "float32"))
     assert read.outputs == (TensorField("y", (300,), "int32"),)
 
@@ -66,7 +66,7 @@ def test_a_signature_is_read_from_its_bytes() -> None:
 )
 def test_outputs_without_rows_are_refused_where_they_are_asked_for(name: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        signature_of(graphs_in(ONE, "m"), None, None, "m").given([name])
+        signature_of(graphs_in(ONE, "m"), None, None, "m").model_signature([name])
 
 
 def test_a_graph_is_chosen_by_its_tags() -> None:

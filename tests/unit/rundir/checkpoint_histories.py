@@ -113,7 +113,7 @@ class Driver:
                 self._world.acknowledged.append(checkpoint)
             case do.DeleteCheckpoints(checkpoints=doomed):
                 self._world.clean(lambda actor: [product.delete(actor.store, each) for each in doomed])
-            case do.SweepCheckpoints(kept=kept, before=before):
+            case do.SweepCheckpoints(retained=kept, before=before):
                 self._world.clean(lambda actor: product.collect_garbage(actor.store, LAYOUT, TRIAL, kept, before))
 
 
@@ -228,7 +228,7 @@ class World:
             found = loaded(actor.store, base, self.local)
         except CheckpointError:
             # A replaced writer may come too late for it.
-            assert self._is_rotten(base) or base not in self.trial.kept, f"{base} cannot be resumed from"
+            assert self._is_rotten(base) or base not in self.trial.retained, f"{base} cannot be resumed from"
             raise
         assert found == content(base.generation, base.step), f"{base} resumes with other data"
 
@@ -239,7 +239,7 @@ class World:
 
     def rot(self, index: int) -> None:
         """Flip a bit of some acknowledged checkpoint."""
-        files = [path for each in self.trial.kept for path in self._known[each.digest][2]]
+        files = [path for each in self.trial.retained for path in self._known[each.digest][2]]
         path = files[index % len(files)] if files else ""
         if path in self.files.files and path not in self.rotten:
             data = self.files.files[path]
@@ -254,7 +254,7 @@ class World:
             return
         self._seen = len(self.acknowledged), dict(self.files.files)
         self._read_journal()
-        for each in self.trial.kept:
+        for each in self.trial.retained:
             held = [(path, hash(self.files.files.get(path))) for path in self._known[each.digest][2]]
             if (key := (each.digest, *held)) not in self._checked:
                 self._check_kept(each)

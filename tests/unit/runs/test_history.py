@@ -224,7 +224,7 @@ def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], mo
     with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has owned this run since 19\d\d-"):
         attached(running)
     same = replace(prepared(TRIALS), store=running.store).attached(OTHER)
-    assert same.found is not None, "it is this pool that asks, and it is on no run"
+    assert same.stored_run is not None, "it is this pool that asks, and it is on no run"
     attached(world)
 
 

@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[DriverIdentity]:
 def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert [result.status for result in view.results] == ["succeeded", "failed", "running", "queued"]
-    assert (view.done, view.total, view.left) == (2, 4, 2)
+    assert (view.done, view.total, view.remaining) == (2, 4, 2)
     assert view.best == view.results[0]
     trial = view.trials[2]
     assert (trial.result.generations, trial.result.host) == (2, "host-3.example.org")
@@ -52,7 +52,7 @@ def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
 
 def test_the_newest_driver_knows_how_many_trials_there_will_be(run: ScriptedRun) -> None:
     run.write(DriverStarted(plan=run.plan.digest, trials=9))
-    assert (looked_at(run).total, looked_at(run).left) == (9, 7)
+    assert (looked_at(run).total, looked_at(run).remaining) == (9, 7)
 
 
 def test_a_run_with_a_silent_driver_can_be_resumed(run: ScriptedRun) -> None:
@@ -123,4 +123,4 @@ def test_only_what_is_new_is_read(run: ScriptedRun, asked: list[DriverIdentity])
 
 def test_a_run_that_no_driver_has_started(tmp_path: Path) -> None:
     view = looked_at(ScriptedRun(tmp_path / "runs"))
-    assert (view.state, view.driver, view.trials, view.left) == (RunState.GONE, None, (), 4)
+    assert (view.state, view.driver, view.trials, view.remaining) == (RunState.GONE, None, (), 4)

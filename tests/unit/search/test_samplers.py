@@ -44,7 +44,7 @@ HIGH = Goal("y", True)
 
 
 def chosen(name: Any, over: Space, trials: int | None = 24, seed: int = 5, slots: int = 3, **more: Any) -> Sampler:
-    return SamplerChoice(asked=name, trials=trials, seed=seed, goal=HIGH, **more).sampler(over, slots)
+    return SamplerChoice(requested=name, trials=trials, seed=seed, goal=HIGH, **more).sampler(over, slots)
 
 
 def suggestions(sampler: Sampler, count: int) -> list[dict[str, Any]]:
@@ -287,7 +287,7 @@ def test_a_sampler_that_cannot_do_the_space_is_refused_with_one_that_can(
 def test_a_sampler_that_learns_needs_a_metric() -> None:
     for name in ("tpe", "cmaes", "nsgaii"):
         with pytest.raises(SpecError, match=f"'{name}' learns from results, and the sweep has no metric: pass metric="):
-            SamplerChoice(asked=name, trials=5).sampler(NUMBERS)
+            SamplerChoice(requested=name, trials=5).sampler(NUMBERS)
     assert SamplerChoice(trials=5).name(NUMBERS) == "random"
     assert SamplerChoice(trials=5, goal=HIGH).name(NUMBERS) == "tpe"
     assert SamplerChoice(trials=5, goal=HIGH).name(grid(a=[1])) == "grid"
@@ -325,7 +325,7 @@ def test_a_time_limit_is_an_end_too() -> None:
 
 
 def test_the_sampler_of_an_object_is_not_stored() -> None:
-    name = SamplerChoice(asked=optuna.samplers.TPESampler(seed=1), trials=3, goal=HIGH).name(MIXED)
+    name = SamplerChoice(requested=optuna.samplers.TPESampler(seed=1), trials=3, goal=HIGH).name(MIXED)
     with pytest.raises(SpecError, match=r"was an object \(optuna.samplers.*TPESampler\), .*the same call as before"):
         stored_choice(name)
     assert [stored_choice(each) for each in SAMPLERS] == list(SAMPLERS)
@@ -397,7 +397,7 @@ class Ending(optuna.samplers.RandomSampler):
     ids=["of a user", "brute force", "grid"],
 )
 def test_a_sampler_of_optuna_that_stops_its_study_ends_the_sweep(make: Any, trials: int) -> None:
-    sampler = SamplerChoice(asked=make(), trials=20, goal=Goal("y", True)).sampler(space(x=randint(1, 4)))
+    sampler = SamplerChoice(requested=make(), trials=20, goal=Goal("y", True)).sampler(space(x=randint(1, 4)))
     cases: list[dict[str, Any]] = []
     while not (asked := sampler.suggest(1)).exhausted:
         (case,) = asked.cases
@@ -407,6 +407,6 @@ def test_a_sampler_of_optuna_that_stops_its_study_ends_the_sweep(make: Any, tria
 
 
 def test_a_grid_of_optuna_in_a_space_with_lists_is_refused_with_its_replacement() -> None:
-    choice = SamplerChoice(asked=optuna.samplers.GridSampler({"x": [1], "y": [1]}), trials=2, goal=Goal("y", True))
+    choice = SamplerChoice(requested=optuna.samplers.GridSampler({"x": [1], "y": [1]}), trials=2, goal=Goal("y", True))
     with pytest.raises(SpecError, match=r"space has the list 'y', with values that are all tried: use sampler='grid'"):
         choice.sampler(space(x=randint(1, 4), y=[1, 2]))

@@ -29,7 +29,7 @@ def zdt1(p: Mapping[str, Any]) -> dict[str, float]:
 @pytest.mark.parametrize("sampler", ["tpe", "nsgaii", "random", "qmc"])
 def test_a_restored_sampler_suggests_what_the_dead_one_would_have(sampler: str, goal: Goal) -> None:
     def made() -> Any:
-        return SamplerChoice(asked=sampler, trials=30, seed=4, goal=goal).sampler(OVER, 1)
+        return SamplerChoice(requested=sampler, trials=30, seed=4, goal=goal).sampler(OVER, 1)
 
     one, history = made(), []
     for number in range(24):
@@ -45,14 +45,14 @@ def test_a_restored_sampler_suggests_what_the_dead_one_would_have(sampler: str, 
 @pytest.mark.parametrize("metrics", [{"f": 1.0}, {"f": float("nan"), "g": 1.0}, {}])
 def test_a_result_without_one_of_the_metrics_is_a_failure_to_the_sampler(metrics: dict[str, float]) -> None:
     for goal in (BOTH, BOUNDED):
-        made = SamplerChoice(asked="tpe", trials=5, seed=1, goal=goal).sampler(OVER, 1)
+        made = SamplerChoice(requested="tpe", trials=5, seed=1, goal=goal).sampler(OVER, 1)
         [case] = made.suggest(1).cases
         made.observe(Observation(TrialId(0), case, ObservedStatus.SUCCEEDED, metrics))
         assert len(made.suggest(1).cases) == 1
 
 
 def test_a_pruned_trial_says_nothing_of_several_metrics() -> None:
-    made = SamplerChoice(asked="tpe", trials=5, seed=1, goal=BOTH).sampler(OVER, 1)
+    made = SamplerChoice(requested="tpe", trials=5, seed=1, goal=BOTH).sampler(OVER, 1)
     [case] = made.suggest(1).cases
     made.observe(Observation(TrialId(0), case, ObservedStatus.PRUNED, {"f": 1.0}, 3))
     assert len(made.suggest(1).cases) == 1
@@ -60,4 +60,4 @@ def test_a_pruned_trial_says_nothing_of_several_metrics() -> None:
 
 def test_cmaes_is_refused_with_those_that_can() -> None:
     with pytest.raises(SpecError, match=r"sampler='cmaes' follows one metric.*'g'.*use sampler='tpe' or 'nsgaii'"):
-        SamplerChoice(asked="cmaes", trials=5, goal=BOTH).sampler(OVER)
+        SamplerChoice(requested="cmaes", trials=5, goal=BOTH).sampler(OVER)

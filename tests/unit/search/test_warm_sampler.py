@@ -31,7 +31,7 @@ NARROW = space(x=uniform(0, 5), k=choice([1, 2, 3]))
 
 
 def tpe(trials: int = 24) -> Sampler:
-    return SamplerChoice(asked="tpe", trials=trials, seed=5, goal=Goal("y", True)).sampler(NARROW)
+    return SamplerChoice(requested="tpe", trials=trials, seed=5, goal=Goal("y", True)).sampler(NARROW)
 
 
 def known(count: int, value: float = 1.0) -> list[Observation]:
@@ -52,7 +52,7 @@ NUMBERS = space(x=uniform(0, 5), y=uniform(0, 5), k=[1, 2])
 
 
 def cmaes(trials: int = 24) -> Sampler:
-    return SamplerChoice(asked="cmaes", trials=trials, seed=5, goal=Goal("y", False)).sampler(NUMBERS)
+    return SamplerChoice(requested="cmaes", trials=trials, seed=5, goal=Goal("y", False)).sampler(NUMBERS)
 
 
 def around(x: float, y: float) -> list[Observation]:
@@ -114,7 +114,7 @@ def test_a_known_combination_of_a_counted_space_is_not_proposed_again() -> None:
     new = {False: 0, True: 0}
     for seed in range(20):
         for warm in new:
-            inner = SamplerChoice(asked="random", trials=1, seed=seed, goal=Goal("y", True)).sampler(counted)
+            inner = SamplerChoice(requested="random", trials=1, seed=seed, goal=Goal("y", True)).sampler(counted)
             made = WarmSampler(inner, [], results if warm else [])
             made.restore([])
             new[warm] += drawn(made, [1]) == [{"a": 2, "b": 2}]

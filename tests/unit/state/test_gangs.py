@@ -277,9 +277,9 @@ def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(wor
     world.lose(first)
     world.fail(second, FailureKind.RING)
     world.join("c")
-    late = on.AgentSent(world.at, first, m.CheckpointWritten(zombie, trial(world).checkpoints.kept[0]))
+    late = on.AgentSent(world.at, first, m.CheckpointWritten(zombie, trial(world).checkpoints.retained[0]))
     assert [type(each) for each in world.feed(late)] == [do.Refused]
-    assert [each.step for each in trial(world).checkpoints.kept] == [20]
+    assert [each.step for each in trial(world).checkpoints.retained] == [20]
 
 
 def test_what_other_members_than_the_chief_report_is_not_the_trials(world: World) -> None:
@@ -313,7 +313,7 @@ def test_only_the_newest_and_the_best_are_kept(world: World) -> None:
         for command in world.write(first, step, score):
             deleted += [each.step for each in getattr(command, "checkpoints", ())]
     assert deleted == [1, 3]
-    assert [each.step for each in trial(world).checkpoints.kept] == [2, 4, 5]
+    assert [each.step for each in trial(world).checkpoints.retained] == [2, 4, 5]
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(world: World) -> None:

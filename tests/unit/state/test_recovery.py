@@ -20,7 +20,7 @@ def durable(trial: Trial) -> tuple[object, ...]:
     known = trial.status, trial.generation, trial.params, trial.metrics, trial.hosts
     restarts = [(each.kind, each.cause, each.resumed_from_step) for each in trial.restarts]
     failure = trial.failure if trial.status.final else None
-    return (*known, trial.checkpoints.kept, trial.checkpoints.corrupt, restarts, failure)
+    return (*known, trial.checkpoints.retained, trial.checkpoints.corrupt, restarts, failure)
 
 
 def successor(world: World, **limits: object) -> World:
@@ -91,7 +91,7 @@ def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
 
 def test_what_earlier_generations_left_is_swept_up(world: World) -> None:
     new = successor(world)
-    swept = {each.trial: (len(each.kept), each.before) for each in new.all(do.SweepCheckpoints)}
+    swept = {each.trial: (len(each.retained), each.before) for each in new.all(do.SweepCheckpoints)}
     assert swept == {2: (1, 2), 3: (0, 2)}
 
 
@@ -135,19 +135,19 @@ def test_reports_are_noted_at_intervals(world: World) -> None:
 
 def test_dropped_checkpoints_count_no_more_and_are_forgotten_when_compacted(world: World) -> None:
     world.write(AgentId("a"), 20)
-    manifests = [each.manifest for each in world.machine.last.trials[2].checkpoints.kept]
+    manifests = [each.manifest for each in world.machine.last.trials[2].checkpoints.retained]
     assert len(manifests) == 2
     dropped = CheckpointsDropped(trial=TrialId(2), manifests=(manifests[0],), reason="room")
     for records in ([*world.records, dropped], compacted([*world.records, dropped])):
         sweep = Sweep(RUN, on.RunLimits(), 0.0)
         fold(sweep, records)
-        assert [each.manifest for each in sweep.trials[TrialId(2)].checkpoints.kept] == manifests[1:]
+        assert [each.manifest for each in sweep.trials[TrialId(2)].checkpoints.retained] == manifests[1:]
     assert dropped not in compacted([*world.records, dropped])
 
 
 def test_a_damaged_checkpoint_that_is_dropped_does_not_end_its_trial(world: World) -> None:
     checkpoints = world.machine.last.trials[2].checkpoints
-    manifest = checkpoints.kept[0].manifest
+    manifest = checkpoints.retained[0].manifest
     checkpoints.mark_corrupt(manifest, "a bit changed")
     assert checkpoints.all_corrupt
     checkpoints.drop([manifest])

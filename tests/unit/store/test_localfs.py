@@ -363,5 +363,5 @@ def test_a_deletion_crosses_no_mount_point_below_its_folder(store: LocalStore, t
         store.delete_folder("a", all_owned)
         assert (kept / "file").exists()
         assert store.way_out("a/b/mounted/file", "a") == "a/b/mounted"
-        assert store.survey("a", all_owned).left == ("a/b/mounted/",)
+        assert store.survey("a", all_owned).strays == ("a/b/mounted/",)
         assert store.way_out("c/file") is None, "a run may be in a mounted folder"

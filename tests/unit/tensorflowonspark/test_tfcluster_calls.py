@@ -149,7 +149,7 @@ def test_a_context_that_is_stopped_is_refused() -> None:
 
 
 def test_an_option_that_means_nothing_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    single_warnings._given.clear()
+    single_warnings._issued.clear()
     with caplog.at_level("WARNING", "sparktrain"):
         for _ in range(2):
             with pytest.raises(ResourceError):

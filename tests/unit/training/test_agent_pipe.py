@@ -41,7 +41,7 @@ def test_a_member_whose_agent_is_gone_is_not_left_waiting(ends) -> None:
     with pytest.raises(OSError, match="Broken pipe"):
         wire.reserve(4000)
     assert wire.shared(60.0) is None
-    assert wire.kept(60.0) is None
+    assert wire.snapshot_answer(60.0) is None
 
 
 def test_two_threads_that_wait_each_get_their_own(ends) -> None:
@@ -49,7 +49,7 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
     found: dict[str, object] = {}
     threads = [
         threading.Thread(target=lambda: found.update(shared=wire.shared(30.0))),
-        threading.Thread(target=lambda: found.update(kept=wire.kept(30.0))),
+        threading.Thread(target=lambda: found.update(kept=wire.snapshot_answer(30.0))),
     ]
     for thread in threads:
         thread.start()

@@ -12,7 +12,7 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
 from sparktrain.training.context import TrainContext
-from sparktrain.training.notices import given, kept_apart
+from sparktrain.training.notices import issued_notices, kept_apart
 
 
 class Recorder:
@@ -123,7 +123,7 @@ def test_a_report_leaves_out_what_is_no_number_and_says_so_once(
         ctx.report(1, loss=0.5, note="warm", best=None)
         ctx.report(2, loss=0.25, note="cold", best=2)
 
-        assert sorted(given()) == [
+        assert sorted(issued_notices()) == [
             "ctx.report(): 'best' is None, and not a number, so reports leave it out",
             "ctx.report(): 'note' is 'warm' of type str, and not a number, so reports leave it out",
         ]

@@ -8,7 +8,7 @@ from sparktrain.training import notices
 def test_a_notice_is_in_the_log_and_kept_once_each_within_a_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(notices, "_given", [])
+    monkeypatch.setattr(notices, "_issued", [])
     for number in range(notices.MOST + 5):
         for _ in range(2):
             notices.notice(f"{number} of something")
@@ -16,10 +16,10 @@ def test_a_notice_is_in_the_log_and_kept_once_each_within_a_limit(
     assert capsys.readouterr().err.splitlines()[:3] == [
         "[sparktrain] 0 of something", "[sparktrain] 0 of something", "[sparktrain] 1 of something"
     ]  # fmt: skip
-    assert notices.given() == tuple(f"{number} of something" for number in range(notices.MOST))
+    assert notices.issued_notices() == tuple(f"{number} of something" for number in range(notices.MOST))
 
 
 def test_a_long_notice_is_sent_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "_given", [])
+    monkeypatch.setattr(notices, "_issued", [])
     notices.notice("y" * 5000)
-    assert [len(each) for each in notices.given()] == [notices.LONGEST]
+    assert [len(each) for each in notices.issued_notices()] == [notices.LONGEST]

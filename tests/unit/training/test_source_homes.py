@@ -89,7 +89,7 @@ def test_a_cell_of_a_notebook_has_its_number_and_its_line(tmp_path: Path, monkey
     archive = pack(function).archive
     linecache.cache.clear()
     homes = unpacked(archive, tmp_path / "agent")
-    assert list(homes.known.sources) == [name], "only cells that the function is from are sent"
+    assert list(homes.origins.sources) == [name], "only cells that the function is from are sent"
     shown = failed(function, homes).traceback
     assert "  File \"Cell In[3]\", line 2, in train\n    raise KeyError('in a cell')\n" in shown
 
@@ -148,6 +148,6 @@ def test_sources_have_a_limit_and_a_deleted_folder_is_none(tmp_path: Path, monke
     monkeypatch.chdir(gone)
     gone.rmdir()
     homes = unpacked(with_origins(b"", "".join(names).encode(), None), tmp_path / "agent")
-    assert len(homes.known.sources) == 2
-    assert homes.known.folder == ""
+    assert len(homes.origins.sources) == 2
+    assert homes.origins.folder == ""
     assert homes.hint(FileNotFoundError(2, "No such file", "data.csv")) == ""

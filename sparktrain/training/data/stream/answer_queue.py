@@ -29,7 +29,7 @@ LOOK_S = 1.0
 
 
 @dataclass(eq=False)
-class _Asked:
+class _RowRequest:
     """A batch that a feeder sent, and the results for its first rows."""
 
     first_row: int
@@ -48,9 +48,9 @@ class Answer(NamedTuple):
 class AnsweredExchange:
     """An exchange as the queue sees it. The lock of the queue protects it."""
 
-    def __init__(self, partition: int, is_gone: Callable[[], bool], peer: str, lock: threading.Lock) -> None:
+    def __init__(self, partition: int, is_closed: Callable[[], bool], peer: str, lock: threading.Lock) -> None:
         self.partition = partition
-        self.gone = is_gone
+        self.is_closed = is_closed
         """Whether the peer has closed the exchange."""
         self.peer = peer
         self.refusal = ""
@@ -71,7 +71,7 @@ class AnsweredExchange:
         self.opened: list[Any] = []
         """The rows of the batch that is being handed out, from `place` on; only the training thread uses them."""
         self.place = 0
-        self.asked: deque[_Asked] = deque()
+        self.requests: deque[_RowRequest] = deque()
         self.answers: deque[Answer] = deque()
         self.answer_bytes = 0
         self.room = threading.Condition(lock)
@@ -153,10 +153,10 @@ class AnswerQueue:
 
     # ---- exchanges
 
-    def enter(self, partition: int, is_gone: Callable[[], bool], peer: str) -> AnsweredExchange:
+    def enter(self, partition: int, is_closed: Callable[[], bool], peer: str) -> AnsweredExchange:
         """An exchange starts; its thread calls `leave` at the end."""
         with self._lock:
-            exchange = AnsweredExchange(partition, is_gone, peer, self._lock)
+            exchange = AnsweredExchange(partition, is_closed, peer, self._lock)
             self.heard(exchange)
             if self._open:
                 self._exchanges.append(exchange)
@@ -194,7 +194,7 @@ class AnswerQueue:
                 )
             try:
                 while not exchange.lost and not self._fits(exchange, batch.nbytes):
-                    if exchange.gone():
+                    if exchange.is_closed():
                         raise StreamError(f"stream {self._name!r}: the task of partition {exchange.partition} is gone")
                     exchange.listening = False
                     self._rows.notify()
@@ -203,7 +203,7 @@ class AnswerQueue:
                 exchange.listening, exchange.heard_at = True, self._clock.now()
             if not exchange.lost:
                 exchange.next_row = first_row + rows
-                exchange.asked.append(_Asked(first_row, rows))
+                exchange.requests.append(_RowRequest(first_row, rows))
                 exchange.waiting.append(batch)
                 exchange.available += rows
                 self._bytes += batch.nbytes
@@ -278,7 +278,7 @@ class AnswerQueue:
         self._handed = None
         at = 0
         while at < rows and not exchange.lost:
-            request = exchange.asked[0]
+            request = exchange.requests[0]
             part = outputs[at : at + request.rows - request.answered]
             at += len(part)
             request.answered += len(part)
@@ -286,7 +286,7 @@ class AnswerQueue:
             if request.answered == request.rows:
                 answer = Answer(Results(request.first_row, request.rows), batch_of(request.pickles))
                 with self._lock:
-                    exchange.asked.popleft()
+                    exchange.requests.popleft()
                     self._send(exchange, answer)
 
     def _ignore(self, results: int) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 import pyarrow as pa
 
 from sparktrain.training.data.stream.answer_queue import AnsweredExchange
-from sparktrain.training.data.stream.feed_queue import FeedQueue, Pause, Taken
+from sparktrain.training.data.stream.feed_queue import FeedQueue, Pause, TakenBatch
 from sparktrain.training.data.stream.partition_use import PartitionKey
 from sparktrain.training.data.stream.row_wait import RowWait
 
@@ -26,10 +26,10 @@ class EpochReader:
         """The epoch that is read, from 1; 0 before the first."""
         self.num_rows = 0
         """Rows of Arrow that were taken in this epoch."""
-        self.taken = 0
+        self.batches_taken = 0
         """Batches that were taken in this epoch."""
         self._used = 0
-        self._peeked: list[Taken] | None = None
+        self._peeked: list[TakenBatch] | None = None
         """An epoch that `peek` has started, and its first batch, if it has one."""
 
     def start(self, answers: bool = False) -> int:
@@ -43,7 +43,7 @@ class EpochReader:
         if self._peeked is None:
             self._ask(False)
             first = self.take_for(1, None, False)
-            self._peeked = [first] if isinstance(first, Taken) else []
+            self._peeked = [first] if isinstance(first, TakenBatch) else []
         return self._peeked[0].batch if self._peeked else None
 
     def take(self) -> pa.RecordBatch | None:
@@ -56,13 +56,13 @@ class EpochReader:
             self._count(batch)
         return batch
 
-    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> Taken | AnsweredExchange | Pause:
+    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> TakenBatch | AnsweredExchange | Pause:
         """As the method of the queue."""
         if (peeked := self._take_peeked()) is not None:
             return peeked
         with self.wait.waiting():
             outcome = self._queue.take_for(count, held, is_whole)
-        if isinstance(outcome, Taken):
+        if isinstance(outcome, TakenBatch):
             self._count(outcome.batch)
         elif isinstance(outcome, AnsweredExchange):
             self._flow(1)
@@ -95,18 +95,18 @@ class EpochReader:
 
     def _ask(self, answers: bool) -> None:
         self.epoch += 1
-        self.num_rows = self.taken = self._used = 0
+        self.num_rows = self.batches_taken = self._used = 0
         self._queue.start(self.epoch, answers)
         # Start the queue before the driver learns of it: feeders may connect at once.
         self._report(self.epoch, "asked")
 
-    def _take_peeked(self) -> Taken | None:
+    def _take_peeked(self) -> TakenBatch | None:
         peeked = self._peeked
         self._peeked = None
         return peeked[0] if peeked else None
 
     def _count(self, batch: pa.RecordBatch) -> None:
-        self.taken += 1
+        self.batches_taken += 1
         self._flow(batch.num_rows)
 
     def _flow(self, rows: int) -> None:

@@ -45,7 +45,7 @@ _NO_ANSWERS = (
 )
 
 
-class Taken(NamedTuple):
+class TakenBatch(NamedTuple):
     """A batch that has left the queue."""
 
     batch: pa.RecordBatch
@@ -73,7 +73,7 @@ class PartitionProgress:
 class Feeder:
     """An exchange as the queue sees it."""
 
-    gone: Callable[[], bool]
+    is_closed: Callable[[], bool]
     """Whether the peer has closed the exchange."""
     peer: str = "an unknown address"
     heard_at: float = 0.0
@@ -82,7 +82,7 @@ class Feeder:
 
     def lost(self, now: float, lease_s: float) -> bool:
         """Whether its peer is gone, by all that is known."""
-        return self.gone() or (self.listening and now - self.heard_at > lease_s)
+        return self.is_closed() or (self.listening and now - self.heard_at > lease_s)
 
 
 @dataclass(eq=False)
@@ -117,7 +117,7 @@ class FeedQueue:
         """Those that wait until their rows are used. They have no turn, so any number may wait."""
         self.answers = AnswerQueue(name, self._lock, self._rows, self._clock, lease_s)
         """The rows that wait for results; they share the lock and the thread that trains."""
-        self._waiting: deque[Taken] = deque()
+        self._waiting: deque[TakenBatch] = deque()
         self._bytes = 0
         self._progress: dict[PartitionKey, PartitionProgress] = {}
         self._use = PartitionUse()
@@ -196,7 +196,7 @@ class FeedQueue:
                 self._await_rows(remaining_s)
             return self._pop().batch if self._waiting else None
 
-    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> Taken | AnsweredExchange | Pause:
+    def take_for(self, count: int, held: PartitionKey | None, is_whole: bool) -> TakenBatch | AnsweredExchange | Pause:
         """What serves a function that wants `count` more rows beside those of the partition `held`, if any.
 
         Rows that wait for results are served when the function holds none. `is_whole`: a partition's rows have no
@@ -231,7 +231,7 @@ class FeedQueue:
     def progress(self, key: PartitionKey) -> PartitionProgress:
         """What the trainer has of a partition."""
         with self._lock:
-            return self._known(key)
+            return self._progress_of(key)
 
     # ---- exchanges
 
@@ -254,9 +254,9 @@ class FeedQueue:
                         return None
                     self._advance(key.micro_batch)
                     # Spark may run a task twice (speculation, a lost answer): the second attempt has nothing to do.
-                    if (progress := self._known(key)).complete:
+                    if (progress := self._progress_of(key)).complete:
                         return progress
-                    if feeder.gone():
+                    if feeder.is_closed():
                         raise StreamError(f"stream {self.name!r}: the feeder of partition {key.partition} is gone")
                     self._give_turns()
                     if self._feeders.get(key) is feeder:
@@ -284,7 +284,7 @@ class FeedQueue:
 
     def _append(self, feeder: Feeder, key: PartitionKey, batch: pa.RecordBatch, first_row: int, checksum: int) -> bool:
         self._check(feeder, key)
-        progress = self._known(key)
+        progress = self._progress_of(key)
         # Rows that repeat, or skip some, would be trained on without any sign: fail the attempt, and the next one
         # continues after what is here.
         if first_row != progress.rows:
@@ -293,7 +293,7 @@ class FeedQueue:
                 "expected"
             )
         self._progress[key] = PartitionProgress(progress.rows + batch.num_rows, progress.batches + 1, checksum)
-        self._waiting.append(Taken(batch, key))
+        self._waiting.append(TakenBatch(batch, key))
         self._bytes += batch.nbytes
         self._listen(feeder)
         self._rows.notify()
@@ -308,7 +308,7 @@ class FeedQueue:
             if not self._takes(key):
                 return None
             self._check(feeder, key)
-            progress = self._known(key)
+            progress = self._progress_of(key)
             if rows != progress.rows:
                 raise StreamError(
                     f"stream {self.name!r}: partition {key.partition} ends after {rows} rows, the member has "
@@ -333,7 +333,7 @@ class FeedQueue:
             self._delivered.append(claim)
             try:
                 while self._takes(key) and not self._is_used(key):
-                    if feeder.gone():
+                    if feeder.is_closed():
                         raise StreamError(f"stream {self.name!r}: the feeder of partition {key.partition} is gone")
                     claim.decided.wait(LOOK_S)
                 return self._is_used(key)
@@ -373,7 +373,7 @@ class FeedQueue:
         self._confirm(self._use.use())
         self._rows.wait(timeout_s)
 
-    def _pop(self) -> Taken:
+    def _pop(self) -> TakenBatch:
         entry = self._waiting.popleft()
         self._bytes -= entry.batch.nbytes
         self._use.take(entry.key)
@@ -386,12 +386,12 @@ class FeedQueue:
                 claim.decided.notify()
 
     def _is_used(self, key: PartitionKey) -> bool:
-        progress = self._known(key)
+        progress = self._progress_of(key)
         return progress.complete and self._use.used(key) >= progress.batches
 
     def _all_taken(self, key: PartitionKey) -> bool:
-        progress = self._known(key)
-        return progress.complete and self._use.taken(key) >= progress.batches
+        progress = self._progress_of(key)
+        return progress.complete and self._use.batches_taken(key) >= progress.batches
 
     def _forget(self, feeder: Feeder) -> None:
         for key in [key for key, owner in self._feeders.items() if owner is feeder]:
@@ -420,7 +420,7 @@ class FeedQueue:
                 self._listen(claim.feeder)
                 claim.decided.notify()
 
-    def _known(self, key: PartitionKey) -> PartitionProgress:
+    def _progress_of(self, key: PartitionKey) -> PartitionProgress:
         if key.epoch == self._epoch and key.micro_batch < self._micro_batch:
             return PartitionProgress(complete=True)
         return self._progress.get(key, PartitionProgress())
@@ -439,7 +439,7 @@ class FeedQueue:
         return not self._waiting or (len(self._waiting) < MOST_BATCHES and self._bytes + size <= MOST_BYTES)
 
     def _check(self, feeder: Feeder, key: PartitionKey) -> None:
-        if feeder.gone():
+        if feeder.is_closed():
             raise StreamError(f"stream {self.name!r}: the feeder of partition {key.partition} is gone")
         # A stopped process may continue after its turn went to another attempt.
         if self._feeders.get(key) is not feeder:
@@ -453,7 +453,7 @@ class FeedQueue:
         now = self._clock.now()
         for key, feeder in [(key, owner) for key, owner in self._feeders.items() if owner.lost(now, self._lease_s)]:
             del self._feeders[key]
-            if not feeder.gone():
+            if not feeder.is_closed():
                 notice(
                     f"stream {self.name!r}: the feeder of partition {key.partition} at {feeder.peer} gave no heartbeat "
                     f"for {self._lease_s:g} s: its process is stopped, or its network is down; another attempt of its "

@@ -54,7 +54,7 @@ class FeedReader:
         try:
             for batch in source:
                 yield batch
-                self._epochs.use(self._epochs.taken)
+                self._epochs.use(self._epochs.batches_taken)
         finally:
             source.close()  # type: ignore[attr-defined] # it is a generator
 
@@ -92,7 +92,7 @@ class FeedReader:
                 if not steps:
                     break
                 yield waiting.take(steps * batch_size)
-                self._epochs.use(self._epochs.taken - waiting.parts)
+                self._epochs.use(self._epochs.batches_taken - waiting.parts)
             if partial and waiting.count:
                 yield waiting.take(waiting.count)
         finally:

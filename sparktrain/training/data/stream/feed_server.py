@@ -99,26 +99,26 @@ class FeedServer:
         if not self._exchanges.add(exchange):
             return Busy(MOST_STREAMS)
         try:
-            return self._answer_to(exchange) if exchange.asked.answers else self._feed_from(exchange)
+            return self._answer_to(exchange) if exchange.request.answers else self._feed_from(exchange)
         except (StreamError, ProtocolError) as error:
             return FeedRefused(str(error)[:MOST_REASON])
         finally:
             self._exchanges.remove(exchange)
 
     def _feed_from(self, exchange: "_Exchange") -> LastAnswer | None:
-        request = exchange.asked
+        request = exchange.request
         queue = self._feeds.get(request.feed)
         if request.server != self._name or queue is None:
             raise StreamError(f"stream {request.feed!r} belongs to another process, which is gone")
         key = PartitionKey(request.epoch, request.micro_batch, request.partition)
-        feeder = Feeder(exchange.gone, exchange.peer)
+        feeder = Feeder(exchange.is_closed, exchange.peer)
         queue.heard(feeder)
         try:
             progress = queue.claim(feeder, key)
             if progress is None:
                 return Enough()
             if progress.complete:
-                return _delivered(queue, feeder, key, exchange.asked, progress)
+                return _delivered(queue, feeder, key, exchange.request, progress)
             with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
                 exchange.send(SendFrom(progress.rows, progress.batches, progress.checksum))
             return self._receive(exchange, queue, feeder, key)
@@ -135,7 +135,7 @@ class FeedServer:
                     if not queue.put(feeder, key, batch, first, checksum):
                         return Enough()
                 case PartitionEnd(rows=rows):
-                    return _delivered(queue, feeder, key, exchange.asked, queue.complete(feeder, key, rows))
+                    return _delivered(queue, feeder, key, exchange.request, queue.complete(feeder, key, rows))
                 case FeederHeartbeat():
                     if not queue.wants(key):  # it may compute for long before it sends again
                         return Enough()
@@ -145,11 +145,11 @@ class FeedServer:
 
     def _answer_to(self, exchange: "_Exchange") -> LastAnswer | None:
         """Serve an exchange with answers; its feeder ends it when it has all results."""
-        queue = self._feeds.get(exchange.asked.feed)
-        if exchange.asked.server != self._name or queue is None:
+        queue = self._feeds.get(exchange.request.feed)
+        if exchange.request.server != self._name or queue is None:
             return Enough()  # another process listens here now: the task looks for its successor
         answers = queue.answers
-        answered_exchange = answers.enter(exchange.asked.partition, exchange.gone, exchange.peer)
+        answered_exchange = answers.enter(exchange.request.partition, exchange.is_closed, exchange.peer)
         try:
             with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
                 exchange.send(SendFrom(0, 0, 0))
@@ -207,8 +207,8 @@ class _Exchange:
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        self.asked = request
-        self.gone = context.is_cancelled
+        self.request = request
+        self.is_closed = context.is_cancelled
         self.peer = context.peer()
         self._reader = reader
         self._writer = writer

@@ -16,7 +16,7 @@ class PartitionUse:
     """Batches by partition: taken from the queue, and used after that. The lock of the queue protects it."""
 
     def __init__(self) -> None:
-        self._taken: Counter[PartitionKey] = Counter()
+        self._taken_counts: Counter[PartitionKey] = Counter()
         self._used: Counter[PartitionKey] = Counter()
         self._in_hand: deque[PartitionKey] = deque()
         """The partitions of batches that were taken and are not used yet, oldest first."""
@@ -24,7 +24,7 @@ class PartitionUse:
 
     def take(self, key: PartitionKey) -> None:
         """A batch of the partition leaves the queue."""
-        self._taken[key] += 1
+        self._taken_counts[key] += 1
         self._in_hand.append(key)
 
     def use(self, number: int | None = None) -> set[PartitionKey]:
@@ -36,9 +36,9 @@ class PartitionUse:
             partitions.add(key)
         return partitions
 
-    def taken(self, key: PartitionKey) -> int:
+    def batches_taken(self, key: PartitionKey) -> int:
         """How many batches of the partition have left the queue."""
-        return self._taken[key]
+        return self._taken_counts[key]
 
     def used(self, key: PartitionKey) -> int:
         """How many batches of the partition are used."""
@@ -46,13 +46,13 @@ class PartitionUse:
 
     def forget(self, micro_batch: int) -> None:
         """Drop the numbers of earlier micro-batches."""
-        for counts in (self._taken, self._used):
+        for counts in (self._taken_counts, self._used):
             for key in [key for key in counts if key.micro_batch < micro_batch]:
                 del counts[key]
 
     def clear(self) -> None:
         """Another epoch starts."""
-        self._taken.clear()
+        self._taken_counts.clear()
         self._used.clear()
         self._in_hand.clear()
         self._number = 0

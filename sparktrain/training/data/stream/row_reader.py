@@ -11,7 +11,7 @@ from sparktrain.protocol.feed_messages import PICKLED
 from sparktrain.protocol.row_pickles import unpickled
 from sparktrain.training.data.stream.answer_queue import AnsweredExchange, AnswerQueue
 from sparktrain.training.data.stream.epoch_reader import EpochReader
-from sparktrain.training.data.stream.feed_queue import Pause, Taken
+from sparktrain.training.data.stream.feed_queue import Pause, TakenBatch
 from sparktrain.training.data.stream.partition_use import PartitionKey
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class _Cursor:
     """One batch, and the place in it."""
 
-    def __init__(self, taken_batch: Taken) -> None:
+    def __init__(self, taken_batch: TakenBatch) -> None:
         """Raises StreamError for rows that cannot be unpickled here."""
         self._batch = taken_batch.batch
         self.key = taken_batch.key
@@ -29,7 +29,7 @@ class _Cursor:
         self._place = 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Rows after the place."""
         return self._length - self._place
 
@@ -102,7 +102,7 @@ class RowReader:
         parts: list[T] = []
         held: PartitionKey | None = None
         while count:
-            if self._cursor is None or not self._cursor.left:
+            if self._cursor is None or not self._cursor.remaining:
                 outcome = self._epochs.take_for(count, held, is_whole)
                 if isinstance(outcome, AnsweredExchange):
                     if (part := exchange_reader(outcome, count)) is not None:
@@ -115,10 +115,10 @@ class RowReader:
                 self._cursor = _Cursor(outcome)
             if is_whole and held not in (None, self._cursor.key):
                 break
-            available = self._cursor.left
+            available = self._cursor.remaining
             held = self._cursor.key
             parts.append(cut(self._cursor, count))
-            count -= available - self._cursor.left
+            count -= available - self._cursor.remaining
         return parts
 
     def _come_back(self) -> None:
@@ -127,7 +127,7 @@ class RowReader:
             self._epoch = self._epochs.start(answers=True)
             self.ended = False
         self._answers.check_answered()
-        self._epochs.use(self._epochs.taken - (self._cursor is not None and self._cursor.left > 0))
+        self._epochs.use(self._epochs.batches_taken - (self._cursor is not None and self._cursor.remaining > 0))
 
     def _rows_to_answer(self, exchange: AnsweredExchange, count: int) -> list[Any] | None:
         with self._epochs.wait.waiting():

@@ -147,7 +147,7 @@ class World:
             for _ in range(4):
                 known = list(self.acknowledged)
                 try:
-                    opened = patiently(tail.more)
+                    opened = patiently(tail.read_new)
                 except JournalCorruptError as error:
                     raise AssertionError(f"UNREADABLE: {error}") from error
                 seen = numbers_of(opened.records) if opened.afresh else [*seen, *numbers_of(opened.records)]

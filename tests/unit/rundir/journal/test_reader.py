@@ -191,21 +191,21 @@ def test_a_tail_yields_new_records() -> None:
     journal = claim(store)
     journal.append(facts(1, 2))
     tail = Tail(GatedStore(store, count), LAYOUT)
-    assert tail.more() == JournalContents(facts(1, 2), 1)
+    assert tail.read_new() == JournalContents(facts(1, 2), 1)
     operations.clear()
-    assert tail.more() == JournalContents((), 1, afresh=False)
+    assert tail.read_new() == JournalContents((), 1, afresh=False)
     assert operations == ["list"]
     operations.clear()
     journal.append(facts(3))
     journal.append(facts(4))
-    assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)
+    assert tail.read_new() == JournalContents(facts(3, 4), 1, afresh=False)
     assert operations == ["list", "read", "read"]
     journal = claim(store)
-    assert tail.more() == JournalContents((), 2, afresh=False)
+    assert tail.read_new() == JournalContents((), 2, afresh=False)
     journal.append(facts(5))
-    assert tail.more() == JournalContents(facts(5), 2, afresh=False)
+    assert tail.read_new() == JournalContents(facts(5), 2, afresh=False)
     journal.compact(facts(1, 2, 3, 4, 5))
-    assert tail.more() == JournalContents((), 2, afresh=False)
+    assert tail.read_new() == JournalContents((), 2, afresh=False)
 
 
 def test_a_tail_that_fell_behind_starts_over() -> None:
@@ -213,11 +213,11 @@ def test_a_tail_that_fell_behind_starts_over() -> None:
     journal = claim(store)
     journal.append(facts(1))
     tail = Tail(store, LAYOUT)
-    tail.more()
+    tail.read_new()
     for number in (2, 3):
         journal.append(facts(number))
         journal.compact(facts(*range(1, number + 1)))
-    assert tail.more() == JournalContents(facts(1, 2, 3), 1)
+    assert tail.read_new() == JournalContents(facts(1, 2, 3), 1)
 
 
 def test_a_tail_that_has_read_a_fenced_batch_starts_over() -> None:
@@ -226,21 +226,21 @@ def test_a_tail_that_has_read_a_fenced_batch_starts_over() -> None:
     first = Journal(store, LAYOUT, 1, (), WHO)
     store.files |= written_as(first, 2, 100).files
     tail = Tail(store, LAYOUT)
-    assert numbers_of(tail.more().records) == [1, 100]
+    assert numbers_of(tail.read_new().records) == [1, 100]
     journal.append(facts(2))
-    assert tail.more() == JournalContents(facts(1, 2), 2)
+    assert tail.read_new() == JournalContents(facts(1, 2), 2)
 
 
 def test_a_tail_raises_for_corruption_and_continues_after_a_repair() -> None:
     store = written([1], [2])
     tail = Tail(store, LAYOUT)
-    tail.more()
+    tail.read_new()
     store.files |= {path: data for path, data in written([1], [2], [3], [4]).files.items() if path not in store.files}
     kept = store.files.pop(LAYOUT.batch(1, 3))
     with pytest.raises(JournalCorruptError):
-        tail.more()
+        tail.read_new()
     store.files[LAYOUT.batch(1, 3)] = kept
-    assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)
+    assert tail.read_new() == JournalContents(facts(3, 4), 1, afresh=False)
 
 
 def test_numbers_may_exceed_the_padding_of_their_names() -> None:

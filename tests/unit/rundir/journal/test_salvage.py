@@ -91,7 +91,7 @@ def test_a_whole_journal_is_left_alone() -> None:
     store = corrupted()
     before = dict(store.files)
     assert repair(store, RUN, WHO) == fsck(store, RUN) == SalvageReport((), (), len(RECORDS), ())
-    assert fsck(store, RUN).whole
+    assert fsck(store, RUN).is_intact
     assert store.files == before
     assert fsck(MemoryStore(), RUN) == SalvageReport((), (), 0, ())
 
@@ -106,7 +106,7 @@ def test_unusual_files_are_reported() -> None:
     store.files[f"{FOLDER}/notes.txt"] = b""
     del store.files[LAYOUT.term(1)]
     report = fsck(store, RUN)
-    assert report.whole
+    assert report.is_intact
     assert report.notes == (
         "memory:/run/journal/notes.txt is not a file of a journal, and is left alone",
         "memory:/run/journal/term-0001 is missing: the driver of that term is unknown",
@@ -124,7 +124,7 @@ def test_lost_records_are_reported_and_nothing_is_written() -> None:
         "memory:/run/journal/batch-0001-00000005: record 1 does not match its checksum",
     )
     # The two of batch 1, the second of batch 2, batches 3 and 4, the last of batch 5, and batch 6.
-    assert report.kept == 2 + 1 + 2 + 2 + 1 + 1
+    assert report.record_count == 2 + 1 + 2 + 2 + 1 + 1
     assert report.again == (2, 3)
 
 
@@ -134,7 +134,7 @@ def test_the_run_continues_with_the_kept_records() -> None:
         claim(store)
     report = repair(store, RUN, WHO)
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.term, len(opened.records)) == (3, report.kept)
+    assert (journal.term, len(opened.records)) == (3, report.record_count)
     assert opened.records == (
         *RECORDS[:4],
         concluded(1),
@@ -145,7 +145,7 @@ def test_the_run_continues_with_the_kept_records() -> None:
     )
     assert statuses(opened.records) == ["succeeded", "succeeded", "queued"]
     journal.append((RunEnded(ending="complete"),))
-    assert fsck(store, RUN).whole
+    assert fsck(store, RUN).is_intact
 
 
 def test_a_trial_that_was_added_after_the_corruption_is_not_kept() -> None:
@@ -201,7 +201,7 @@ def test_without_a_readable_start_nothing_is_kept() -> None:
     store = corrupted(batch(1))
     store.files[LAYOUT.batch(1, 1)] = b"garbage\n"
     report = repair(store, RUN, WHO)
-    assert (report.kept, report.again) == (0, (0, 1, 2, 3))
+    assert (report.record_count, report.again) == (0, (0, 1, 2, 3))
     assert read(store, LAYOUT).records == ()
 
 
@@ -221,7 +221,7 @@ def test_every_corruption_can_be_repaired() -> None:
                     store.files[path] = content[:position] + changed + content[position + 1 :]
                 report = repair(store, RUN, WHO)
                 opened = read(store, LAYOUT)
-                assert report.kept == len(opened.records)
+                assert report.record_count == len(opened.records)
                 assert all(record in RECORDS for record in opened.records)
                 found = statuses(opened.records)
                 assert all(mine in (status, "queued") for mine, status in zip(found, results, strict=False))
@@ -263,5 +263,5 @@ def test_corrupt_checkpoints_stay_marked_after_a_repair() -> None:
     store.files[LAYOUT.batch(1, 2)] = b"garbage\n"
     repair(store, RUN, WHO)
     trial = resumed(read(store, LAYOUT).records).trials[TrialId(0)]
-    assert [each.step for each in trial.checkpoints.kept] == [5]
+    assert [each.step for each in trial.checkpoints.retained] == [5]
     assert [each.step for each, _ in trial.checkpoints.corrupt] == [9]

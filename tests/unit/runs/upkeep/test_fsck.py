@@ -76,7 +76,7 @@ def test_after_a_repair_the_trial_resumes_from_an_older_checkpoint(run: Scripted
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     after = repaired(run, examined(run))
     assert (after.code, after.outlook[0]) == (0, "trial 2 resumes from step 150")
-    assert [each.step for each in looked_at(run).trials[2].kept] == [150]
+    assert [each.step for each in looked_at(run).trials[2].checkpoints] == [150]
 
 
 def test_a_trial_without_a_readable_checkpoint_blocks_until_a_repair(run: ScriptedRun) -> None:

@@ -45,7 +45,11 @@ def tidier(
 
 def kept(run: ScriptedRun) -> dict[int, list[int]]:
     """Steps of the checkpoints that count, by trial; each of them can be read."""
-    return {trial.result.id: [each.step for each in trial.kept] for trial in looked_at(run).trials if trial.kept}
+    return {
+        trial.result.id: [each.step for each in trial.checkpoints]
+        for trial in looked_at(run).trials
+        if trial.checkpoints
+    }
 
 
 def manifests(run: ScriptedRun) -> list[str]:
@@ -183,7 +187,7 @@ def test_a_link_in_place_of_the_trials_is_not_followed(run: ScriptedRun, tmp_pat
 def fetched(run: ScriptedRun, folder: Path) -> dict[int, list[int]]:
     """The checkpoints of `kept`, after every byte of them was read as a resuming agent reads it."""
     for trial in looked_at(run).trials:
-        for each in trial.kept:
+        for each in trial.checkpoints:
             fetch(run.store, each, folder / f"{trial.result.id}-{each.step}")
     return kept(run)
 

@@ -110,14 +110,14 @@ def test_what_the_run_has_not_written_stays_and_is_named(run: ScriptedRun, tmp_p
     found = remover(run.place).find()
     assert found.usage.files == run.store.usage(run.layout.path).files - len(foreign) + 1, "no listing has .tmp-notes"
     removed = remover(run.place).remove(WHO)
-    assert removed.left == found.left == (
+    assert removed.strays == found.strays == (
         ".tmp-notes", "data/thesis.txt", "empty/", "journal/term-0001.bak", "notes.txt", "plans/holiday.json",
         "results.json.old", "trials/0000/checkpoints/gen-0001/data/00000001-mine", "trials/0000/readme.md",
         "trials/best/",
     )  # fmt: skip
     assert [name for name in everything(folder) if (folder / name).is_file()] == sorted(foreign)
     assert "kept, for it is not of this run: .tmp-notes, data/thesis.txt, empty/, " in removed.line()
-    assert removed.document()["left"] == list(removed.left)
+    assert removed.document()["left"] == list(removed.strays)
 
 
 def test_a_run_within_the_directory_stays(run: ScriptedRun, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_links_are_not_followed(run: ScriptedRun, tmp_path: Path) -> None:
     (folder / "trials" / "0000" / "checkpoints" / "gen-0009").symlink_to(kept)
     (folder / "results-before-0001.json").symlink_to(kept / "run.json")
     removed = remover(run.place).remove(WHO)
-    assert removed.left == (
+    assert removed.strays == (
         "data", "notes", "results-before-0001.json", "trials/0000/checkpoints/gen-0009", "trials/0009",
     )  # fmt: skip
     assert (everything(tmp_path / "elsewhere"), everything(kept)) == before
@@ -161,7 +161,7 @@ def test_no_mount_point_is_crossed(run: ScriptedRun, tmp_path: Path, place: str)
     source.mkdir()
     (source / "manifest-00000001").write_text("kept")
     with bound(source, target):
-        assert f"{place}/" in remover(run.place).remove(WHO).left
+        assert f"{place}/" in remover(run.place).remove(WHO).strays
         assert (source / "manifest-00000001").read_text() == "kept"
 
 
@@ -230,7 +230,7 @@ def test_a_run_with_a_corrupt_overview_is_deleted_by_force_alone(run: ScriptedRu
     (Path(run.directory) / "run.json").write_bytes(b'{"version": 1, "pl')
     with pytest.raises(RunDirectoryError, match="or pass --force to delete the run"):
         remover(run.place).remove(WHO)
-    assert remover(run.place, force=True).remove(WHO).left == ()
+    assert remover(run.place, force=True).remove(WHO).strays == ()
     assert list(run.store.entries()) == []
 
 
@@ -290,7 +290,7 @@ def test_a_driver_that_starts_a_new_run_of_this_name_keeps_it(run: ScriptedRun, 
 
     marks = at_deletion(4, start)  # between run.json and the mark
     removed = remover(gated(run, marks)).remove(WHO)
-    assert removed.left != ()
+    assert removed.strays != ()
     assert fresh[0].place.has_run
     fresh[0].begin()
     assert history.look(fresh[0].store, fresh[0].layout) is not None

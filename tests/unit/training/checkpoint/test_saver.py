@@ -39,7 +39,7 @@ class Agent:
         if self.at_once:
             self.answers.put(SnapshotStored(message.step))
 
-    def kept(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
         try:
             answer = self.answers.get(timeout=timeout_s)
         except Empty:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparktrain.training.collectives import nccl_use
-from sparktrain.training.collectives.nccl_use import each_has_its_own, gpu_uuid, taken
+from sparktrain.training.collectives.nccl_use import each_has_its_own, gpu_uuid, pop_uuids
 
 UUID = bytes(range(16))
 
@@ -29,9 +29,9 @@ def test_each_member_needs_a_gpu_of_its_own(uuids: list[bytes], size: int, by_nc
 
 def test_what_members_share_about_gpus_does_not_reach_the_rendezvous() -> None:
     shared = {"gpu/1": b"b", "1/global/key": b"value"}
-    assert sorted(taken(shared, {"gpu/0": b"a"})) == [b"a", b"b"]
+    assert sorted(pop_uuids(shared, {"gpu/0": b"a"})) == [b"a", b"b"]
     assert shared == {"1/global/key": b"value"}
-    assert taken({"gpu/1": b"b"}, {}) == [b"b"], "also in a member without NCCL"
+    assert pop_uuids({"gpu/1": b"b"}, {}) == [b"b"], "also in a member without NCCL"
 
 
 class Driver(SimpleNamespace):

@@ -13,7 +13,7 @@ from sparktrain.protocol.feed_messages import Enough, FeedRefused, Results
 from sparktrain.protocol.row_pickles import batch_of, pickle_of, unpickled
 from sparktrain.training.data.stream import answer_queue
 from sparktrain.training.data.stream.answer_queue import MOST_BATCHES, AnsweredExchange
-from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionKey, Pause, Taken
+from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionKey, Pause, TakenBatch
 from tests.unit.clocks import HandClock
 
 LEASE_S = 15.0
@@ -239,7 +239,7 @@ def test_rows_that_need_no_results_come_first_and_join_no_others(asking: Asking)
     asking.feed.claim(feeder, key)
     asking.feed.put(feeder, key, batch(1), 0, 0)
     found = asking.feed.take_for(10, None, False)
-    assert isinstance(found, Taken)
+    assert isinstance(found, TakenBatch)
     asking.queue.end(task)
     assert asking.feed.take_for(9, key, False) is Pause.SHORT, "the function gets what it holds"
     assert asking.next(10) == [5]

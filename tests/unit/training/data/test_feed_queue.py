@@ -18,7 +18,7 @@ from sparktrain.training.data.stream.feed_queue import (
     PartitionKey,
     PartitionProgress,
     Pause,
-    Taken,
+    TakenBatch,
 )
 
 KEY = PartitionKey(1, 0, 0)
@@ -335,7 +335,7 @@ def test_a_partition_is_used_when_the_function_comes_back_after_its_last_row() -
     with ThreadPoolExecutor(1) as threads:
         used = threads.submit(queue.await_use, one, key)
         for number in range(2):
-            assert isinstance(queue.take_for(1, None, False), Taken)
+            assert isinstance(queue.take_for(1, None, False), TakenBatch)
             queue.used(number)
         assert not used.done(), "the function has the second batch"
         queue.used(2)
@@ -351,7 +351,7 @@ def test_a_function_that_waits_for_rows_has_used_what_it_took() -> None:
     with ThreadPoolExecutor(2) as threads:
         used = threads.submit(queue.await_use, Feeder(looks), key)
         looks.seen(1)
-        assert isinstance(queue.take_for(10, None, False), Taken)
+        assert isinstance(queue.take_for(10, None, False), TakenBatch)
         more = threads.submit(queue.take_for, 9, key, False)
         assert used.result(30) is True
         queue.end(1)
@@ -374,7 +374,7 @@ def test_partitions_that_wait_for_their_use_hold_no_turn() -> None:
         used = []
         for partition in range(waiting):
             used.append(threads.submit(queue.await_use, *filled(queue, partition)))
-            assert isinstance(queue.take_for(1, None, False), Taken)
+            assert isinstance(queue.take_for(1, None, False), TakenBatch)
         assert not any(each.done() for each in used)
         queue.used(waiting)
         assert [each.result(30) for each in used] == [True] * waiting

@@ -77,7 +77,7 @@ def test_others_returns_the_newest_state_of_each_held_model() -> None:
     stages.finish(1, {"step": 1}, weights(1), one)
     stages.finish(2, {"step": 2}, weights(2), two)
     stages.finish(3, {"step": 3}, weights(3), one)
-    assert [each.facts["step"] for each in stages.others(two)] == [3]
-    assert [each.facts["step"] for each in stages.others(one)] == [2]
+    assert [each.facts["step"] for each in stages.other_stages(two)] == [3]
+    assert [each.facts["step"] for each in stages.other_stages(one)] == [2]
     del two
-    assert stages.others(one) == []
+    assert stages.other_stages(one) == []
