@@ -9,14 +9,27 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.boundary import users_call
-from sparktrain.config.call_option import documented_by, settled
-from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
+from sparktrain.config.call_arguments import (
+    ExtendArguments,
+    LaunchArguments,
+    PoolArguments,
+    PoolLaunchArguments,
+    PoolRunArguments,
+    PoolSweepArguments,
+    RefitArguments,
+    ResumeArguments,
+    RunArguments,
+    SweepArguments,
+)
+from sparktrain.config.call_option import Keywords, documented_by, settled
 from sparktrain.config.option_catalog import (
+    ExtendKeywords,
     LaunchKeywords,
     PoolKeywords,
     PoolLaunchKeywords,
     PoolRunKeywords,
     PoolSweepKeywords,
+    RefitKeywords,
     ResumeKeywords,
     RunKeywords,
     SweepKeywords,
@@ -59,7 +72,7 @@ def sweep(
     space: SpaceLike,
     *,
     spark: "Session | LocalMachine | None" = None,
-    **options: Unpack[SweepKeywords],
+    **options: Unpack[SweepArguments],
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
@@ -96,7 +109,7 @@ def launch(
     spark: "Session | LocalMachine | None",
     map_fun: Callable[..., Any],
     args_dict: Mapping[str, Sequence[Any]],
-    **options: Unpack[LaunchKeywords],
+    **options: Unpack[LaunchArguments],
 ) -> SweepResult:
     """Call `map_fun` once for each position of the lists in `args_dict`, each in a fresh process on a Spark executor.
 
@@ -120,7 +133,7 @@ def run(
     params: Mapping[str, Any] | None = None,
     *,
     spark: "Session | LocalMachine | None" = None,
-    **options: Unpack[RunKeywords],
+    **options: Unpack[RunArguments],
 ) -> RunResult:
     """Train one model in a gang of `workers` processes: each calls `train` once, in a slot of its own.
 
@@ -151,15 +164,15 @@ def run(
         KeyboardInterrupt: Ctrl-C; no training process is left.
     """
     _check_place("run", spark)
-    chosen = RunOptions(**settled(RunKeywords, options, "run"))
+    chosen = RunOptions(**options)
     prepared = compose(train, single({} if params is None else params), chosen)
-    return run_end(prepared, _alone(prepared, chosen.asked["progress"], spark, chosen.asked["agents"])).result()
+    return run_end(prepared, _alone(prepared, chosen.keywords.progress, spark, chosen.keywords.agents)).result()
 
 
 @users_call
 @documented_by(ResumeKeywords)
 def resume(
-    directory: str | PathLike[str], *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeKeywords]
+    directory: str | PathLike[str], *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeArguments]
 ) -> SweepResult | RunResult:
     """Resume the run in `directory` with its own function, space and options, without the program that started it.
 
@@ -181,15 +194,9 @@ def resume(
             errors are those of `sweep` and `run`.
     """
     _check_place("resume", spark)
-    arguments = settled(ResumeKeywords, options, "resume")
-    prepared = compose_again(
-        directory_of(directory, "directory"),
-        arguments["retry_failed"],
-        environment(arguments["env"], arguments["forward_env"]),
-        arguments["tensorboard"],
-    )
-    prepared = prepared.observed(arguments).limited(arguments["max_concurrent_trials"], arguments["agents"])
-    sweep_result = _alone(prepared, arguments["progress"], spark, arguments["agents"])
+    keywords = settled(ResumeKeywords, options, "resume")
+    prepared = _compose_again(directory_of(directory, "directory"), keywords, keywords.agents)
+    sweep_result = _alone(prepared, keywords.progress, spark, keywords.agents)
     return run_end(prepared, sweep_result).result() if prepared.plan.kind == "run" else sweep_result
 
 
@@ -200,7 +207,7 @@ def extend(
     space: SpaceLike | None = None,
     *,
     spark: "Session | LocalMachine | None" = None,
-    **options: Unpack[ExtendKeywords],
+    **options: Unpack[ExtendArguments],
 ) -> SweepResult:
     """Continue a sweep, finished or stopped, with more trials or a wider space, under its name and in its directory.
 
@@ -221,15 +228,9 @@ def extend(
         UserError: nothing would be added, or the space is no wider one; what `resume` raises; errors of `sweep`.
     """
     _check_place("extend", spark)
-    arguments = settled(ExtendKeywords, options, "extend")
-    prepared = compose_again(
-        directory_of(run),
-        arguments["retry_failed"],
-        environment(arguments["env"], arguments["forward_env"]),
-        arguments["tensorboard"],
-        Extension(arguments["trials"], space),
-    ).observed(arguments)
-    return _alone(prepared.limited(arguments["max_concurrent_trials"], None), arguments["progress"], spark, None)
+    keywords = settled(ExtendKeywords, options, "extend")
+    prepared = _compose_again(directory_of(run), keywords, None, Extension(keywords.trials, space))
+    return _alone(prepared, keywords.progress, spark, None)
 
 
 def sweep_as(
@@ -257,7 +258,7 @@ def refit(
     *,
     train: Callable[..., Any] | None = None,
     spark: "Session | LocalMachine | None" = None,
-    **options: Unpack[RefitKeywords],
+    **options: Unpack[RefitArguments],
 ) -> RunResult:
     """Continue training the best trial of a sweep in a gang of any size: a new run, from the checkpoint of the trial.
 
@@ -274,8 +275,8 @@ def refit(
         NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
     """
     _check_place("refit", spark)
-    prepared, arguments = compose_refit(directory_of(run), params or {}, options, train)
-    return run_end(prepared, _alone(prepared, arguments["progress"], spark, arguments["agents"])).result()
+    prepared, keywords = compose_refit(directory_of(run), params or {}, options, train)
+    return run_end(prepared, _alone(prepared, keywords.progress, spark, keywords.agents)).result()
 
 
 def refit_target(
@@ -287,8 +288,8 @@ def refit_target(
     display: Display | None = None,
 ) -> RunEnd:
     """Refit for the command line; `engine` is as in `sweep_target`."""
-    prepared, arguments = compose_refit(directory, params, settings)
-    return run_end(prepared, _execute(prepared, LateAgents(engine, arguments["agents"]), True, display))
+    prepared, keywords = compose_refit(directory, params, settings)
+    return run_end(prepared, _execute(prepared, LateAgents(engine, keywords.agents), True, display))
 
 
 def run_target(
@@ -301,7 +302,7 @@ def run_target(
 ) -> RunEnd:
     """Run a gang for the command line, which shows a failure as a result; `engine` is as in `sweep_target`."""
     prepared = compose(target, single(params), options)
-    return run_end(prepared, _execute(prepared, LateAgents(engine, options.asked["agents"]), True, display))
+    return run_end(prepared, _execute(prepared, LateAgents(engine, options.keywords.agents), True, display))
 
 
 def sweep_target(
@@ -318,20 +319,16 @@ def sweep_target(
 
 def resume_target(
     directory: str,
+    keywords: ResumeKeywords | ExtendKeywords,
     *,
     engine: LateEngine,
-    max_concurrent_trials: int | None = None,
-    agents: int | None = None,
-    retry_failed: bool = False,
     display: Display | None = None,
-    env: Mapping[str, str] | None = None,
-    tensorboard: bool = False,
     extension: Extension | None = None,
-    observers: Mapping[str, Any] | None = None,
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
-    prepared = compose_again(directory, retry_failed, env, tensorboard, extension).observed(observers or {})
-    sweep_result = _execute(prepared.limited(max_concurrent_trials, agents), LateAgents(engine, agents), True, display)
+    agents = keywords.agents if isinstance(keywords, ResumeKeywords) else None
+    prepared = _compose_again(directory, keywords, agents, extension)
+    sweep_result = _execute(prepared, LateAgents(engine, agents), True, display)
     return run_end(prepared, sweep_result) if prepared.plan.kind == "run" else sweep_result
 
 
@@ -357,39 +354,42 @@ class Pool(ShownPool):
 
     @users_call
     @documented_by(PoolSweepKeywords)
-    def sweep(self, train: Callable[..., Any], space: SpaceLike, **options: Unpack[PoolSweepKeywords]) -> SweepResult:
+    def sweep(self, train: Callable[..., Any], space: SpaceLike, **options: Unpack[PoolSweepArguments]) -> SweepResult:
         """Sweep as `sparktrain.sweep` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.sweep` that concern no session.
         """
-        chosen = SweepOptions(**settled(PoolSweepKeywords, options, "sweep"))
+        chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", PoolSweepKeywords))
         return self._call(compose(train, space, chosen), chosen)
 
     @users_call
     @documented_by(PoolLaunchKeywords)
     def launch(
-        self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Unpack[PoolLaunchKeywords]
+        self,
+        map_fun: Callable[..., Any],
+        args_dict: Mapping[str, Sequence[Any]],
+        **options: Unpack[PoolLaunchArguments],
     ) -> SweepResult:
         """Sweep as `sparktrain.launch` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.launch` that concern no session.
         """
-        chosen = SweepOptions(**settled(PoolLaunchKeywords, options, "launch"))
+        chosen = SweepOptions(settled(LaunchKeywords, options, "launch", PoolLaunchKeywords))
         return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
 
     @users_call
     @documented_by(PoolRunKeywords)
     def run(
-        self, train: Callable[..., Any], params: Mapping[str, Any] | None = None, **options: Unpack[PoolRunKeywords]
+        self, train: Callable[..., Any], params: Mapping[str, Any] | None = None, **options: Unpack[PoolRunArguments]
     ) -> RunResult:
         """Train as `sparktrain.run` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.run` that concern no session.
         """
-        chosen = RunOptions(**settled(PoolRunKeywords, options, "run"))
+        chosen = RunOptions(settled(RunKeywords, options, "run", PoolRunKeywords))
         prepared = compose(train, single({} if params is None else params), chosen)
         return run_end(prepared, self._call(prepared, chosen)).result()
 
@@ -398,16 +398,16 @@ class Pool(ShownPool):
         self._agents.close()
 
     def _sweep(self, call: str, train: Callable[..., Any], space: SpaceLike, options: Mapping[str, Any]) -> SweepResult:
-        chosen = SweepOptions(**settled(PoolLaunchKeywords, options, call))
+        chosen = SweepOptions(settled(LaunchKeywords, options, call, PoolLaunchKeywords))
         return self._call(compose(train, space, chosen), chosen)
 
     def _call(self, prepared: PreparedRun, options: Options) -> SweepResult:
-        return _execute(prepared, PoolAgents(self._agents), options.asked["progress"])
+        return _execute(prepared, PoolAgents(self._agents), options.keywords.progress)
 
 
 @users_call
 @documented_by(PoolKeywords)
-def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKeywords]) -> Pool:
+def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolArguments]) -> Pool:
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
     Returns at once, while the agents start. The pool releases its slots at the end of the `with` block, by `close()`,
@@ -424,11 +424,11 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
         UserError: there is no session, or it has too few slots.
     """
     _check_place("pool", spark)
-    arguments = settled(PoolKeywords, options, "pool")
-    engine = engine_of(spark).sharing((arguments["gpu_memory"] or 0) // MIB)
+    keywords = settled(PoolKeywords, options, "pool")
+    engine = engine_of(spark).sharing((keywords.gpu_memory or 0) // MIB)
     engine.check_cluster()
-    count, _ = engine.agents_for(None, arguments["agents"], None)
-    started = AgentPool(engine, count, arguments["preload"], arguments["idle_timeout"])
+    count, _ = engine.agents_for(None, keywords.agents, None)
+    started = AgentPool(engine, count, keywords.preload, keywords.idle_timeout)
     started.open()
     return Pool(started)
 
@@ -460,7 +460,7 @@ def session(
 
 def _sweep(
     call: str,
-    keywords: type,
+    accepted: type[Keywords],
     train: Callable[..., Any],
     space: SpaceLike,
     spark: "Session | LocalMachine | None",
@@ -468,8 +468,16 @@ def _sweep(
 ) -> SweepResult:
     """A sweep with agents of its own, for the public function `call`, with the options that it takes."""
     _check_place(call, spark)
-    chosen = SweepOptions(**settled(keywords, options, call))
-    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, None)
+    chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
+    return _alone(compose(train, space, chosen), chosen.keywords.progress, spark, None)
+
+
+def _compose_again(
+    directory: str, keywords: ResumeKeywords | ExtendKeywords, agents: int | None, extension: Extension | None = None
+) -> PreparedRun:
+    env = environment(keywords.env, keywords.forward_env)
+    prepared = compose_again(directory, keywords.retry_failed, env, keywords.tensorboard, extension)
+    return prepared.observed(keywords).limited(keywords.max_concurrent_trials, agents)
 
 
 def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:

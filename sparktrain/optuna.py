@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.api import Pool, sweep_as
 from sparktrain.boundary import message_of, trace_of, users_call
-from sparktrain.config.option_catalog import StudyKeywords
+from sparktrain.config.call_arguments import StudyArguments
 from sparktrain.config.param_values import described, native
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.errors import FunctionError, SamplerError, SparktrainError, SpecError
@@ -46,7 +46,7 @@ def optimize(
     callbacks: "Iterable[Callable[[Study, FrozenTrial], None]] | None" = None,
     spark: "Session | LocalMachine | None" = None,
     pool: Pool | None = None,
-    **options: Unpack[StudyKeywords],
+    **options: Unpack[StudyArguments],
 ) -> SweepResult:
     """Run an ordinary Optuna objective on executors, each trial in a process of its own, and record it in the study.
 

@@ -1,38 +1,46 @@
-"""The tables of options in docs/, made from the catalog: `python -m sparktrain.cli.option_tables` rewrites them."""
+"""The tables of options in docs/, and the types in `config.call_arguments`, made from the catalog.
+
+`python -m sparktrain.cli.option_tables` rewrites them.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sparktrain.config.call_option import Declared, options_in, shown_type
-from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
-from sparktrain.config.option_catalog import (
-    LaunchKeywords,
-    PoolKeywords,
-    ResumeKeywords,
-    RunKeywords,
-    SweepKeywords,
-)
+from sparktrain.config import call_option, option_catalog
+from sparktrain.config.call_option import Declared, Keywords, options_in, source_of
 
-CALLS: dict[str, type] = {
-    "sweep": SweepKeywords,
-    "launch": LaunchKeywords,
-    "run": RunKeywords,
-    "resume": ResumeKeywords,
-    "extend": ExtendKeywords,
-    "refit": RefitKeywords,
-    "pool": PoolKeywords,
+CALLS: dict[str, type[Keywords]] = {
+    "sweep": option_catalog.SweepKeywords,
+    "launch": option_catalog.LaunchKeywords,
+    "run": option_catalog.RunKeywords,
+    "resume": option_catalog.ResumeKeywords,
+    "extend": option_catalog.ExtendKeywords,
+    "refit": option_catalog.RefitKeywords,
+    "pool": option_catalog.PoolKeywords,
 }
+_COLUMNS = ("option", "type", "default", "meaning", "of")
+ARGUMENTS = Path(call_option.__file__).with_name("call_arguments.py")
 _BLOCK = re.compile(r"(<!-- options: [^>]*-->\n).*?(<!-- end of options -->)", re.DOTALL)
+_HEADER = '''"""What callers may pass by name, for type checkers and editors; `cli.option_tables` writes this module."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
+
+from sparktrain.config.gang_spec import Backend
+from sparktrain.config.stoppers import StopRule
+from sparktrain.config.tracking_options import MLflow
+
+# fmt: off
+# ruff: noqa: E501
+'''
 
 
 def written(page: str) -> str:
     """The text of a page with each of its tables rewritten: between `<!-- options ... -->` and its end."""
-    return _BLOCK.sub(lambda match: f"{match[1]}{chr(10).join(_table())}\n{match[2]}", page)
-
-
-def _table() -> Iterator[str]:
-    yield from _rows(("option", "type", "default", "meaning", "of"), _of_calls())
+    return _BLOCK.sub(lambda match: f"{match[1]}{chr(10).join(_rows(_COLUMNS, _of_calls()))}\n{match[2]}", page)
 
 
 def _of_calls() -> Iterator[tuple[str, ...]]:
@@ -40,10 +48,10 @@ def _of_calls() -> Iterator[tuple[str, ...]]:
     rows: dict[tuple[str, str, str, bool], tuple[Declared, list[str]]] = {}
     for call, keywords in CALLS.items():
         for name, option in options_in(keywords).items():
-            key = (name, option.option.doc, option.option.says, option.required)
+            key = (name, option.option.doc, option.option.says, option.option.required)
             rows.setdefault(key, (option, []))[1].append(call)
     for option, calls in rows.values():
-        yield f"`{option.name}`", f"`{shown_type(option.type)}`", _default(option), _meaning(option), ", ".join(calls)
+        yield f"`{option.name}`", f"`{_shown_type(option)}`", _default(option), _meaning(option), ", ".join(calls)
 
 
 def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
@@ -53,6 +61,11 @@ def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[st
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
+def _shown_type(declared: Declared) -> str:
+    """The type as a user writes its values."""
+    return re.sub(r"(?<!\[)Literal\[(.*?)\]", lambda match: match[1].replace(", ", " | "), source_of(declared.type))
+
+
 def _meaning(declared: Declared) -> str:
     option = declared.option
     link = f"[More]({option.page})." if option.page else ""
@@ -60,11 +73,29 @@ def _meaning(declared: Declared) -> str:
 
 
 def _default(declared: Declared) -> str:
-    return "must be given" if declared.required else declared.option.default_words
+    return "must be given" if declared.option.required else declared.option.default_words
+
+
+def arguments_module() -> str:
+    """The source of `config.call_arguments`: for each class of the catalog a dict type of what callers may pass."""
+    classes = [kind for name, kind in vars(option_catalog).items() if re.fullmatch(r"\w+Keywords", name)]
+    return _HEADER + "".join(map(_arguments_class, classes))
+
+
+def _arguments_class(keywords: type[Keywords]) -> str:
+    bases = [base.__name__.replace("Keywords", "Arguments") for base in keywords.__bases__ if base is not Keywords]
+    name = keywords.__name__.replace("Keywords", "Arguments")
+    lines = [f"\nclass {name}({', '.join(bases or ['TypedDict'])}, total=False):"]
+    for option in vars(keywords).get("__annotations__", ()):
+        declared = options_in(keywords)[option]
+        source = source_of(declared.type)
+        lines.append(f"    {option}: {f'Required[{source}]' if declared.option.required else source}")
+    return "\n".join([*lines, ""]) if lines[1:] else f"{lines[0]} ...\n"
 
 
 def write(folder: Path) -> None:
-    """Write the tables of the pages in `folder`. Blocks on the disk."""
+    """Write the types of arguments, and the tables of the pages in `folder`. Blocks on the disk."""
+    ARGUMENTS.write_text(arguments_module(), "utf-8")
     for page in sorted(folder.glob("*.md")):
         text = page.read_text("utf-8")
         if (new_text := written(text)) != text:

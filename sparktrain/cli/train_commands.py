@@ -8,15 +8,15 @@ from sparktrain.cli.common import CommandOutcome, CommandRequest
 from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Directory, option
 from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
-from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
-from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.config.call_option import Keywords, settled
+from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, RefitKeywords, ResumeKeywords, RunKeywords
 from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
     from sparktrain.driver.continuation.extension import Extension
 
-KEYWORDS: dict[str, type] = {
+KEYWORDS: dict[str, type[Keywords]] = {
     "sweep": LaunchKeywords,
     "run": RunKeywords,
     "resume": ResumeKeywords,
@@ -292,23 +292,11 @@ def perform_resume(request: CommandRequest, extension: "Extension | None" = None
     with closing(common.prepare(request, "sparktrain resume")) as call:
         from sparktrain.api import resume_target
         from sparktrain.display.summary import Lines, summary_table
-        from sparktrain.driver.forwarded_env import environment
         from sparktrain.results.run_result import RunEnd
 
-        settings = request.settings
-
-        end = resume_target(
-            request.target,
-            engine=call.engine,
-            max_concurrent_trials=settings.get("max_concurrent_trials"),
-            agents=settings.get("agents"),
-            retry_failed=settings.get("retry_failed", False),
-            display=call.display,
-            env=environment(settings.get("env", {}), settings.get("forward_env", ())),
-            tensorboard=settings.get("tensorboard", False),
-            observers=settings,
-            **({} if extension is None else {"extension": extension}),
-        )
+        kind: type[ResumeKeywords] | type[ExtendKeywords] = ResumeKeywords if extension is None else ExtendKeywords
+        keywords = settled(kind, request.settings)
+        end = resume_target(request.target, keywords, engine=call.engine, display=call.display, extension=extension)
         return (
             CommandOutcome(end.sweep, Lines(end.lines()))
             if isinstance(end, RunEnd)

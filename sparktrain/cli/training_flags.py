@@ -8,7 +8,7 @@ import typer
 
 from sparktrain.cli.common import CommandRequest, variables_of
 from sparktrain.cli.flags import FUNCTION, OUTPUT, Debug, Quiet, option
-from sparktrain.config.call_option import Declared, options_in
+from sparktrain.config.call_option import Declared, Keywords, options_in
 from sparktrain.config.gang_options import GANG
 from sparktrain.config.option_catalog import METRIC, RESUMING, RUN, SPARK
 from sparktrain.config.search_options import TRIALS
@@ -57,7 +57,7 @@ class Misuse(typer.BadParameter):
         return str(self.message)
 
 
-def takes(keywords: type) -> Callable[[F], F]:
+def takes(keywords: type[Keywords]) -> Callable[[F], F]:
     """Give a command a flag for each option of `keywords` that has one, and those of `CallFlags`.
 
     The command receives their values in `**given`, and passes them to `request_of`.
@@ -74,14 +74,14 @@ def takes(keywords: type) -> Callable[[F], F]:
     return decorate
 
 
-def request_of(kind: type[R], target: str, keywords: type, flags: Mapping[str, Any], **fields: Any) -> R:
+def request_of(kind: type[R], target: str, keywords: type[Keywords], flags: Mapping[str, Any], **fields: Any) -> R:
     """The request of a command with the flags `flags`; `fields` are the fields that its kind has. Raises Misuse."""
     common = {name: flags[name] for name in CallFlags.__annotations__}
     settings = settings_of(keywords, {name: words for name, words in flags.items() if name not in common})
     return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
 
 
-def settings_of(keywords: type, flags: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(keywords: type[Keywords], flags: Mapping[str, Any]) -> dict[str, Any]:
     """The checked settings of the options that were given. Raises Misuse."""
     settings: dict[str, Any] = {}
     options = options_in(keywords)

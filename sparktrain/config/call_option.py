@@ -4,10 +4,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, field, fields
 from textwrap import fill
 from types import UnionType
-from typing import Any, Literal, Required, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
 from msgspec import Struct
 
@@ -19,6 +19,16 @@ _PLACEHOLDER = re.compile(r"^( *)\*\*options: .*(?:\n\1 +.*)*", re.MULTILINE)
 _WIDTH = 116
 
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K", bound="Keywords")
+T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Keywords:
+    """Checked options of a call: a frozen dataclass with a field for each `option`, those of its last base first."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 class CallOption(Struct, frozen=True):
@@ -26,7 +36,7 @@ class CallOption(Struct, frozen=True):
 
     doc: str
     """A sentence about its effect."""
-    rule: ValueRule
+    rule: ValueRule[Any]
     default: Any = None
     says: str = ""
     """The default in words, where its value is not clear."""
@@ -42,6 +52,8 @@ class CallOption(Struct, frozen=True):
     """Further sentences, for docstrings and docs/."""
     page: str = ""
     """The page of docs/ with details."""
+    required: bool = False
+    """Whether callers must pass it."""
     also: tuple[str, ...] = ()
     """Names in other tools: the error for an unknown option of such a name suggests this one."""
 
@@ -51,13 +63,29 @@ class CallOption(Struct, frozen=True):
         return self.says or ("" if self.default is None or self.default is False else str(self.default))
 
 
+def option(doc: str, rule: ValueRule[T], **attributes: Any) -> T:
+    """A field of `Keywords`, with the type of the rule's values; `attributes` are those of `CallOption`."""
+    metadata = {"option": CallOption(doc, rule, **attributes)}
+    return cast(T, field(repr=False, metadata=metadata))  # its value may be a secret
+
+
 class Declared(Struct, frozen=True):
-    """An option of one class, with the data from its annotation."""
+    """An option of one class."""
 
     name: str
     option: CallOption
-    type: Any
-    required: bool
+    value_type: Any
+    """The type of its checked values."""
+
+    @property
+    def type(self) -> Any:
+        """The type of what callers may pass."""
+        takes = self.option.rule.takes
+        return self.value_type if takes is None else takes | None if self._may_be_none else takes
+
+    @property
+    def _may_be_none(self) -> bool:
+        return type(None) in get_args(self.value_type)
 
     @property
     def flag(self) -> str | None:
@@ -67,10 +95,10 @@ class Declared(Struct, frozen=True):
 
     def checked(self, value: Any, subject: str = "") -> Any:
         """Check and convert `value`. Raises SpecError with value, rule, next step, and the option's doc."""
-        if value is None and type(None) in get_args(self.type):
+        if value is None and self._may_be_none:
             return None
         with self._documented():
-            if value is None and self.required:
+            if value is None and self.option.required:
                 raise SpecError(f"{subject or self.name} is {described(None)}: pass a value")
             return self.option.rule.check(native(value), subject or self.name)
 
@@ -89,33 +117,32 @@ class Declared(Struct, frozen=True):
             raise SpecError(f"{error} ({self.name}: {self.option.doc.rstrip('.')})") from None
 
 
-@cache
-def options_in(keywords: type) -> dict[str, Declared]:
-    """The options of a TypedDict by name: required ones first, then the others in order."""
-    options = []
-    for name, hint in get_type_hints(keywords, include_extras=True).items():
-        required = get_origin(hint) is Required
-        annotated = get_args(hint)[0] if required else hint
-        options.append(Declared(name, annotated.__metadata__[0], get_args(annotated)[0], required))
-    return {option.name: option for option in sorted(options, key=lambda spec: not spec.required)}
+def options_in(keywords: type[Keywords]) -> dict[str, Declared]:
+    """The options of a class by name: required ones first, then the others in order."""
+    options = [Declared(entry.name, entry.metadata["option"], entry.type) for entry in fields(cast(Any, keywords))]
+    return {declared.name: declared for declared in sorted(options, key=lambda declared: not declared.option.required)}
 
 
-def settled(keywords: type, options: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
-    """Every option of `keywords`: the given value, checked, or the default.
+def settled(
+    keywords: type[K], options: Mapping[str, Any], call: str = "the call", accepted: type[Keywords] | None = None
+) -> K:
+    """Every option of `keywords`: the checked value, or the default.
 
-    Raises SpecError for an unknown option, a missing one, and a value that breaks its rule.
+    `accepted` has the options that the call takes, where these are fewer, or more of them required. Raises SpecError
+    for an unknown option, a missing one, and a value that breaks its rule.
     """
-    specs = options_in(keywords)
+    specs = options_in(accepted or keywords)
     for name in options:
         if name not in specs:
             near = nearest(name, specs.values()) or ";"
             raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(specs)}")
     for name, declared in specs.items():
-        if declared.required and name not in options:
+        if declared.option.required and name not in options:
             raise SpecError(f"{call} lacks {name}: pass {name}= ({declared.option.doc.rstrip('.')})")
-    return {
-        name: spec.checked(options[name]) if name in options else spec.option.default for name, spec in specs.items()
-    }
+    declared_options = options_in(keywords) | specs
+    return keywords(
+        **{name: spec.checked(options.get(name, spec.option.default)) for name, spec in declared_options.items()}
+    )
 
 
 def nearest(name: str, options: Iterable[Declared], others: Iterable[str] = ()) -> str:
@@ -127,7 +154,7 @@ def nearest(name: str, options: Iterable[Declared], others: Iterable[str] = ()) 
     return did_you_mean(name, [*(option.name for option in declared), *others])
 
 
-def documented_by(keywords: type) -> Callable[[F], F]:
+def documented_by(keywords: type[Keywords]) -> Callable[[F], F]:
     """Make a function with `**options` show each option in `help()` and in the signature that editors read."""
 
     def decorate(function: F) -> F:
@@ -145,26 +172,26 @@ def documented_by(keywords: type) -> Callable[[F], F]:
 
 
 def _parameter(declared: Declared) -> inspect.Parameter:
-    default = inspect.Parameter.empty if declared.required else declared.option.default
+    default = inspect.Parameter.empty if declared.option.required else declared.option.default
     return inspect.Parameter(declared.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=declared.type)
 
 
 def _lines(options: Iterable[Declared], indent: str) -> Iterable[str]:
     for spec in options:
-        default = "" if spec.required or not spec.option.default_words else f"Default: {spec.option.default_words}."
+        default = (
+            "" if spec.option.required or not spec.option.default_words else f"Default: {spec.option.default_words}."
+        )
         words = " ".join(filter(None, [f"{spec.name}: {spec.option.doc}", default, spec.option.details]))
         yield fill(words, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 
-def shown_type(hint: Any) -> str:
-    """A type as a user writes it, for docs/.
+def source_of(hint: Any) -> str:
+    """A type as source code, without the names of modules.
 
-    >>> shown_type(int | None), shown_type(Literal["max", "min"])
-    ('int | None', "'max' | 'min'")
+    >>> source_of(int | None), source_of(list[Any] | str)
+    ('int | None', 'list[Any] | str')
     """
-    if get_origin(hint) is Literal:
-        return " | ".join(map(repr, get_args(hint)))
     if get_origin(hint) in (Union, UnionType):
-        return " | ".join(dict.fromkeys(map(shown_type, get_args(hint))))
+        return " | ".join(dict.fromkeys(map(source_of, get_args(hint))))
     text = "None" if hint is type(None) else hint.__name__ if isinstance(hint, type) else str(hint)
     return re.sub(r"\b[a-z_]+\.(?:[a-z_]+\.)*", "", text)

@@ -1,101 +1,75 @@
 """The options of a call about the members of its gang; a part of `option_catalog`."""
 
-from typing import Annotated, Literal, Required, TypedDict
+from typing import Literal
 
-from sparktrain.config.call_option import CallOption
+from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, integer, whole_or_none
-from sparktrain.config.quantities import Duration
-from sparktrain.config.server_settings import server_mode
-
-ServerModeName = Literal["async", "staleness-aware", "sync", "local-sgd"]
+from sparktrain.config.server_settings import ServerMode, server_mode
 
 GANG = "The gang"
 """Panel of the command line's help."""
 
 
-class AveragingKeywords(TypedDict, total=False):
+class AveragingKeywords(Keywords):
     """Options of all gangs about when their members average."""
 
-    local_steps: Annotated[
-        int | None,
-        CallOption(
-            "Steps that each member trains by itself before all average their weights.",
-            whole_or_none(1),
-            panel=GANG,
-            says="none: gradients are averaged in each step",
-            page="gangs.md#local-steps",
-            also=("local_iterations", "averaging_period", "sync_every", "interval_steps"),
-        ),
-    ]
+    local_steps: int | None = option(
+        "Steps that each member trains by itself before all average their weights.",
+        whole_or_none(1),
+        panel=GANG,
+        says="none: gradients are averaged in each step",
+        page="gangs.md#local-steps",
+        also=("local_iterations", "averaging_period", "sync_every", "interval_steps"),
+    )
 
 
-class GangKeywords(AveragingKeywords, total=False):
+class GangKeywords(AveragingKeywords):
     """Options of runs of one gang about its members."""
 
-    workers: Required[
-        Annotated[
-            int,
-            CallOption(
-                "Members that train, including the chief.",
-                integer(1),
-                panel=GANG,
-                flag_doc="Members that train; needed here or in --params.",
-                page="gangs.md",
-                also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
-            ),
-        ]
-    ]
-    ps: Annotated[
-        int,
-        CallOption(
-            "Parameter servers beside them, with backend tensorflow or parameter-server.",
-            integer(0),
-            default=0,
-            panel=GANG,
-            page="strategies.md",
-        ),
-    ]
-    ps_mode: Annotated[
-        ServerModeName,
-        CallOption(
-            "When a gradient counts, with backend parameter-server: async, staleness-aware, sync or local-sgd.",
-            ValueRule(server_mode, "NAME"),
-            default="async",
-            panel=GANG,
-            page="parameter-server.md#modes",
-        ),
-    ]
-    backup_workers: Annotated[
-        int,
-        CallOption(
-            "How many gradients of a round need not come, with ps_mode sync.",
-            integer(0),
-            default=0,
-            panel=GANG,
-            page="parameter-server.md#modes",
-        ),
-    ]
-    evaluator: Annotated[
-        bool,
-        CallOption(
-            "One more member that evaluates, with backend tensorflow.",
-            FLAG,
-            default=False,
-            panel=GANG,
-            page="strategies.md",
-        ),
-    ]
-    min_workers: Annotated[
-        int | None,
-        CallOption(
-            "Continue with this many members when agents are lost for good.",
-            integer(1),
-            panel=GANG,
-            says="wait for all",
-            page="gangs.md",
-        ),
-    ]
-    hang_timeout: Annotated[
-        Duration,
-        CallOption("End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG),
-    ]
+    workers: int = option(
+        "Members that train, including the chief.",
+        integer(1),
+        panel=GANG,
+        flag_doc="Members that train; needed here or in --params.",
+        page="gangs.md",
+        also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
+        required=True,
+    )
+    ps: int = option(
+        "Parameter servers beside them, with backend tensorflow or parameter-server.",
+        integer(0),
+        default=0,
+        panel=GANG,
+        page="strategies.md",
+    )
+    ps_mode: ServerMode = option(
+        "When a gradient counts, with backend parameter-server: async, staleness-aware, sync or local-sgd.",
+        ValueRule(server_mode, "NAME", takes=Literal["async", "staleness-aware", "sync", "local-sgd"]),
+        default=ServerMode.ASYNC,
+        panel=GANG,
+        page="parameter-server.md#modes",
+    )
+    backup_workers: int = option(
+        "How many gradients of a round need not come, with ps_mode sync.",
+        integer(0),
+        default=0,
+        panel=GANG,
+        page="parameter-server.md#modes",
+    )
+    evaluator: bool = option(
+        "One more member that evaluates, with backend tensorflow.",
+        FLAG,
+        default=False,
+        panel=GANG,
+        page="strategies.md",
+    )
+    min_workers: int | None = option(
+        "Continue with this many members when agents are lost for good.",
+        integer(1),
+        panel=GANG,
+        says="wait for all",
+        page="gangs.md",
+    )
+    hang_timeout: float = option(
+        "End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG
+    )

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import yaml
 
-from sparktrain.config.call_option import Declared, nearest, options_in
+from sparktrain.config.call_option import Declared, Keywords, nearest, options_in
 from sparktrain.config.distribution_text import is_call, parsed
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.param_values import check_equal_lengths, check_name, did_you_mean, plain, shown, typed
@@ -236,7 +236,7 @@ def _names_beside(path: Path) -> list[str]:
 _Settings = dict[str, Declared]
 
 
-def _of_file(keywords: type) -> _Settings:
+def _of_file(keywords: type[Keywords]) -> _Settings:
     """The options that a file may set."""
     return {name: declared for name, declared in options_in(keywords).items() if declared.option.in_file}
 

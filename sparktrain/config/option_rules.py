@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
 from sparktrain.config.param_values import described, did_you_mean, shown
-from sparktrain.config.quantities import count, memory, seconds
+from sparktrain.config.quantities import Duration, count, memory, seconds
 from sparktrain.errors import SpecError
 
 Change = Literal["code", "space", "data", "metric", "seed", "gang"]
@@ -17,10 +17,10 @@ CHANGES: tuple[str, ...] = get_args(Change)
 T = TypeVar("T")
 
 
-class ValueRule(Struct, frozen=True):
+class ValueRule(Struct, Generic[T], frozen=True):
     """A kind of value. `check` and `read` take a value and the subject of the message; both raise SpecError."""
 
-    check: Callable[[Any, str], Any]
+    check: Callable[[Any, str], T]
     """Checks and converts a value."""
     metavar: str
     """What help shows for the value; empty for a flag without one."""
@@ -28,14 +28,16 @@ class ValueRule(Struct, frozen=True):
     """Parses text of the command line, or the list of texts of a flag that repeats."""
     repeats: bool = False
     """Whether the flag may be repeated."""
+    takes: Any = None
+    """The type of what callers may pass, where it is another one than that of the checked value."""
 
 
-def integer(least: int) -> ValueRule:
+def integer(least: int) -> ValueRule[int]:
     """Whole numbers of at least `least`."""
     return ValueRule(lambda value, subject: count(value, subject, least), "N", _parsed_integer)
 
 
-def whole_or_none(least: int) -> ValueRule:
+def whole_or_none(least: int) -> ValueRule[int | None]:
     """Whole numbers of at least `least`, or `none` for the default, as parameter files write it."""
     return ValueRule(
         lambda value, subject: None if value == "none" else count(value, subject, least),
@@ -44,9 +46,9 @@ def whole_or_none(least: int) -> ValueRule:
     )
 
 
-def listed(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
+def listed(check: Callable[[Any, str], T], metavar: str, takes: Any) -> ValueRule[T]:
     """Lists of names; on the command line with commas between them."""
-    return ValueRule(check, metavar, lambda text, subject: words(text))
+    return ValueRule(check, metavar, lambda text, subject: words(text), takes=takes)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -110,6 +112,15 @@ def changes(value: object, subject: str = "allow_changed") -> tuple[str, ...]:
     return tuple(map(str, named))
 
 
+def checkpoint_choice(value: object, subject: str) -> str:
+    """`value` as "newest", "best" or "none"; True is the newest, False none. Raises SpecError."""
+    if isinstance(value, bool):
+        return "newest" if value else "none"
+    if not isinstance(value, str) or value not in ("newest", "best", "none"):
+        raise SpecError(f"{subject} ({shown(value)}) must be 'newest', 'best' or 'none'")
+    return value
+
+
 def _parsed_integer(word: str, subject: str) -> int:
     try:
         return int(word)
@@ -117,13 +128,15 @@ def _parsed_integer(word: str, subject: str) -> int:
         raise SpecError(f"{subject} ({shown(word)}) must be a whole number: write digits, such as 2") from None
 
 
-TIME = ValueRule(seconds, "TIME")
-WAIT = ValueRule(wait, "TIME")
-MEMORY = ValueRule(lambda value, subject: None if value == "none" else memory(value, subject), "SIZE")
+TIME = ValueRule(seconds, "TIME", takes=Duration)
+WAIT = ValueRule(wait, "TIME", takes=Duration)
+MEMORY = ValueRule[int | None](
+    lambda value, subject: None if value == "none" else memory(value, subject), "SIZE", takes=int | str
+)
 """An amount of memory, or `none` for no limit."""
 FLAG = ValueRule(flag, "")
 SWITCH = ValueRule(switch, "on|off")
-PLACE = ValueRule(place, "PATH")
+PLACE = ValueRule(place, "PATH", takes=str | os.PathLike[str])
 TEXT = ValueRule(text, "TEXT")
-MODULES = listed(module_names, "M1,M2")
-CHANGED = listed(changes, "K1,K2")
+MODULES = listed(module_names, "M1,M2", Sequence[str])
+CHANGED = listed(changes, "K1,K2", Sequence[Change] | str)

@@ -1,172 +1,143 @@
 """The options of a call about which trials it runs, and how far; a part of `option_catalog`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypeVar
 
 from sparktrain.config import objectives, sampler_names, sweep_spec
-from sparktrain.config.call_option import CallOption
+from sparktrain.config.call_option import Keywords, option
+from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, integer
-from sparktrain.config.quantities import Duration
-from sparktrain.config.stoppers import StopRule, rules_of
-from sparktrain.config.warm_sources import warm_sources
+from sparktrain.config.stoppers import AnyStopRule, StopRule, rules_of
+from sparktrain.config.warm_sources import WarmSource, warm_sources
+
+T = TypeVar("T")
 
 TRIALS = "What to try"
 """Panel of the command line's help."""
 
 
-def _or_none(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+def _or_none(check: Callable[[Any, str], tuple[T, ...]]) -> Callable[[Any, str], tuple[T, ...]]:
     """`check`, where None stands for nothing."""
     return lambda value, subject: () if value is None else check(value, subject)
 
 
-class SearchKeywords(TypedDict, total=False):
+class SearchKeywords(Keywords):
     """Options of all sweeps about their trials."""
 
-    trials: Annotated[
-        int | None,
-        CallOption(
-            "Most trials that run.",
-            integer(1),
-            panel=TRIALS,
-            says="all",
-            details="With `repeats` or `folds`: most sets of parameters that are tried.",
-            also=("n_trials", "num_samples", "max_evals", "max_trials"),
+    trials: int | None = option(
+        "Most trials that run.",
+        integer(1),
+        panel=TRIALS,
+        says="all",
+        details="With `repeats` or `folds`: most sets of parameters that are tried.",
+        also=("n_trials", "num_samples", "max_evals", "max_trials"),
+    )
+    repeats: int = option(
+        "Trials of each set of parameters, with seeds of their own: sets are compared by their means.",
+        integer(1),
+        default=1,
+        panel=TRIALS,
+        page="repeats.md",
+        also=("n_repeats", "num_repeats", "executions_per_trial", "replications", "n_seeds"),
+    )
+    folds: int = option(
+        "Trials of each set of parameters and repeat, one for each fold of the data: see `ctx.fold`.",
+        integer(1),
+        default=1,
+        panel=TRIALS,
+        says="1, no cross-validation",
+        page="repeats.md",
+        also=("cv", "n_folds", "nfolds", "n_splits", "num_folds"),
+    )
+    racing: bool = option(
+        "Whether repeats and folds of a set of parameters are not run once it cannot become the best one.",
+        SWITCH,
+        default=True,
+        panel=TRIALS,
+        says="on",
+        page="repeats.md#racing",
+        also=("race",),
+    )
+    sampler: Any | None = option(
+        "What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii, grid, or a sampler of Optuna or your own.",
+        ValueRule(sampler_names.sampler, "NAME"),
+        panel=TRIALS,
+        says="tpe for a space with distributions, grid for lists",
+        flag_doc="What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii or grid (default: tpe for a space with "
+        "distributions, grid for lists).",
+        page="search.md",
+        also=("algorithm", "search_alg", "algo", "tuner"),
+    )
+    other_metrics: tuple[Objective, ...] = option(
+        "Metrics that count beside `metric`, with their better ends: the result has a Pareto front.",
+        ValueRule(
+            _or_none(objectives.objectives),
+            "METRIC",
+            repeats=True,
+            takes=Mapping[str, str | None] | Sequence[str] | None,
         ),
-    ]
-    repeats: Annotated[
-        int,
-        CallOption(
-            "Trials of each set of parameters, with seeds of their own: sets are compared by their means.",
-            integer(1),
-            default=1,
-            panel=TRIALS,
-            page="repeats.md",
-            also=("n_repeats", "num_repeats", "executions_per_trial", "replications", "n_seeds"),
-        ),
-    ]
-    folds: Annotated[
-        int,
-        CallOption(
-            "Trials of each set of parameters and repeat, one for each fold of the data: see `ctx.fold`.",
-            integer(1),
-            default=1,
-            panel=TRIALS,
-            says="1, no cross-validation",
-            page="repeats.md",
-            also=("cv", "n_folds", "nfolds", "n_splits", "num_folds"),
-        ),
-    ]
-    racing: Annotated[
-        bool,
-        CallOption(
-            "Whether repeats and folds of a set of parameters are not run once it cannot become the best one.",
-            SWITCH,
-            default=True,
-            panel=TRIALS,
-            says="on",
-            page="repeats.md#racing",
-            also=("race",),
-        ),
-    ]
-    sampler: Annotated[
-        Any | None,
-        CallOption(
-            "What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii, grid, or a sampler of Optuna or your own.",
-            ValueRule(sampler_names.sampler, "NAME"),
-            panel=TRIALS,
-            says="tpe for a space with distributions, grid for lists",
-            flag_doc="What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii or grid (default: tpe for a space with "
-            "distributions, grid for lists).",
-            page="search.md",
-            also=("algorithm", "search_alg", "algo", "tuner"),
-        ),
-    ]
-    other_metrics: Annotated[
-        Mapping[str, str | None] | Sequence[str] | None,
-        CallOption(
-            "Metrics that count beside `metric`, with their better ends: the result has a Pareto front.",
-            ValueRule(_or_none(objectives.objectives), "METRIC", repeats=True),
-            default=(),
-            panel=TRIALS,
-            says="none: one metric decides",
-            flag_doc="A metric that counts beside --metric, such as latency_ms:min. Repeatable.",
-            details='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
-            page="search.md#several-metrics",
-            also=("objectives", "directions", "metrics"),
-        ),
-    ]
-    constraints: Annotated[
-        Sequence[str] | None,
-        CallOption(
-            "Bounds of metrics: a trial that breaks one is never the best.",
-            ValueRule(_or_none(objectives.constraints), "BOUND", repeats=True),
-            default=(),
-            panel=TRIALS,
-            says="none",
-            flag="--constraint",
-            flag_doc="Bound of a metric, such as 'latency_ms <= 20'. Repeatable.",
-            page="search.md#constraints",
-            also=("constraints_func", "metric_constraints"),
-        ),
-    ]
-    target: Annotated[
-        float | None,
-        CallOption(
-            "End the sweep once a trial reaches this value of the metric.",
-            ValueRule(sweep_spec.finite, "NUMBER"),
-            panel=TRIALS,
-            says="never",
-            page="stopping.md#the-whole-sweep",
-            also=("loss_threshold",),
-        ),
-    ]
-    plateau: Annotated[
-        int | None,
-        CallOption(
-            "End the sweep when this many trials in a row have not improved the best one.",
-            integer(1),
-            panel=TRIALS,
-            says="never",
-            page="stopping.md#the-whole-sweep",
-            also=("early_stop_fn",),
-        ),
-    ]
-    budget: Annotated[
-        Duration | None,
-        CallOption(
-            "End the sweep when its slots have trained for this time in all, such as 100h.",
-            TIME,
-            says="never",
-            panel=TRIALS,
-            page="stopping.md#the-whole-sweep",
-            also=("time_budget_s",),
-        ),
-    ]
-    warm_start: Annotated[
-        Any | None,
-        CallOption(
-            "Former runs, or a table of results, that the sampler learns from, or points to try first.",
-            ValueRule(warm_sources, "PATH", repeats=True),
-            panel=TRIALS,
-            says="nothing is known",
-            flag_doc="Directory of a former run, from which the sampler learns. Repeatable.",
-            details="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
-            page="search.md#from-former-results",
-            also=("points_to_evaluate", "enqueue", "initial_points", "x0", "baseline", "trials_from"),
-        ),
-    ]
-    stopper: Annotated[
-        str | StopRule | Sequence[str | StopRule] | None,
-        CallOption(
-            "Rule that stops trials which cannot win: asha, hyperband, median, patience, threshold or wilcoxon.",
-            ValueRule(rules_of, "RULE", repeats=True),
-            default=(),
-            panel=TRIALS,
-            says="none: every trial runs to its end",
-            flag_doc="Rule that stops trials which cannot win, such as asha or asha:most=27,eta=3. Repeatable.",
-            details="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
-            "does; `st.ASHA(most=27)` and others have options.",
-            page="stopping.md",
-            also=("scheduler", "pruner", "early_stopping", "early_stopping_policy"),
-        ),
-    ]
+        default=(),
+        panel=TRIALS,
+        says="none: one metric decides",
+        flag_doc="A metric that counts beside --metric, such as latency_ms:min. Repeatable.",
+        details='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
+        page="search.md#several-metrics",
+        also=("objectives", "directions", "metrics"),
+    )
+    constraints: tuple[Constraint, ...] = option(
+        "Bounds of metrics: a trial that breaks one is never the best.",
+        ValueRule(_or_none(objectives.constraints), "BOUND", repeats=True, takes=Sequence[str] | None),
+        default=(),
+        panel=TRIALS,
+        says="none",
+        flag="--constraint",
+        flag_doc="Bound of a metric, such as 'latency_ms <= 20'. Repeatable.",
+        page="search.md#constraints",
+        also=("constraints_func", "metric_constraints"),
+    )
+    target: float | None = option(
+        "End the sweep once a trial reaches this value of the metric.",
+        ValueRule(sweep_spec.finite, "NUMBER"),
+        panel=TRIALS,
+        says="never",
+        page="stopping.md#the-whole-sweep",
+        also=("loss_threshold",),
+    )
+    plateau: int | None = option(
+        "End the sweep when this many trials in a row have not improved the best one.",
+        integer(1),
+        panel=TRIALS,
+        says="never",
+        page="stopping.md#the-whole-sweep",
+        also=("early_stop_fn",),
+    )
+    budget: float | None = option(
+        "End the sweep when its slots have trained for this time in all, such as 100h.",
+        TIME,
+        says="never",
+        panel=TRIALS,
+        page="stopping.md#the-whole-sweep",
+        also=("time_budget_s",),
+    )
+    warm_start: tuple[WarmSource, ...] | None = option(
+        "Former runs, or a table of results, that the sampler learns from, or points to try first.",
+        ValueRule(warm_sources, "PATH", repeats=True, takes=Any),
+        panel=TRIALS,
+        says="nothing is known",
+        flag_doc="Directory of a former run, from which the sampler learns. Repeatable.",
+        details="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
+        page="search.md#from-former-results",
+        also=("points_to_evaluate", "enqueue", "initial_points", "x0", "baseline", "trials_from"),
+    )
+    stopper: tuple[AnyStopRule, ...] = option(
+        "Rule that stops trials which cannot win: asha, hyperband, median, patience, threshold or wilcoxon.",
+        ValueRule(rules_of, "RULE", repeats=True, takes=str | StopRule | Sequence[str | StopRule] | None),
+        default=(),
+        panel=TRIALS,
+        says="none: every trial runs to its end",
+        flag_doc="Rule that stops trials which cannot win, such as asha or asha:most=27,eta=3. Repeatable.",
+        details="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
+        "does; `st.ASHA(most=27)` and others have options.",
+        page="stopping.md",
+        also=("scheduler", "pruner", "early_stopping", "early_stopping_policy"),
+    )

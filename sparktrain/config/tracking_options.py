@@ -3,18 +3,18 @@
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from sparktrain.config.call_option import CallOption
+from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.option_rules import WAIT, ValueRule
 from sparktrain.config.param_values import described, shown
-from sparktrain.config.quantities import Duration
 from sparktrain.errors import SpecError
 
 METHODS = ("run_started", "trial_started", "reported", "trial_ended", "run_ended")
 """The methods of `sparktrain.Callback` that events call."""
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+DEFAULT_AFTER_S = 1800.0
 TRACKING = "Tracking"
 """Panel of the command line's help."""
 
@@ -143,61 +143,49 @@ def _has_host(url: str) -> bool:
         return False
 
 
-class CallbackKeywords(TypedDict, total=False):
+class CallbackKeywords(Keywords):
     """Options of calls with callbacks of ours."""
 
-    callbacks: Annotated[
-        Sequence[Any] | Any,
-        CallOption(
-            "Objects on the driver that learn about the run, its trials and what they report.",
-            ValueRule(callbacks, "OBJECT"),
-            default=(),
-            says="none",
-            panel=TRACKING,
-            flag=None,
-            in_file=False,
-            details="An instance of a subclass of `sparktrain.Callback`, or several; none can end or slow the run.",
-            page="tracking.md",
-            also=("callback", "loggers"),
-        ),
-    ]
+    callbacks: tuple[Any, ...] = option(
+        "Objects on the driver that learn about the run, its trials and what they report.",
+        ValueRule(callbacks, "OBJECT", takes=Sequence[Any] | Any),
+        default=(),
+        says="none",
+        panel=TRACKING,
+        flag=None,
+        in_file=False,
+        details="An instance of a subclass of `sparktrain.Callback`, or several; none can end or slow the run.",
+        page="tracking.md",
+        also=("callback", "loggers"),
+    )
 
 
-class TrackingKeywords(TypedDict, total=False):
+class TrackingKeywords(Keywords):
     """Options of all calls that train: who else learns about the run."""
 
-    tracking: Annotated[
-        str | MLflow | None,
-        CallOption(
-            "Where runs are tracked: mlflow, at the address in MLFLOW_TRACKING_URI.",
-            ValueRule(tracking, "NAME"),
-            panel=TRACKING,
-            says="nowhere",
-            details="`MLflow(uri=..., experiment=..., tags=..., log_model=...)` sets more.",
-            page="tracking.md#mlflow",
-            also=("tracker", "logger", "mlflow"),
-        ),
-    ]
-    notify: Annotated[
-        str | Callable[[Any], object] | None,
-        CallOption(
-            "Command or https address that gets a notice when the run ends, a first trial fails, or nothing happens.",
-            ValueRule(notice, "TARGET"),
-            panel=TRACKING,
-            says="nothing",
-            details="In Python, a function of one argument too.",
-            page="tracking.md#notify",
-            also=("on_end", "webhook"),
-        ),
-    ]
-    notify_after: Annotated[
-        Duration,
-        CallOption(
-            "How long no report and no end of a trial may come before `notify` gets a notice.",
-            WAIT,
-            default=1800.0,
-            says="30m",
-            panel=TRACKING,
-            page="tracking.md#notify",
-        ),
-    ]
+    tracking: MLflow | None = option(
+        "Where runs are tracked: mlflow, at the address in MLFLOW_TRACKING_URI.",
+        ValueRule(tracking, "NAME", takes=str | MLflow),
+        panel=TRACKING,
+        says="nowhere",
+        details="`MLflow(uri=..., experiment=..., tags=..., log_model=...)` sets more.",
+        page="tracking.md#mlflow",
+        also=("tracker", "logger", "mlflow"),
+    )
+    notify: str | Callable[[Any], object] | None = option(
+        "Command or https address that gets a notice when the run ends, a first trial fails, or nothing happens.",
+        ValueRule(notice, "TARGET"),
+        panel=TRACKING,
+        says="nothing",
+        details="In Python, a function of one argument too.",
+        page="tracking.md#notify",
+        also=("on_end", "webhook"),
+    )
+    notify_after: float = option(
+        "How long no report and no end of a trial may come before `notify` gets a notice.",
+        WAIT,
+        default=DEFAULT_AFTER_S,
+        says="30m",
+        panel=TRACKING,
+        page="tracking.md#notify",
+    )

@@ -1,16 +1,13 @@
 """The options of a call, as `config.option_catalog` defines them, and what they mean for its run."""
 
 import secrets
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.call_option import settled
 from sparktrain.config.direction import mode_of
-from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, backend_or_auto
-from sparktrain.config.metric_names import metric_name
-from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
-from sparktrain.config.quantities import seconds
-from sparktrain.config.server_settings import server_mode
+from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
+from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.driver.forwarded_env import environment
@@ -25,30 +22,22 @@ class Options:
     """Where the caller wrote the parameters, for messages."""
     kind: ClassVar[Literal["sweep", "run"]]
     """What the call returns."""
-    keywords: ClassVar[type]
-    asked: CommonKeywords
+    catalog: ClassVar[type[LaunchKeywords] | type[RunKeywords]]
+    keywords: LaunchKeywords | RunKeywords
 
-    def __init__(self, **options: Any) -> None:
-        """Raises SpecError for an option that breaks a rule of the catalog."""
-        self.asked = cast(Any, settled(self.keywords, options, self.kind))  # a TypedDict: it was checked against that
+    def __init__(self, keywords: LaunchKeywords | RunKeywords | None = None, /, **options: Any) -> None:
+        """The checked `keywords`, or `options` to check. Raises SpecError for one that breaks a rule of the catalog."""
+        self.keywords = keywords or settled(self.catalog, options, self.kind)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and type(self) is type(other) and self.asked == other.asked
+        return isinstance(other, Options) and self.keywords == other.keywords
 
     __hash__ = None  # type: ignore[assignment]  # it holds dicts
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(name for name in self.asked)})"  # values may be secrets
-
     @property
-    def metric(self) -> str | None:
-        """The entry of the result that is compared."""
-        raise NotImplementedError
-
-    @property
-    def concurrent(self) -> int | None:
-        """Most trials that train at a time; None where only the slots of the session limit them."""
-        return None
+    def search(self) -> LaunchKeywords | None:
+        """The options of a search; None for a run, which trains the parameters that it gets."""
+        return self.keywords if isinstance(self.keywords, LaunchKeywords) else None
 
     def gang(self) -> GangSpec:
         """What trains each trial; its backend counts only where `choice` is None. Raises SpecError."""
@@ -56,11 +45,11 @@ class Options:
 
     def environment(self) -> dict[str, str]:
         """Environment variables of trials; given ones override the driver's. Raises SpecError."""
-        return environment(self.asked["env"], self.asked["forward_env"])
+        return environment(self.keywords.env, self.keywords.forward_env)
 
     def most_code(self) -> int:
         """Limit of the function's bytes with all that is sent with it. Raises SpecError."""
-        limit = self.asked["code_limit"]
+        limit = self.keywords.code_limit
         if limit > MOST_CODE_BYTES:
             raise SpecError(
                 f"code_limit ({limit}) must be at most {MOST_CODE_BYTES} bytes: each agent gets them in one message; "
@@ -79,33 +68,35 @@ class Options:
                 "gradients by itself: leave local_steps out, or train by ctx.distribute(optimizer) in place of the "
                 "strategy"
             )
-        if gang.size == 1 or backend_or_auto(self.asked["backend"]) != AUTO:
+        if gang.size == 1 or isinstance(self.keywords.backend, Backend):
             return None
         return choose(servers=gang.size > gang.workers, strategy=strategy)
 
     def _named(self, servers: bool = False) -> Backend:
-        if (backend := backend_or_auto(self.asked["backend"])) != AUTO:
-            return backend
+        if isinstance(self.keywords.backend, Backend):
+            return self.keywords.backend
         return Backend.TENSORFLOW if servers else ALONE.backend
 
     def limits(self) -> dict[str, Any]:
-        """How long and how often trials run, as fields of `SweepSpec`. Raises SpecError."""
-        raise NotImplementedError
+        """The fields of `SweepSpec` that only a sweep sets: what ends, stops and compares its trials."""
+        return {}
 
     def spec(self, gang: GangSpec, slug: str) -> SweepSpec:
         """The specification of the run, with a name that starts with `slug` where none is given. Raises SpecError."""
-        arguments = self.asked
+        keywords = self.keywords
         return SweepSpec(
-            name=arguments["name"] if arguments["name"] is not None else f"{slug}-{SystemClock().stamp()}",
-            metric=self.metric,
-            mode=mode_of(metric_name(self.metric), arguments["mode"]),
-            seed=arguments["seed"] if arguments["seed"] is not None else secrets.randbelow(2**31),
-            timeout_s=seconds(arguments["timeout"], "timeout"),
-            start_timeout_s=seconds(arguments["start_timeout"], "start_timeout") or 0.0,
+            name=f"{slug}-{SystemClock().stamp()}" if keywords.name is None else keywords.name,
+            metric=keywords.metric,
+            mode=mode_of(keywords.metric, keywords.mode),
+            seed=secrets.randbelow(2**31) if keywords.seed is None else keywords.seed,
+            timeout_s=keywords.timeout,
+            start_timeout_s=keywords.start_timeout,
+            max_retries=keywords.max_retries,
             gang=gang,
-            gpus=arguments["gpus"],
-            gpu_memory=cast(int | None, arguments["gpu_memory"]),  # its rule has converted text
-            log_limit_bytes=arguments["log_limit"],
+            gpus=keywords.gpus,
+            gpu_memory=keywords.gpu_memory,
+            log_limit_bytes=keywords.log_limit,
+            recovers=self.kind == "run",
             **self.limits(),
         )
 
@@ -115,19 +106,8 @@ class SweepOptions(Options):
 
     place: ClassVar[str] = "the space"
     kind: ClassVar[Literal["sweep", "run"]] = "sweep"
-
-    keywords: ClassVar[type] = LaunchKeywords
-    asked: LaunchKeywords
-
-    @property
-    def metric(self) -> str | None:
-        """See base class."""
-        return self.asked["metric"]
-
-    @property
-    def concurrent(self) -> int | None:
-        """See base class."""
-        return self.asked["max_concurrent_trials"]
+    catalog = LaunchKeywords
+    keywords: LaunchKeywords
 
     def gang(self) -> GangSpec:
         """See base class."""
@@ -136,32 +116,30 @@ class SweepOptions(Options):
                 f"backend {backend.value!r} of a sweep: its gangs have no parameter servers; choose 'horovod' or "
                 "'tensorflow', or train one gang by sparktrain.run(ps=1)"
             )
-        hang_timeout_s = seconds(self.asked["hang_timeout"], "hang_timeout") or GangSpec.hang_timeout_s
         return GangSpec(
-            workers=self.asked["workers_per_trial"],
+            workers=self.keywords.workers_per_trial,
             backend=backend,
-            local_steps=self.asked["local_steps"],
-            hang_timeout_s=hang_timeout_s,
+            local_steps=self.keywords.local_steps,
+            hang_timeout_s=self.keywords.hang_timeout or GangSpec.hang_timeout_s,
         )
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
-        arguments = self.asked
+        keywords = self.keywords
         return {
-            "trials": arguments["trials"],
-            "repeats": arguments["repeats"],
-            "folds": arguments["folds"],
-            "racing": arguments["racing"],
-            "trial_timeout_s": seconds(arguments["trial_timeout"], "trial_timeout"),
-            "report_timeout_s": seconds(arguments["hang_timeout"], "hang_timeout"),
-            "max_retries": arguments["max_retries"],
-            "max_failures": arguments["max_failures"],
-            "stopper": arguments["stopper"],
-            "other_metrics": arguments["other_metrics"],
-            "constraints": arguments["constraints"],
-            "target": arguments["target"],
-            "plateau": arguments["plateau"],
-            "budget_s": seconds(arguments["budget"], "budget"),
+            "trials": keywords.trials,
+            "repeats": keywords.repeats,
+            "folds": keywords.folds,
+            "racing": keywords.racing,
+            "trial_timeout_s": keywords.trial_timeout,
+            "report_timeout_s": keywords.hang_timeout,
+            "max_failures": keywords.max_failures,
+            "stopper": keywords.stopper,
+            "other_metrics": keywords.other_metrics,
+            "constraints": keywords.constraints,
+            "target": keywords.target,
+            "plateau": keywords.plateau,
+            "budget_s": keywords.budget,
         }
 
 
@@ -170,30 +148,20 @@ class RunOptions(Options):
 
     place: ClassVar[str] = "params"
     kind: ClassVar[Literal["sweep", "run"]] = "run"
-
-    keywords: ClassVar[type] = RunKeywords
-    asked: RunKeywords
-
-    @property
-    def metric(self) -> str | None:
-        """See base class."""
-        return self.asked["metric"]
+    catalog = RunKeywords
+    keywords: RunKeywords
 
     def gang(self) -> GangSpec:
         """See base class."""
-        arguments = self.asked
+        keywords = self.keywords
         return GangSpec(
-            workers=arguments["workers"],
-            ps=arguments["ps"],
-            ps_mode=server_mode(arguments["ps_mode"]),
-            backup_workers=arguments["backup_workers"],
-            evaluator=arguments["evaluator"],
-            backend=self._named(bool(arguments["ps"] or arguments["evaluator"])),
-            min_workers=arguments["min_workers"],
-            local_steps=arguments["local_steps"],
-            hang_timeout_s=cast(float, seconds(arguments["hang_timeout"], "hang_timeout")),  # it refuses None
+            workers=keywords.workers,
+            ps=keywords.ps,
+            ps_mode=keywords.ps_mode,
+            backup_workers=keywords.backup_workers,
+            evaluator=keywords.evaluator,
+            backend=self._named(bool(keywords.ps or keywords.evaluator)),
+            min_workers=keywords.min_workers,
+            local_steps=keywords.local_steps,
+            hang_timeout_s=keywords.hang_timeout,
         )
-
-    def limits(self) -> dict[str, Any]:
-        """See base class."""
-        return {"max_retries": self.asked["max_retries"], "recovers": True}

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import Backend
-from sparktrain.config.quantities import seconds
+from sparktrain.config.option_catalog import ExtendKeywords, ResumeKeywords
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.config.versions import REPORTED, installed_versions
@@ -226,9 +226,9 @@ class PreparedRun:
         again = self.retry_failed and not (replaces and stored_run.retried)
         return replace(resumed, stored_run=stored_run, retry_failed=again, replaces=replaces)
 
-    def observed(self, arguments: Mapping[str, Any]) -> "PreparedRun":
+    def observed(self, keywords: ResumeKeywords | ExtendKeywords) -> "PreparedRun":
         """The same with the callbacks and the page that the options of its call ask for. Raises SpecError."""
-        return replace(self, callbacks=callbacks_of(arguments), page=bool(arguments.get("page", self.page)))
+        return replace(self, callbacks=callbacks_of(keywords, keywords.callbacks), page=keywords.page)
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
         """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
@@ -372,8 +372,8 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     """
     program = function if isinstance(function, StoredProgram) else FunctionProgram(function)
     trial_space = as_space(space)
-    arguments = options.asked
-    argument_dict = cast(dict[str, Any], options.asked)
+    keywords = options.keywords
+    search = options.search
     gang = options.gang()
     env = options.environment()
     choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
@@ -383,19 +383,15 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     keras = chosen_keras(program.keras_choice, gang, env)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
-    chosen = sampler_choice(argument_dict.get("sampler"), spec)
+    chosen = sampler_choice(None if search is None else search.sampler, spec)
     sampler_name = chosen.name(trial_space)
     sampler = chosen.sampler(trial_space)  # made here as well because a condition of the space may raise
-    if isinstance(sampler, AnsweringSampler) and spec.replication.size > 1:
-        raise SpecError(
-            f"repeats ({spec.repeats}) and folds ({spec.folds}) must be 1 with a study: its objective asks for its "
-            "parameters in each trial, so no two trials have the same; use sparktrain.sweep with a space"
-        )
-    warm = checked(argument_dict.get("warm_start"), trial_space, spec, sampler, sampler_name)
-    patience_s = cast(float, seconds(arguments["store_timeout"], "store_timeout"))  # it refuses None
-    store = open_store(StoreAddress(os.fspath(arguments["dir"]), timeout_s=patience_s))
-    data = plan_data(arguments["data"], patience_s, gang.workers, arguments["data_version"])
-    packed = program.packed(spec.gang, env, options.most_code(), arguments["preload"])
+    if isinstance(sampler, AnsweringSampler):
+        _check_study(spec)
+    warm = checked(None if search is None else search.warm_start, trial_space, spec, sampler, sampler_name)
+    store = open_store(StoreAddress(keywords.dir, timeout_s=keywords.store_timeout))
+    data = plan_data(keywords.data, keywords.store_timeout, gang.workers, keywords.data_version)
+    packed = program.packed(spec.gang, env, options.most_code(), keywords.preload)
     plan = Plan(
         kind=options.kind,
         function=packed.name,
@@ -404,7 +400,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         preload=tuple(packed.preload),
         space=to_document(trial_space, spec.trials),
         sampler=msgspec.UNSET if sampler_name == "grid" else sampler_name,
-        data_version=arguments["data_version"],
+        data_version=keywords.data_version,
         data=dict(data.documents) or msgspec.UNSET,
         spec=spec_fields(spec),
         text=packed.text,
@@ -420,19 +416,27 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         env=env,
         keras=keras,
         choice=choice,
-        unnamed=arguments["name"] is None,
-        seeded=arguments["seed"] is not None,
-        allow_changed=frozenset(arguments["allow_changed"]),
-        retry_failed=arguments["retry_failed"],
-        tensorboard=check_tensorboard(arguments["tensorboard"]),
-        page=arguments["page"],
-        callbacks=callbacks_of(argument_dict),
-        sampler=argument_dict.get("sampler"),
+        unnamed=keywords.name is None,
+        seeded=keywords.seed is not None,
+        allow_changed=frozenset(keywords.allow_changed),
+        retry_failed=keywords.retry_failed,
+        tensorboard=check_tensorboard(keywords.tensorboard),
+        page=keywords.page,
+        callbacks=callbacks_of(keywords, keywords.callbacks),
+        sampler=chosen.requested,
         warm=warm,
-        concurrent=options.concurrent,
+        concurrent=None if search is None else search.max_concurrent_trials,
         data=data,
-        datasets=MemberData(cache_dir=_absolute(arguments["data_cache"]), cache_bytes=arguments["data_cache_limit"]),
+        datasets=MemberData(cache_dir=_absolute(keywords.data_cache), cache_bytes=keywords.data_cache_limit),
     )
+
+
+def _check_study(spec: SweepSpec) -> None:
+    if spec.replication.size > 1:
+        raise SpecError(
+            f"repeats ({spec.repeats}) and folds ({spec.folds}) must be 1 with a study: its objective asks for its "
+            "parameters in each trial, so no two trials have the same; use sparktrain.sweep with a space"
+        )
 
 
 def _absolute(directory: str | None) -> str | None:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sparktrain.api import Pool
 from sparktrain.board.board import Board
 from sparktrain.boundary import users_call
-from sparktrain.config.call_option import settled
 from sparktrain.config.data_sources import PushedSource
-from sparktrain.config.option_catalog import RunKeywords
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.display.live import choose_display
@@ -271,10 +269,10 @@ def run(
         "backend": "tensorflow",
         "data": {name: PushedSource(feed) for name, feed in feeds.items()},
     }
-    chosen = RunOptions(**settled(RunKeywords, keywords, "run"))
+    chosen = RunOptions(**keywords)
     prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
     engine = place._agents.engine if isinstance(place, Pool) else engine_of(place)
-    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine, chosen.asked["agents"])
+    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine, chosen.keywords.agents)
     cluster = TFCluster(sc, _background(prepared, agents, chosen, feeds), feeds, settings, num_executors)
     if tensorboard and log_dir is not None:
         cluster._show(log_dir, engine)
@@ -293,7 +291,7 @@ def _background(
         for feed in feeds.values():
             feed.close(error)
 
-    return BackgroundRun(prepared, agents, choose_display(quiet=not chosen.asked["progress"]), close)
+    return BackgroundRun(prepared, agents, choose_display(quiet=not chosen.keywords.progress), close)
 
 
 def _warn_of_options(release_port: Any, log_dir: str | None, tensorboard: Any) -> None:

@@ -101,7 +101,7 @@ NUMBERS = [
     ("tracking", "The call waits {} s at most until", "driver/callbacks/callback_feed:FLUSH_S", 1),
     ("tracking", "for more than a second", "driver/callbacks/callback_feed:STUCK_S", 1),
     ("tracking", "for {} s at most; MLflow drops", "tracking/mlflow_tracker:LAST_S", 1),
-    ("tracking", "({} minutes by default)", "driver/callbacks/callback_choice:DEFAULT_AFTER_S", 60),
+    ("tracking", "({} minutes by default)", "config/tracking_options:DEFAULT_AFTER_S", 60),
     ("tracking", "After {} s it is killed", "tracking/notice:COMMAND_S", 1),
     ("tracking", "{} s for an attempt", "tracking/notice:REQUEST_S", 1),
     ("training-function", "a flat dict of at most {} numbers", "training/metrics:MAX_METRICS", 1),

@@ -8,11 +8,11 @@ import json
 import multiprocessing.dummy
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 from uuid import uuid4
 
 import msgspec
@@ -25,11 +25,11 @@ import sparktrain
 from sparktrain.cli import option_tables
 from sparktrain.cli.training_flags import PANELS, Target, settings_of, takes
 from sparktrain.config import load, sampler_names, stoppers
-from sparktrain.config.call_option import CallOption, documented_by, options_in, settled
+from sparktrain.config.call_option import documented_by, option, options_in, settled
 from sparktrain.config.distribution import uniform
 from sparktrain.config.gang_spec import AUTO, Backend, Role
 from sparktrain.config.option_catalog import BackendName, LaunchKeywords
-from sparktrain.config.option_rules import whole
+from sparktrain.config.option_rules import integer
 from sparktrain.config.search_options import TRIALS
 from sparktrain.config.stoppers import AnyStopRule, StopRule, encoded, rules_of
 from sparktrain.config.store_address import StoreAddress
@@ -291,7 +291,7 @@ class Worsening(StopRule, frozen=True, tag="worsening", kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        stoppers._check(self, "warmup", stoppers._whole(self.warmup, 0), "must be a whole number of steps from 0")
+        stoppers._check(self, "warmup", stoppers._is_integer(self.warmup, 0), "must be a whole number of steps from 0")
 
 
 class WorseningRule(_CurveRule):
@@ -394,13 +394,13 @@ class TestSamplerByTheSteps(SamplerContract):
 
     def make(self) -> Sampler:
         asked = sampler_names.sampler(Counting())
-        return SamplerChoice(asked=asked, trials=9).sampler(grid(x=[1]))
+        return SamplerChoice(requested=asked, trials=9).sampler(grid(x=[1]))
 
 
 def test_a_sampler_by_the_steps_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_names, "SAMPLERS", (*sampler_names.SAMPLERS, "dice"))
     monkeypatch.setitem(named_samplers._MAKERS, "dice", named_samplers._random)
-    choice = SamplerChoice(asked=sampler_names.sampler("dice"), trials=5, goal=Goal("y", True))
+    choice = SamplerChoice(requested=sampler_names.sampler("dice"), trials=5, goal=Goal("y", True))
     [case] = choice.sampler(space(x=uniform(0, 1))).suggest(1).cases
     assert 0.0 <= case["x"] <= 1.0
     with pytest.raises(SpecError, match="did you mean 'dice'"):
@@ -496,25 +496,22 @@ def test_messages_of_the_state_machine_are_names_of_the_protocol() -> None:
 # ---- an option
 
 
-class MoreKeywords(LaunchKeywords, total=False):
+class MoreKeywords(LaunchKeywords):
     """A copy of the catalog with one more option, by step 1."""
 
-    rest_between: Annotated[
-        int | None,
-        CallOption(
-            "Seconds that a slot rests between two trials.",
-            whole(1),
-            panel=TRIALS,
-            says="none",
-            also=("cooldown",),
-            page="sessions.md",
-        ),
-    ]
+    rest_between: int | None = option(
+        "Seconds that a slot rests between two trials.",
+        integer(1),
+        panel=TRIALS,
+        says="none",
+        also=("cooldown",),
+        page="sessions.md",
+    )
 
 
 def test_an_option_by_the_steps_is_a_keyword_of_the_call() -> None:
     @documented_by(MoreKeywords)
-    def call(**options: Any) -> Mapping[str, Any]:
+    def call(**options: Any) -> MoreKeywords:
         """Train.
 
         Args:
@@ -524,8 +521,8 @@ def test_an_option_by_the_steps_is_a_keyword_of_the_call() -> None:
 
     help_text = " ".join(str(call.__doc__).split())
     assert "rest_between: Seconds that a slot rests between two trials. Default: none." in help_text
-    assert call(rest_between=3)["rest_between"] == 3
-    assert call()["rest_between"] is None
+    assert call(rest_between=3).rest_between == 3
+    assert call().rest_between is None
     with pytest.raises(SpecError, match=r"^rest_between .*\(rest_between: Seconds that a slot rests"):
         call(rest_between=0)
     with pytest.raises(SpecError, match="did you mean 'rest_between'"):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sparktrain.config.call_option import settled
-from sparktrain.config.continuing_options import RefitKeywords
+from sparktrain.config.option_catalog import RefitKeywords, RunKeywords
 from sparktrain.config.param_values import shown
 from sparktrain.driver.continuation.program import StoredProgram
 from sparktrain.driver.data_plan import DataPlan, check_share
@@ -47,11 +47,12 @@ class Winner(NamedTuple):
         inherited = {name: document for name, document in documents.items() if name not in overrides}
         return stored_data(inherited, self.place.store, self.place.layout)
 
-    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of its run: those given, and by default metric and directory of the sweep."""
+    def defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Metric and directory of the sweep, for its run, where `options` has none."""
         of_sweep = {name: self.plan.spec[name] for name in ("metric", "mode") if self.plan.spec["metric"] is not None}
         is_same_metric = "metric" not in options or options["metric"] == self.plan.spec["metric"]
-        return {"dir": self.place.store.where(), **(of_sweep if is_same_metric else {}), **options}
+        defaults = {"dir": self.place.store.where(), **(of_sweep if is_same_metric else {})}
+        return {name: value for name, value in defaults.items() if name not in options}
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Refit:
         """The run of one gang, with `params` in place of the trial's, of the stored function or of `train`."""
         if train is None:
             _check_given(winner.plan, options)
-        stored = winner.data(options.asked["data"])
+        stored = winner.data(options.keywords.data)
         program = StoredProgram(winner.plan, winner.code) if train is None else train
         run = compose(program, single({**winner.trial.params, **params}), options)
         run = _with_data(replace(run, notes=(*run.notes, self._line(winner, params))), stored)
@@ -128,7 +129,7 @@ def _check_given(plan: Plan, options: RunOptions) -> None:
     """Raises for what the trials of the sweep had, and the stored function needs as well."""
     documents = {} if plan.data is msgspec.UNSET else plan.data
     streams = [name for name, document in documents.items() if document["kind"] == STREAM]
-    if missing := sorted(set(streams) - set(options.asked["data"])):
+    if missing := sorted(set(streams) - set(options.keywords.data)):
         raise SpecError(
             f"the trials of the sweep read the streams {missing}, which are stored nowhere: pass data= again"
         )
@@ -142,11 +143,10 @@ def _check_given(plan: Plan, options: RunOptions) -> None:
 
 def compose_refit(
     directory: str, params: Mapping[str, Any], options: Mapping[str, Any], train: Callable[..., Any] | None = None
-) -> tuple[PreparedRun, dict[str, Any]]:
+) -> tuple[PreparedRun, RunKeywords]:
     """The run that a call asks for, and all its options. Blocks on the store. Raises UserError, NoBestTrialError."""
-    trial_keys = ("trial", "from_checkpoint")
-    first = settled(RefitKeywords, options, "refit")
-    refit = Refit(directory, first["trial"], first["from_checkpoint"])
+    keywords = settled(RefitKeywords, options, "refit")
+    refit = Refit(directory, keywords.trial, keywords.from_checkpoint)
     winner = refit.winner()
-    chosen = RunOptions(**winner.settings({name: value for name, value in options.items() if name not in trial_keys}))
-    return refit.prepared(winner, params, chosen, train), dict(chosen.asked)
+    keywords = replace(keywords, **winner.defaults(options))
+    return refit.prepared(winner, params, RunOptions(keywords), train), keywords

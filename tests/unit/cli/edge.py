@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.ids import TrialId
 from sparktrain.results.run_result import RunEnd
@@ -57,9 +58,9 @@ class Edge:
         with more["engine"]():
             return RunEnd(self.ends(), "/runs/big/model.keras")
 
-    def resume_target(self, directory: str, **more: Any) -> SweepResult | RunEnd:
+    def resume_target(self, directory: str, keywords: ResumeKeywords, **more: Any) -> SweepResult | RunEnd:
         assert self.session is None, "the session is made before the run directory is looked at"
-        self.calls.append({"directory": directory, **more})
+        self.calls.append({"directory": directory, "keywords": keywords, **more})
         with more["engine"]():
             end = self.ends()
             return end if end.name == "mnist" else RunEnd(end, None)

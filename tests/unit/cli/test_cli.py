@@ -163,9 +163,10 @@ def test_a_run_is_resumed_with_the_named_session(edge: Edge, capfd: Capture) -> 
     words += ["--env", "A=b", "--env", "HOME"]
     assert cli.main(["resume", "hdfs:///runs/mnist", *words]) == 0
     [call] = edge.calls
-    assert (call["directory"], call["max_concurrent_trials"], call["agents"]) == ("hdfs:///runs/mnist", 3, None)
-    assert call["retry_failed"] is True
-    assert call["env"] == {"A": "b", "HOME": os.environ["HOME"]}
+    keywords = call["keywords"]
+    assert (call["directory"], keywords.max_concurrent_trials, keywords.agents) == ("hdfs:///runs/mnist", 3, None)
+    assert keywords.retry_failed is True
+    assert (keywords.env, keywords.forward_env) == ({"A": "b"}, ("HOME",))
     assert isinstance(call["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b"}, "sparktrain resume")]
     assert "mnist: succeeded. 1 trial" in capfd.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 import sparktrain as st
 from sparktrain import cli
 from sparktrain.cli import option_tables
-from sparktrain.config import call_option, continuing_options, option_catalog
+from sparktrain.config import call_option, option_catalog
 from sparktrain.config.call_option import Declared, options_in, settled
 from sparktrain.config.load import load_gang, load_params
 from sparktrain.config.option_rules import TEXT, changes
@@ -33,8 +33,8 @@ CALLS: dict[str, tuple[type, Callable[..., object]]] = {
     "launch": (option_catalog.LaunchKeywords, lambda **options: st.launch(None, train, {"lr": [1]}, **options)),
     "run": (option_catalog.RunKeywords, lambda **options: st.run(train, {"lr": 1}, **options)),
     "resume": (option_catalog.ResumeKeywords, lambda **options: st.resume("/nowhere", **options)),
-    "extend": (continuing_options.ExtendKeywords, lambda **options: st.extend("/nowhere", **options)),
-    "refit": (continuing_options.RefitKeywords, lambda **options: st.refit("/nowhere", **options)),
+    "extend": (option_catalog.ExtendKeywords, lambda **options: st.extend("/nowhere", **options)),
+    "refit": (option_catalog.RefitKeywords, lambda **options: st.refit("/nowhere", **options)),
     "pool": (option_catalog.PoolKeywords, lambda **options: st.pool(**options)),
     "Pool.sweep": (option_catalog.PoolSweepKeywords, lambda **options: POOL.sweep(train, {"lr": [1]}, **options)),
     "Pool.launch": (option_catalog.PoolLaunchKeywords, lambda **options: POOL.launch(train, {"lr": [1]}, **options)),
@@ -59,7 +59,7 @@ def refused(call: Callable[[], object]) -> str:
 @pytest.mark.parametrize(("call", "name"), each_of({call: keywords for call, (keywords, _) in CALLS.items()}))
 def test_a_wrong_type_is_refused_with_the_doc_by_every_call(call: str, name: str) -> None:
     keywords, function = CALLS[call]
-    needed = {other: NEEDED[other] for other, each in options_in(keywords).items() if each.required}
+    needed = {other: NEEDED[other] for other, each in options_in(keywords).items() if each.option.required}
     for wrong in (object(), [object()]):
         message = refused(lambda: function(**{**needed, name: wrong}))  # noqa: B023  # it is called at once
         assert message.startswith(name)
@@ -72,8 +72,8 @@ FLAGS = {
     "sweep": option_catalog.LaunchKeywords,
     "run": option_catalog.RunKeywords,
     "resume": option_catalog.ResumeKeywords,
-    "extend": continuing_options.ExtendKeywords,
-    "refit": continuing_options.RefitKeywords,
+    "extend": option_catalog.ExtendKeywords,
+    "refit": option_catalog.RefitKeywords,
 }
 WRONG_WORDS = {
     "N": "many", "TIME": "soon", "SIZE": "8 apples", "max|min": "up", "newest|best|none": "old", "K1,K2": "cod",
@@ -144,7 +144,7 @@ def test_help_and_signature_show_every_option(call: str) -> None:
     for name, each in options.items():
         found = parameters[name]
         assert (found.kind, found.annotation) == (found.KEYWORD_ONLY, each.type)
-        assert found.default == (found.empty if each.required else each.option.default)
+        assert found.default == (found.empty if each.option.required else each.option.default)
         first = each.option.doc.split()[0]
         assert re.search(rf"^    {name}: {re.escape(first)}", documented, re.MULTILINE), name
 
@@ -152,7 +152,7 @@ def test_help_and_signature_show_every_option(call: str) -> None:
 @pytest.mark.parametrize(("call", "name"), each_of({call: keywords for call, (keywords, _) in CALLS.items()}))
 def test_the_default_of_an_option_keeps_its_rule(call: str, name: str) -> None:
     declared = options_in(CALLS[call][0])[name]
-    if not declared.required:
+    if not declared.option.required:
         assert declared.checked(declared.option.default) == declared.option.default
 
 
@@ -172,9 +172,9 @@ def test_another_tools_name_suggests_ours() -> None:
 
 
 def test_a_missing_option_and_none_mean_the_default() -> None:
-    asked = settled(option_catalog.LaunchKeywords, {"trials": None})
-    assert asked == settled(option_catalog.LaunchKeywords, {})
-    assert (asked["trials"], asked["dir"], asked["max_failures"]) == (None, "sparktrain-runs", "auto")
+    keywords = settled(option_catalog.LaunchKeywords, {"trials": None, "stopper": None, "other_metrics": None})
+    assert keywords == settled(option_catalog.LaunchKeywords, {})
+    assert (keywords.trials, keywords.dir, keywords.max_failures) == (None, "sparktrain-runs", "auto")
 
 
 def test_allow_changed_accepts_a_list_and_text_with_commas() -> None:
@@ -190,6 +190,11 @@ def test_the_tables_of_the_docs_match_the_catalog(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert "<!-- options:" in text
     assert option_tables.written(text) == text, "run python -m sparktrain.cli.option_tables"
+
+
+def test_the_types_of_arguments_match_the_catalog() -> None:
+    source = option_tables.ARGUMENTS.read_text("utf-8")
+    assert source == option_tables.arguments_module(), "run python -m sparktrain.cli.option_tables"
 
 
 def test_every_doc_is_one_sentence_that_ends() -> None:

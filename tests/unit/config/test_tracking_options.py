@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.config.call_option import settled
+from sparktrain.config.option_catalog import LaunchKeywords
 from sparktrain.config.tracking_options import MLflow, callbacks, masked, notice, tracking
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.errors import SpecError
@@ -32,9 +34,9 @@ def test_an_address_that_mlflow_cannot_use_is_refused_without_its_secrets(uri: s
 def test_mlflow_needs_an_address_and_takes_that_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(SpecError, match="no address: set MLFLOW_TRACKING_URI"):
-        callbacks_of({"tracking": "mlflow"})
+        callbacks_of(settled(LaunchKeywords, {"tracking": "mlflow"}), ())
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
-    (made,) = callbacks_of({"tracking": "mlflow"})
+    (made,) = callbacks_of(settled(LaunchKeywords, {"tracking": "mlflow"}), ())
     assert isinstance(made, MLflowTracker)
 
 
@@ -78,8 +80,8 @@ def test_other_wrong_values_are_named_with_their_rule() -> None:
 def test_one_callback_needs_no_list_and_notices_are_callbacks() -> None:
     mine = st.Callback()
     assert callbacks(mine) == callbacks([mine]) == (mine,)
-    assert callbacks_of({}) == ()
-    made = callbacks_of({"callbacks": (mine,), "notify": "true", "notify_after": "5m"})
+    assert callbacks_of(settled(LaunchKeywords, {}), ()) == ()
+    made = callbacks_of(settled(LaunchKeywords, {"notify": "true", "notify_after": "5m"}), (mine,))
     assert made[0] is mine
     assert isinstance(made[1], NoticeSender)
 

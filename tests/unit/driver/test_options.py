@@ -30,9 +30,11 @@ def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> Non
 
 
 def test_what_limits_a_run_and_a_sweep() -> None:
-    assert RunOptions(workers=2, max_retries=5).limits() == {"max_retries": 5, "recovers": True}
-    assert SweepOptions(max_retries=1, trials=4, trial_timeout="1m").limits() == {
-        "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "max_retries": 1,
+    options = RunOptions(workers=2, max_retries=5)
+    spec = options.spec(options.gang(), "f")
+    assert (spec.max_retries, spec.recovers, options.limits()) == (5, True, {})
+    assert SweepOptions(trials=4, trial_timeout="1m").limits() == {
+        "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None,
         "repeats": 1, "folds": 1, "racing": True,
         "max_failures": "auto", "stopper": (), "other_metrics": (), "constraints": (),
         "target": None, "plateau": None, "budget_s": None,
@@ -71,9 +73,9 @@ def test_scalars_and_arrays_of_numpy_are_python_values_in_every_option(tmp_path:
         "max_concurrent_trials": np.array(2), "repeats": np.int16(2), "plateau": np.int64(5),
     }  # fmt: skip
     options = SweepOptions(metric="y", mode="max", **given)
-    kinds = {name: type(options.asked[name]) for name in given}  # type: ignore[literal-required]
+    kinds = {name: type(getattr(options.keywords, name)) for name in given}
     assert {name: kind for name, kind in kinds.items() if kind.__module__ == "numpy"} == {}
     msgspec.json.encode(spec_fields(options.spec(options.gang(), "f")))
     assert options.environment() == {"LEVEL": "3"}
-    assert str(options.asked["stopper"][0]) == "asha(most=9, eta=4)"  # type: ignore[index]
-    assert (options.asked["target"], options.asked["preload"]) == (2.0, ("json",))
+    assert str(options.keywords.stopper[0]) == "asha(most=9, eta=4)"
+    assert (options.keywords.target, options.keywords.preload) == (2.0, ("json",))
