@@ -31,9 +31,9 @@ from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.first_checkpoint import first_records
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked, resumed_plan, with_warm_start
-from sparktrain.driver.data_plan import DataPlan
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import changes_of, missing, plan_data, write_data
 from sparktrain.driver.options import Options
-from sparktrain.driver.run_data import changes_of, missing, plan_data, write_data
 from sparktrain.driver.run_request import RunRequest, Watcher
 from sparktrain.driver.sampler_thread import guarded_aside
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SpecError

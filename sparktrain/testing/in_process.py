@@ -25,7 +25,7 @@ from sparktrain.config.quantities import count
 from sparktrain.config.replication import Replica, replication
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.driver.backend_choice import choose
-from sparktrain.driver.run_data import plan_data
+from sparktrain.driver.data.run_data import plan_data
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single

@@ -22,8 +22,8 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.config.replication import Replica
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import DataRef, MemberData
-from sparktrain.driver.data_plan import DataPlan
-from sparktrain.driver.run_data import write_data
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import write_data
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId

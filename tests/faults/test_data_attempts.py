@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from sparktrain.clock import pause
 from sparktrain.dataframes import frame_writer
-from sparktrain.driver import data_writing
+from sparktrain.driver.data import data_writing
 from tests.faults.standalone import standalone
 from tests.support.local_spark import spark_session
 from tests.support.written_data import column, data_files, origins, written

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparktrain.config.data_sources import sources_of
-from sparktrain.driver.run_data import plan_data
+from sparktrain.driver.data.run_data import plan_data
 from sparktrain.errors import DataError, SpecError
 from sparktrain.testing import local_context
 from sparktrain.testing.check_process import checked

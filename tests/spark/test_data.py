@@ -20,9 +20,9 @@ import sparktrain as st
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.dataframes import frame_writer
-from sparktrain.driver import data_writing
+from sparktrain.driver.data import data_writing
+from sparktrain.driver.data.run_data import plan_data
 from sparktrain.driver.engines.spark_engine import SparkEngine
-from sparktrain.driver.run_data import plan_data
 from sparktrain.errors import DataError, RunDirectoryError
 from tests.support.written_data import column, data_files, origins, reader_of, written
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sparktrain as st
 from sparktrain.config.data_sources import sources_of
-from sparktrain.driver.run_data import plan_data
+from sparktrain.driver.data.run_data import plan_data
 from tests.support.written_data import column, written
 from tests.unit.datasets.data_files import fetched
 

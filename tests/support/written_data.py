@@ -8,7 +8,7 @@ from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.datasets.host_cache import HostCache
 from sparktrain.datasets.manifest import Manifest, decode
-from sparktrain.driver.run_data import plan_data, write_data
+from sparktrain.driver.data.run_data import plan_data, write_data
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 

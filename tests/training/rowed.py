@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from sparktrain.config.data_sources import FileSource, Source
 from sparktrain.datasets.manifest import DataRef, MemberData
-from sparktrain.driver.run_data import plan_data, write_data
+from sparktrain.driver.data.run_data import plan_data, write_data
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from sparktrain.training.data.open_data import open_reader

@@ -10,10 +10,10 @@ from sparktrain.config.call_option import settled
 from sparktrain.config.option_catalog import RefitKeywords, RunKeywords
 from sparktrain.config.param_values import shown
 from sparktrain.driver.continuation.program import StoredProgram
-from sparktrain.driver.data_plan import DataPlan, check_share
+from sparktrain.driver.data.data_plan import DataPlan, check_share
+from sparktrain.driver.data.run_data import stored_data
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import PreparedRun, compose
-from sparktrain.driver.run_data import stored_data
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.protocol.messages import Code

@@ -10,7 +10,7 @@ from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.data_plan import DataPlan
+from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.protocol.ticket import AgentTicket
 
 

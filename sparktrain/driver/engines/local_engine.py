@@ -15,7 +15,7 @@ from sparktrain.config.gpu_slices import gpu_of_each_slot
 from sparktrain.config.quantities import count as integer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.data_plan import DataPlan
+from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, memory_of, share_out

@@ -17,9 +17,9 @@ from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.data_plan import DataPlan
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import check_sessions
 from sparktrain.driver.engines.engine import OnBatchEnd
-from sparktrain.driver.run_data import check_sessions
 from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
 from sparktrain.protocol.ticket import AgentTicket
 

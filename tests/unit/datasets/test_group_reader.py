@@ -19,7 +19,7 @@ from sparktrain.datasets.group_reader import GroupReader, array_specs
 from sparktrain.datasets.host_cache import HostCache
 from sparktrain.datasets.joined_groups import Stack
 from sparktrain.datasets.manifest import DataFile, Group, Manifest, decode
-from sparktrain.driver.run_data import plan_data, write_data
+from sparktrain.driver.data.run_data import plan_data, write_data
 from sparktrain.errors import DataError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore

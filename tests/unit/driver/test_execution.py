@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.display.progress import NullDisplay
-from sparktrain.driver import data_writing, execution
+from sparktrain.driver import execution
+from sparktrain.driver.data import data_writing
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun, compose

@@ -14,8 +14,8 @@ from sparktrain.dataframes import frame_writer
 from sparktrain.dataframes.frame_schema import frame_columns
 from sparktrain.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.datasets.arrow_columns import columns_of
-from sparktrain.driver.data_plan import DataPlan
-from sparktrain.driver.run_data import check_sessions, plan_data
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import check_sessions, plan_data
 from sparktrain.errors import DataError, RunDirectoryError, SessionError, StoreError, StoreRefusedError
 
 TRACE = "\n'Project [a, 'b]\n\nJVM stacktrace:\n\tat org.apache.spark"

@@ -21,9 +21,9 @@ from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.manifest import DataRef, Manifest, decode
 from sparktrain.datasets.values import shaped
-from sparktrain.driver import data_writing
-from sparktrain.driver.data_plan import DataPlan
-from sparktrain.driver.run_data import missing, plan_data, write_data
+from sparktrain.driver.data import data_writing
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import missing, plan_data, write_data
 from sparktrain.errors import DataError, ResumeError, RunDirectoryError, SpecError, StoreTimeoutError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store

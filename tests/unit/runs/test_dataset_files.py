@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.config.data_sources import sources_of
-from sparktrain.driver.run_data import plan_data, write_data
+from sparktrain.driver.data.run_data import plan_data, write_data
 from sparktrain.runs.dataset_files import corrupt_files, unnamed_files
 from tests.unit.driver.stored import ScriptedRun, typical
 from tests.unit.runs.upkeep.test_fsck import examined

@@ -16,7 +16,7 @@ from sparktrain.config.data_sources import PushedSource, Source, is_frame
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.file_changes import changed_files
 from sparktrain.datasets.manifest import DataFile, DataRef, Manifest, decode, digest_of
-from sparktrain.driver.data_plan import DataPlan, Show, check_share
+from sparktrain.driver.data.data_plan import DataPlan, Show, check_share
 from sparktrain.errors import DataError, ResumeError, SessionError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.next_commands import STREAM
@@ -41,7 +41,7 @@ def plan_data(
     """
     if not sources:
         return DataPlan()
-    from sparktrain.driver.data_planning import planned  # few runs need Arrow in their driver
+    from sparktrain.driver.data.data_planning import planned  # few runs need Arrow in their driver
 
     return planned(sources, timeout_s, members, version)
 
@@ -128,7 +128,7 @@ def _written(
                 f"data[{name!r}] of the run at {store.where(layout.path)} was not written before its driver ended: "
                 "repeat the call that started the run, with its data"
             ) from None
-        from sparktrain.driver.data_writing import written_manifest
+        from sparktrain.driver.data.data_writing import written_manifest
 
         written = written_manifest(plan, name, folder, store, show)
         check_share(written.rows, members, f"data[{name!r}]")  # without a manifest, the same call writes other rows

@@ -9,7 +9,7 @@ from sparktrain.config.data_sources import FrameSource
 from sparktrain.dataframes.frame_writer import FILE_BYTES, WriteTask, write_frame, write_part
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import Lengths, joined, shaped
-from sparktrain.driver.data_plan import DataPlan, Show, check_rows
+from sparktrain.driver.data.data_plan import DataPlan, Show, check_rows
 from sparktrain.errors import RunDirectoryError
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore

@@ -20,7 +20,7 @@ from sparktrain.datasets.file_plans import plan_files
 from sparktrain.datasets.group_file import MOST_BYTES, MOST_ROWS
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import Lengths, check_values, joined, plain_batches, shaped
-from sparktrain.driver.data_plan import DataPlan, check_rows, check_share
+from sparktrain.driver.data.data_plan import DataPlan, check_rows, check_share
 from sparktrain.errors import SessionError, UserError
 from sparktrain.runs.next_commands import STREAM
 

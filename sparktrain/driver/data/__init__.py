@@ -1,0 +1,1 @@
+"""The datasets of a run on the driver: planned, written, found again."""
