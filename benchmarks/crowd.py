@@ -14,6 +14,7 @@ from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.link_rules import AGENT_SPEECH, COORDINATOR_SPEECH
+from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.transport import Limits, Listener, OnLink, OnUpload, QueuedLink, serve
 from sparktrain.state.outcome import Outcome, Report
 
@@ -102,7 +103,16 @@ class Crowd(Listener):
 
     def _introduce(self, slot: int) -> None:
         host = f"host-{slot // self._per_host}"
-        self._post(slot, m.Join(AgentId(f"agent-{slot}"), slot, host, slot, {}, (f"gpu-{slot}",), executor=slot))
+        join = m.Join(
+            agent=AgentId(f"agent-{slot}"),
+            slot=slot,
+            host=host,
+            pid=slot,
+            versions={},
+            devices=(f"gpu-{slot}",),
+            executor=slot,
+        )
+        self._post(slot, join)
         self._post(slot, m.Ready())
 
     async def attend(self) -> None:
@@ -154,7 +164,7 @@ class Crowd(Listener):
         match message:
             case m.Prepare(run=run):
                 self._post(slot, m.Ready(run))
-            case m.StartMember(member=member, size=1):
+            case m.StartMember(member=member, call=MemberCall(gang=MemberGang(size=1))):
                 self._enter(slot, member)
                 self._finish_later(slot, member)
             case m.StartMember(member=member):

@@ -92,7 +92,7 @@ class SimulatedAgent:
     async def run(self) -> Tally:
         """Join, and attend until dismissed."""
         link = await self._dialer.attend(CONNECT_S)
-        link.post(m.Join(self._id, self._slot, f"host-{self._slot}", self._slot, {}))
+        link.post(m.Join(agent=self._id, slot=self._slot, host=f"host-{self._slot}", pid=self._slot, versions={}))
         welcome = await link.receive()
         assert isinstance(welcome, m.Welcome)
         link.post(m.Ready())

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import msgspec
-
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
 from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, option
@@ -92,10 +90,10 @@ def show_check(out: Output, request: "CheckRequest") -> int:
 
     report = checked(request)
     if out.as_json:
-        out.document(msgspec.to_builtins(report))
+        out.document(report.document())
     else:
         out.show(Lines(list(lines(report))))
-    return CODE_OF_STATUS[report.status]
+    return CODE_OF_STATUS[report.end.status]
 
 
 def _request(
@@ -142,26 +140,27 @@ def lines(report: "CheckReport") -> Iterator[str]:
     from sparktrain import formatting
 
     params = ", ".join(f"{name}={value!r}" for name, value in report.params.items())
-    ended = f"ok, {report.seconds:.1f} s" if report.status == "ok" else report.status
+    ended = f"ok, {report.end.seconds:.1f} s" if report.end.status == "ok" else report.end.status
     yield f"{report.function}({params}): {ended}"
-    if report.problem:
-        yield f"problem: {report.problem}"
-    yield from report.traceback.rstrip().splitlines()
+    if report.end.problem:
+        yield f"problem: {report.end.problem}"
+    yield from report.end.traceback.rstrip().splitlines()
     yield from _answer(report)
     yield from _listed(
-        "checkpoints", [f"step {step}, {formatting.size(size)}" for step, size in report.checkpoints.items()]
+        "checkpoints", [f"step {step}, {formatting.size(size)}" for step, size in report.files.checkpoints.items()]
     )
-    yield from _listed("files in ctx.log_dir", report.files)
-    if report.model_exported:
+    yield from _listed("files in ctx.log_dir", report.files.log_dir)
+    if report.files.model_exported:
         yield "model: exported"
-    if report.shipped_bytes:
-        yield f"ships: {formatting.size(report.shipped_bytes)} to each agent"
-    yield from _listed("  with", [f"{name}, {formatting.size(size)}" for name, size in report.shipped_files.items()])
-    yield from _listed("reads", [f"{name}, {formatting.size(size)}" for name, size in report.captures.items()])
-    yield from _listed("imported before trials", [", ".join(report.preload)] if report.preload else [])
-    if report.backend is not None:
-        yield f"backend: {report.backend} ({report.backend_reason})"
-    if report.mirrored:
+    if report.shipment.size_bytes:
+        yield f"ships: {formatting.size(report.shipment.size_bytes)} to each agent"
+    yield from _listed("  with", [f"{name}, {formatting.size(size)}" for name, size in report.shipment.files.items()])
+    yield from _listed("reads", [f"{name}, {formatting.size(size)}" for name, size in report.shipment.captures.items()])
+    preload = report.shipment.preload
+    yield from _listed("imported before trials", [", ".join(preload)] if preload else [])
+    if report.gang.backend is not None:
+        yield f"backend: {report.gang.backend} ({report.gang.reason})"
+    if report.gang.mirrored:
         yield f"ran as rank 0 of {report.workers}, as if the other members had the same values"
     yield from (f"Keras under a strategy: {feature}" for feature in report.keras_unsupported)
     yield from (f"notice: {notice}" for notice in report.notices)
@@ -169,12 +168,12 @@ def lines(report: "CheckReport") -> Iterator[str]:
 
 
 def _answer(report: "CheckReport") -> Iterator[str]:
-    shown = [f"step {row['step']}: {_metrics(row['metrics'])}" for row in report.reports]
+    shown = [f"step {row['step']}: {_metrics(row['metrics'])}" for row in report.answer.reports]
     yield from _listed("reports", shown) if shown else ["reports: nothing"]
-    if report.result is not None:
-        yield f"returns: {_metrics(report.result) or 'nothing'}"
-        if report.metric is not None:
-            yield f"metric: {report.metric!r} is there"
+    if report.answer.result is not None:
+        yield f"returns: {_metrics(report.answer.result) or 'nothing'}"
+        if report.answer.metric is not None:
+            yield f"metric: {report.answer.metric!r} is there"
 
 
 def _metrics(metrics: dict[str, Any]) -> str:

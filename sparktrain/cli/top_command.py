@@ -143,12 +143,13 @@ class _Top:
 
     def _stop(self) -> None:
         """Interrupt the driver, which runs on this host."""
-        assert self._view.driver is not None
+        driver = self._view.driver.identity
+        assert driver is not None
         try:
-            os.kill(self._view.driver.pid, signal.SIGINT)
+            os.kill(driver.pid, signal.SIGINT)
             self._screen.tell("the driver was interrupted: it stops the run")
         except OSError as error:
-            self._screen.tell(f"process {self._view.driver.pid} cannot be interrupted: {error.strerror}")
+            self._screen.tell(f"process {driver.pid} cannot be interrupted: {error.strerror}")
 
 
 def keys_in(pressed: bytes) -> "Iterator[TopKey]":

@@ -48,9 +48,9 @@ class Best:
 
     def _case(self, trial: TrialView) -> list[str]:
         """The line about the case of the trial, where it has others."""
-        if self.metric is None or self.view.replication.size == 1:
+        if self.metric is None or self.view.spec.replication.size == 1:
             return []
-        case = self.view.as_outcome().cases[self.view.replication.case(trial.result.id)]
+        case = self.view.as_outcome().cases[self.view.spec.replication.case(trial.result.id)]
         return [f"  case        {case.id}: {formatting.plain(self.metric)} {measured(case, self.metric)}"]
 
     def document(self) -> dict[str, Any]:
@@ -74,10 +74,10 @@ def best_in(place: RunLocation, view: RunView, metric: str | None, direction: st
     """
     if top < 1:
         raise SpecError(f"--top ({top}) must be at least 1")
-    by = metric_name(metric, "--metric") or view.metric
+    by = metric_name(metric, "--metric") or view.spec.metric
     succeeded = [trial for trial in view.trials if trial.result.status is TrialStatus.SUCCEEDED]
     _check_metric(by, succeeded, view)
-    way = mode_of(by, direction or (view.mode if by == view.metric or not succeeded else None), "--mode")
+    way = mode_of(by, direction or (view.spec.mode if by == view.spec.metric or not succeeded else None), "--mode")
     trials = succeeded if by is None else _ranked(view, by, way)
     trials = trials[:top]
     models = tuple(model_of(place.store, place.layout, trial.result) for trial in trials)
@@ -97,7 +97,7 @@ def _check_metric(by: str | None, succeeded: Sequence[TrialView], view: RunView)
 def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
     result = replace(view.as_outcome(), metric=by, mode=way)
     trials = {trial.result.id: trial for trial in view.trials}
-    first = {view.replication.case(trial.id): trial for trial in reversed(result.ranked)}  # the best of each case
+    first = {view.spec.replication.case(trial.id): trial for trial in reversed(result.ranked)}  # the best of each case
     return [trials[first[case.id].id] for case in result.ranked_cases]
 
 

@@ -48,8 +48,8 @@ class RunsTable:
             run.state,
             f"{view.done}{of}",
             str(failed) if failed else "",
-            "" if value is None else parts.metrics({view.metric or "": value}),
-            "" if view.started is None else formatting.ago(self._now - view.started),
+            "" if value is None else parts.metrics({view.spec.metric or "": value}),
+            "" if view.times.started is None else formatting.ago(self._now - view.times.started),
             "" if run.usage is None else formatting.size(run.usage.size),
-            "" if view.driver is None else formatting.plain(view.driver.user),
+            "" if view.driver.identity is None else formatting.plain(view.driver.identity.user),
         ]

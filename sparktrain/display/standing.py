@@ -21,9 +21,9 @@ def of_view(view: RunView) -> Standing:
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
         lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0),
-        pruned=count.get(TrialStatus.PRUNED, 0), paused=count.get(TrialStatus.PAUSED, 0), metric=view.metric,
-        best=None if best is None or view.metric is None else (best.id, best.metrics[view.metric]),
-        replicas=view.replication.size,
+        pruned=count.get(TrialStatus.PRUNED, 0), paused=count.get(TrialStatus.PAUSED, 0), metric=view.spec.metric,
+        best=None if best is None or view.spec.metric is None else (best.id, best.metrics[view.spec.metric]),
+        replicas=view.spec.replication.size,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ VERSION = 1
 
 def run_json(view: RunView) -> dict[str, Any]:
     """One run. Nothing in it changes by itself: times are when something happened."""
-    driver = view.driver
+    driver = view.driver.identity
     best = view.best
     return {
         "version": VERSION,
@@ -24,22 +24,22 @@ def run_json(view: RunView) -> dict[str, Any]:
         "directory": view.directory,
         "state": str(view.state),
         "status": None if view.status is None else str(view.status),
-        "ending": view.ending,
-        "reason": view.reason or None,
+        "ending": None if view.end is None else view.end.ending,
+        "reason": None if view.end is None else view.end.reason or None,
         "complete": view.complete,
-        "metric": view.metric,
-        "mode": view.mode,
-        "started": view.started,
-        "driver_started": view.driver_started,
-        "last_record": view.last_record,
-        "seconds": view.ran_s,
-        "wall_seconds": view.wall_s,
+        "metric": view.spec.metric,
+        "mode": view.spec.mode,
+        "started": view.times.started,
+        "driver_started": view.times.driver_started,
+        "last_record": view.times.last_record,
+        "seconds": view.times.ran_s,
+        "wall_seconds": view.times.wall_s,
         "driver": None if driver is None else _driver(view),
         "total": view.total,
         "counts": {str(status): view.counts.get(status, 0) for status in TrialStatus},
         "best": None if best is None else trial_json(best),
         "trials": [_trial(trial) for trial in view.trials],
-        "tensorboard": view.board,
+        "tensorboard": view.driver.board,
         "notes": list(view.notes),
     }
 
@@ -56,14 +56,15 @@ def _listed(run: ListedRun) -> dict[str, Any]:
 
 
 def _driver(view: RunView) -> dict[str, Any]:
-    assert view.driver is not None
+    driver = view.driver.identity
+    assert driver is not None
     return {
-        "host": view.driver.host,
-        "user": view.driver.user or None,
-        "pid": view.driver.pid,
-        "started": view.driver.started,
-        "sparktrain": view.driver.sparktrain,
-        "purpose": view.driver.purpose or None,
+        "host": driver.host,
+        "user": driver.user or None,
+        "pid": driver.pid,
+        "started": driver.started,
+        "sparktrain": driver.sparktrain,
+        "purpose": driver.purpose or None,
         "answers": view.state == "running",
     }
 

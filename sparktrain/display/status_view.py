@@ -64,10 +64,10 @@ class StatusScreen:
         yield one_line(line)
         yield one_line(Text(driver_words(view, self._now), style="dim"))
         yield one_line(_counts(view, width))
-        if view.metric is not None:
+        if view.spec.metric is not None:
             yield one_line(_best(view))
-        if view.board is not None:
-            yield Text(f"TensorBoard: {formatting.plain(view.board)}")
+        if view.driver.board is not None:
+            yield Text(f"TensorBoard: {formatting.plain(view.driver.board)}")
 
     def _ended(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self._view.as_outcome()
@@ -90,10 +90,12 @@ def state_words(view: RunView, now: float) -> str:
     """Whether the run still runs, and since when."""
     if view.state is RunState.RUNNING:
         return f"running for {formatting.clock(view.seconds(now))}"
-    silent = f", last record {formatting.ago(now - view.last_record)}" if view.last_record else ""
-    if view.driver is None:
+    last_record = view.times.last_record
+    silent = f", last record {formatting.ago(now - last_record)}" if last_record else ""
+    driver = view.driver.identity
+    if driver is None:
         return "no driver has started it"
-    same_host = view.same_host or not view.driver.address
+    same_host = view.driver.same_host or not driver.address
     return (
         f"its driver is gone{silent}"
         if same_host
@@ -103,12 +105,14 @@ def state_words(view: RunView, now: float) -> str:
 
 def driver_words(view: RunView, now: float) -> str:
     """The driver that owns, or owned, the run."""
-    if view.driver is None:
+    driver = view.driver.identity
+    times = view.times
+    if driver is None:
         return "no driver has owned it"
-    time = f" since {time_of_day(view.driver_started)}" if view.driver_started else ""
+    time = f" since {time_of_day(times.driver_started)}" if times.driver_started else ""
     if view.state is RunState.ENDED:
-        time = f"; it ended {formatting.ago(now - view.last_record)}" if view.last_record else ""
-    return f"driver: {formatting.plain(str(view.driver))}{time}, sparktrain {formatting.plain(view.driver.sparktrain)}"
+        time = f"; it ended {formatting.ago(now - times.last_record)}" if times.last_record else ""
+    return f"driver: {formatting.plain(str(driver))}{time}, sparktrain {formatting.plain(driver.sparktrain)}"
 
 
 def _state(view: RunView) -> str:
@@ -162,9 +166,9 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
 def _cells(trial: TrialView, view: RunView, now: float, writes: Mapping[str, Callable[[float], str]]) -> list[str]:
     report = trial.report
     result = trial.result
-    metrics = {} if report is None else parts.objective_first(report.metrics, view.metric)
+    metrics = {} if report is None else parts.objective_first(report.metrics, view.spec.metric)
     hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
-    until = now if view.state is RunState.RUNNING else (view.last_record or now)
+    until = now if view.state is RunState.RUNNING else (view.times.last_record or now)
     saved = "" if trial.checkpoint is None else f"after {formatting.count(trial.checkpoint.step, 'step')}"
     if trial.saved:
         saved += f", {formatting.ago(now - trial.saved)}"

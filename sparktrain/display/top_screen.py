@@ -107,10 +107,10 @@ class TopScreen:
     def _ask(self) -> None:
         """Ask whether to stop the run where this process can; otherwise show how."""
         view = self._view
-        driver = self._view.driver
+        driver = self._view.driver.identity
         if view.state is not RunState.RUNNING or driver is None:
             self._message = "the run has no driver that runs: there is nothing to stop"
-        elif not view.same_host:
+        elif not view.driver.same_host:
             self._message = f"stop it on {driver.host}: kill -INT {driver.pid}"
         else:
             self._asks = True
@@ -134,7 +134,7 @@ class TopScreen:
 
     def _arrange(self, chosen: int | None) -> None:
         rows = [trial for trial in self._view.trials if self._filter in (None, trial.result.status)]
-        values = (_value(trial, self._view.metric) for trial in self._view.trials)
+        values = (_value(trial, self._view.spec.metric) for trial in self._view.trials)
         self._write = formatting.number_format(value for value in values if value is not None)
         order = _ORDERS[self._sort][1]
         self._rows = sorted(rows, key=lambda trial: (order(trial, self._view), trial.result.id))
@@ -172,7 +172,7 @@ class TopScreen:
         return [one_line(line), one_line(counts), one_line(Text(driver_words(view, self._now), style="dim"))]
 
     def _heading(self, width: int) -> Text:
-        metric = formatting.shorten(formatting.plain(self._view.metric or ""), 12)
+        metric = formatting.shorten(formatting.plain(self._view.spec.metric or ""), 12)
         line = _cells("trial", "status", "gen", "step", metric, "time", "host", "parameters", width)
         order = f"by {_ORDERS[self._sort][0]}" + ("" if self._filter is None else f", {self._filter} alone")
         shown = f"{self._selected + 1 if self._rows else 0}/{len(self._rows)} {order}"
@@ -181,7 +181,7 @@ class TopScreen:
 
     def _row(self, trial: TrialView, width: int) -> str:
         result = trial.result
-        value = _value(trial, self._view.metric)
+        value = _value(trial, self._view.spec.metric)
         seconds = _seconds(trial, self._now, self._view)
         return _cells(
             str(result.id), str(result.status), str(result.generations or ""),
@@ -197,8 +197,9 @@ class TopScreen:
         return [head, *lines, *([Text()] * (height - 2 - len(lines))), Text(LOG_KEYS, style="dim")]
 
     def _foot(self) -> Text:
-        if self._asks and self._view.driver is not None:
-            query = f"stop the run by SIGINT to process {self._view.driver.pid}, as Ctrl-C does? y: yes, other keys: no"
+        driver = self._view.driver.identity
+        if self._asks and driver is not None:
+            query = f"stop the run by SIGINT to process {driver.pid}, as Ctrl-C does? y: yes, other keys: no"
             return Text(query, style="bold red")
         return Text(self._message, style="yellow") if self._message else Text(KEYS, style="dim")
 
@@ -225,10 +226,10 @@ def _seconds(trial: TrialView, now: float, view: RunView) -> float:
 
 
 def _by_metric(trial: TrialView, view: RunView) -> tuple[bool, float]:
-    value = _value(trial, view.metric)
+    value = _value(trial, view.spec.metric)
     if value is None or math.isnan(value):
         return True, 0.0
-    return False, -value if view.mode == "max" else value
+    return False, -value if view.spec.mode == "max" else value
 
 
 _STATUSES = {status: number for number, status in enumerate(TrialStatus)}

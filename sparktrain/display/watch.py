@@ -43,9 +43,9 @@ class Changes:
 
     def show(self, view: RunView) -> None:
         """Show this view."""
-        if view.board not in (None, self._board):
-            self._board = view.board
-            self._write(f"{formatting.plain(view.name)}: TensorBoard: {formatting.plain(str(view.board))}")
+        if view.driver.board not in (None, self._board):
+            self._board = view.driver.board
+            self._write(f"{formatting.plain(view.name)}: TensorBoard: {formatting.plain(str(view.driver.board))}")
         line = status_line(view)
         if line != self._last:
             self._last = line

@@ -29,7 +29,7 @@ def document(examination: Examination) -> dict[str, Any]:
         "level": str(examination.level),
         "findings": [{**msgspec.to_builtins(finding), "fix": finding.fix or None} for finding in examination.findings],
         "unseen": list(examination.unseen),
-        "slots": [msgspec.to_builtins(answer) for answer in answers],
+        "slots": [answer.document() for answer in answers],
     }
 
 

@@ -25,6 +25,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.checkup_report import CLOCK, MARKER, SlotReport, from_json, member
 from sparktrain.protocol.grpc import GrpcListener
+from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state.topology import MemberAddress
@@ -176,7 +177,8 @@ class SlotSurvey:
                 store = self._shared.address
                 if self._shared.tokens is not None:
                     link.post(self._shared.tokens)
-                link.post(m.StartMember(agent, self._slots, params, 0, None, 0, store=store))
+                member_call = MemberCall(params=params, seed=0, gang=MemberGang(size=self._slots))
+                link.post(m.StartMember(member=agent, call=member_call, log_limit_bytes=0, store=store))
             case m.MemberReserved(port=port) if not self._formed:
                 self._places[join.slot] = MemberAddress(join.host, join.address, port, Role.WORKER)
             case m.Ready() | m.MemberReserved():

@@ -42,7 +42,7 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
 
 
 def _came(roll: Roll) -> Finding:
-    late = [answer for answer in roll.answers if answer.late]
+    late = [answer for answer in roll.answers if answer.visit.late]
     hosts = _hosts(roll.answers)
     if late and len(late) == roll.queried_slots:
         return warned(
@@ -64,10 +64,10 @@ def _came(roll: Roll) -> Finding:
 
 
 def _reached(answers: Sequence[SlotReport]) -> list[Finding]:
-    lost = [answer for answer in answers if answer.problem]
+    lost = [answer for answer in answers if answer.visit.problem]
     if not lost:
         return [passed("driver reachable", "every slot connects to the driver, by mutual TLS")]
-    first = f"slot {lost[0].slot} on {lost[0].host}: {lost[0].problem}"
+    first = f"slot {lost[0].slot} on {lost[0].host}: {lost[0].visit.problem}"
     extent = f" ({len(lost)} of {len(answers)} slots)" if len(answers) > 1 else ""
     return [of_message("driver reachable", Level.FAIL, unreachable(first + extent))]
 
@@ -75,19 +75,21 @@ def _reached(answers: Sequence[SlotReport]) -> list[Finding]:
 def _versions(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
     """A launch refuses versions other than the driver's; executors must also agree on what the driver lacks."""
     compared = {name: version for name, version in driver.versions.items() if name in ("python", *COMPARED)}
-    refused = {answer.host: text for answer in answers if (text := mismatch(compared, answer.versions, answer.host))}
+    refused = {
+        answer.host: text for answer in answers if (text := mismatch(compared, answer.software.versions, answer.host))
+    }
     findings = [of_message("versions", Level.FAIL, text) for text in list(refused.values())[:_MOST]]
     other_names = [name for name in ("tensorflow", "keras", "horovod") if name not in compared]
     findings += [finding for name in other_names for finding in _among(answers, name, driver.versions.get(name))]
     findings += _without_tensorflow(answers)
     if findings:
         return findings
-    versions = ", ".join(f"{name} {version}" for name, version in answers[0].versions.items())
+    versions = ", ".join(f"{name} {version}" for name, version in answers[0].software.versions.items())
     return [passed("versions", f"the same on all hosts: {versions}")]
 
 
 def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list[Finding]:
-    by_version = _by(answers, lambda report: report.versions.get(name, "missing"))
+    by_version = _by(answers, lambda report: report.software.versions.get(name, "missing"))
     if driver is not None and set(by_version) != {driver}:
         by_version = {**by_version, driver: [*by_version.get(driver, []), "the driver"]}
     if len(by_version) < 2:
@@ -99,7 +101,7 @@ def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list
 
 
 def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
-    if any("tensorflow" in answer.versions for answer in answers):
+    if any("tensorflow" in answer.software.versions for answer in answers):
         return []
     step = "install sparktrain[tensorflow] on every host, or ship it with --archives"
     return [
@@ -108,7 +110,8 @@ def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
-    by_version = _by([answer for answer in answers if answer.java], lambda report: report.java.partition(".")[0])
+    with_java = [answer for answer in answers if answer.software.java]
+    by_version = _by(with_java, lambda report: report.software.java.partition(".")[0])
     driver_major = driver.java.partition(".")[0]
     different = {version: hosts for version, hosts in by_version.items() if driver_major and version != driver_major}
     return [
@@ -120,7 +123,7 @@ def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
 
 
 def _between(answers: Sequence[SlotReport]) -> list[Finding]:
-    tried = [(answer, peer) for answer in answers for peer in answer.peers]
+    tried = [(answer, peer) for answer in answers for peer in answer.visit.peers]
     lost = [(answer, peer) for answer, peer in tried if peer.problem]
     if not tried:
         return []
@@ -146,13 +149,14 @@ def _between(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _clocks(answers: Sequence[SlotReport]) -> list[Finding]:
-    offsets = [(answer, abs(answer.ahead_s) - answer.margin_s) for answer in answers if answer.ahead_s is not None]
+    visits = [(answer, answer.visit) for answer in answers]
+    offsets = [(answer, abs(visit.ahead_s) - visit.margin_s) for answer, visit in visits if visit.ahead_s is not None]
     if not offsets:
         return []
     worst, off_s = max(offsets, key=lambda pair: pair[1])
     if off_s <= CLOCK_WARN_S:
         return [passed("clock", f"no host is more than {CLOCK_WARN_S:g} s from the driver's time")]
-    side = "ahead of" if (worst.ahead_s or 0.0) > 0 else "behind"
+    side = "ahead of" if (worst.visit.ahead_s or 0.0) > 0 else "behind"
     off = f"the clock of {worst.host} is {off_s:.1f} s {side} the driver's"
     step = f"have {worst.host} and the driver keep time by NTP (chronyc tracking)"
     if off_s > CLOCK_FAIL_S:
@@ -168,7 +172,7 @@ def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
         return [
             failed("gpus", f"no GPU was given to {formatting.count(len(without), 'slot')} on {_hosts(without)}", step)
         ]
-    pairs = combinations([answer for answer in answers if not answer.late], 2)
+    pairs = combinations([answer for answer in answers if not answer.visit.late], 2)
     if shared := next(filter(None, (conflict(answer, peer) for answer, peer in pairs)), ""):
         return [of_message("gpus", Level.FAIL, shared)]
     held = {(answer.host, device) for answer in answers for device in answer.devices}
@@ -176,7 +180,7 @@ def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
 
 
 def _memory(answers: Sequence[SlotReport]) -> list[Finding]:
-    slots = Counter(answer.host for answer in answers if not answer.late)
+    slots = Counter(answer.host for answer in answers if not answer.visit.late)
     free = {answer.host: answer.free_bytes for answer in answers}
     short = [host for host in slots if free[host] < slots[host] * PYTHON_MIB * 2**20]
     if not short:
@@ -194,10 +198,10 @@ def _memory(answers: Sequence[SlotReport]) -> list[Finding]:
 
 
 def _store(answers: Sequence[SlotReport]) -> list[Finding]:
-    if lost := [answer for answer in answers if answer.store]:
-        message = f"from {_hosts(lost)}: {lost[0].store}"
+    if lost := [answer for answer in answers if answer.visit.store]:
+        message = f"from {_hosts(lost)}: {lost[0].visit.store}"
         return [of_message("store on executors", Level.FAIL, message)]
-    apart = [answer for answer in answers if answer.shared is False]
+    apart = [answer for answer in answers if answer.visit.shared is False]
     if apart:
         return [
             failed(
@@ -206,7 +210,7 @@ def _store(answers: Sequence[SlotReport]) -> list[Finding]:
                 "pass --dir on storage that all hosts share, such as hdfs:///runs",
             )
         ]
-    if any(answer.shared for answer in answers):
+    if any(answer.visit.shared for answer in answers):
         return [passed("store on executors", "every slot writes to it, and sees what the driver writes")]
     return []
 

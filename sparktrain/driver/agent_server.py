@@ -138,7 +138,7 @@ class Server:
             if self._keeper is not None and self._keeper.renew():
                 logger.info("the certificates of this pool are renewed")
                 self._listener.renew(self._keeper.server)
-                self._certificates = m.certificates(self._keeper.agent)
+                self._certificates = m.Certificates(self._keeper.agent)
                 self._send_all(self._certificates)
 
     def _send_all(self, message: m.ToAgent) -> None:

@@ -12,6 +12,7 @@ from sparktrain.display.progress import Progress
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
+from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.rundir.layout import RunLayout
@@ -130,26 +131,32 @@ class RunRequest:
     def start_of(self, start: PlaceMember) -> StartMember:
         """What the agent of a member needs to start it."""
         spec = self.spec
-        return StartMember(
-            member=start.member,
+        gang = MemberGang(
             size=start.size,
-            params=start.params,
-            seed=spec.seed_of(start.member.trial),
-            replica=spec.replication.replica(start.member.trial),
-            metric=spec.metric,
-            log_limit_bytes=spec.log_limit_bytes,
             backend=spec.gang.backend,
-            store=self.store.address,
-            checkpoint=start.checkpoint,
-            memory=start.memory,
             may_grow=start.may_grow,
             port=start.port,
+            local_steps=spec.gang.local_steps,
+            servers=self.servers,
+        )
+        call = MemberCall(
+            params=start.params,
+            seed=spec.seed_of(start.member.trial),
+            metric=spec.metric,
+            replica=spec.replication.replica(start.member.trial),
+            gpu_mib=spec.gpu_mib,
             env=self.env,
             data=self.data,
             streams=self.stream_keys,
-            servers=self.servers,
-            local_steps=spec.gang.local_steps,
-            gpu_mib=spec.gpu_mib,
+            gang=gang,
+        )
+        return StartMember(
+            member=start.member,
+            call=call,
+            log_limit_bytes=spec.log_limit_bytes,
+            store=self.store.address,
+            checkpoint=start.checkpoint,
+            memory=start.memory,
         )
 
     def limits(self) -> RunLimits:

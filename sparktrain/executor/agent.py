@@ -23,7 +23,7 @@ from pathlib import Path
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
-from sparktrain.executor.code import LocalCode, keep
+from sparktrain.executor.code import keep
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
@@ -164,7 +164,7 @@ class Agent:
         self._clock = clock
         self._tokens = tokens
         self._limits = limits
-        self._codes: dict[RunId, LocalCode] = {}
+        self._codes: dict[RunId, pm.LocalCode] = {}
         self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
         self._memory = MemoryHolder(memory)
         self._member: MemberSession | None = None
@@ -204,10 +204,21 @@ class Agent:
 
     async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place
-        names = tuple(device.name for device in place.devices)
-        mib = tuple(device.mib for device in place.devices)
-        where = names, place.executor, place.address, place.task, away, mib, batch
-        self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
+        join = m.Join(
+            agent=self.id,
+            slot=place.slot,
+            host=place.host,
+            pid=place.pid,
+            versions=place.versions,
+            devices=tuple(device.name for device in place.devices),
+            executor=place.executor,
+            address=place.address,
+            task=place.task,
+            away=away,
+            device_mib=tuple(device.mib for device in place.devices),
+            batch=batch,
+        )
+        self._post(join)
         match await self._link.receive():
             case m.Welcome() as welcome:
                 return welcome
@@ -256,22 +267,18 @@ class Agent:
                     self._start(start)
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
                     mine.stop(grace_s)
-                case m.Advise(member=member) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.StopAdvised())
-                case m.AskSnapshot(member=member) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.SnapshotAsked())
-                case m.MemberMoved(member=member, rank=rank, place=place) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.PeerMoved(rank, place))
-                case m.Judged(member=member) as judged if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.ReportsJudged(judged.step, judged.next, judged.stops))
-                case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.Form(places))
-                case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.SharedValue(key, value))
-                case m.FeedEnded(member=member, feed=feed) as end if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.FeedOver(feed, end.epoch, end.problem))
-                case m.AnswerMember(member=member) as given if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.SamplerAnswered(given.number, given.answer, given.problem))
+                case m.FeedEnded(member=member, over=over) if (mine := self._mine(member)) is not None:
+                    mine.pass_on(over)
+                case (
+                    m.FormGang()
+                    | m.PeerShared()
+                    | m.MemberMoved()
+                    | m.Judged()
+                    | m.Advise()
+                    | m.AskSnapshot()
+                    | m.AnswerMember()
+                ) as message if (mine := self._mine(message.member)) is not None:
+                    mine.pass_on(message)
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):

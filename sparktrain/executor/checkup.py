@@ -22,7 +22,17 @@ from sparktrain.executor.spark_task import Placement, placement, spark_version
 from sparktrain.executor.zygote_process import scratch_root
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.checkup_report import CLOCK, MARKER, PACKAGES, Peer, SlotReport, member, to_json
+from sparktrain.protocol.checkup_report import (
+    CLOCK,
+    MARKER,
+    PACKAGES,
+    Peer,
+    SlotReport,
+    SlotSoftware,
+    SlotVisit,
+    member,
+    to_json,
+)
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
@@ -56,11 +66,13 @@ def observed(place: Placement) -> SlotReport:
         slot=place.slot,
         host=place.host,
         address=place.address,
-        python=platform.python_version(),
-        executable=sys.executable,
-        spark=spark_version(),
-        java=java_version(),
-        versions=installed_versions(PACKAGES),
+        software=SlotSoftware(
+            python=platform.python_version(),
+            executable=sys.executable,
+            spark=spark_version(),
+            java=java_version(),
+            versions=installed_versions(PACKAGES),
+        ),
         executor=place.executor,
         gpus=place.gpus,
         devices=tuple(device.name for device in place.devices),
@@ -87,7 +99,7 @@ async def visit(
     try:
         link = await dialer.attend(connect_s)
     except Unreachable as error:
-        return replace(report, problem=str(error))
+        return replace(report, visit=SlotVisit(problem=str(error)))
     with held("agent-held", scratch_root()) as scratch:
         tokens = TokenFile(scratch)
         visitor = Visitor(report, link, SystemClock(), tokens, store_s)
@@ -123,14 +135,14 @@ class Visitor:
         agent = AgentId(f"doctor-{report.slot}")
         self._link.post(
             m.Join(
-                agent,
-                report.slot,
-                report.host,
-                os.getpid(),
-                report.versions,
-                report.devices,
-                report.executor,
-                report.address,
+                agent=agent,
+                slot=report.slot,
+                host=report.host,
+                pid=os.getpid(),
+                versions=report.software.versions,
+                devices=report.devices,
+                executor=report.executor,
+                address=report.address,
             )
         )
         await self._receive(m.Welcome)
@@ -149,7 +161,7 @@ class Visitor:
 
     def note(self, **findings: object) -> None:
         """Add a finding to the report."""
-        self.report = replace(self.report, **findings)
+        self.report = replace(self.report, visit=replace(self.report.visit, **findings))
 
     async def _take_part(self, started: m.StartMember) -> None:
         await self._try_store(started)
@@ -170,7 +182,7 @@ class Visitor:
         answer = await self._receive(m.PeerShared)
         margin_s = (self._clock.now() - sent) / 2
         # The clocks differ by the answer less half of its way; the fastest answer has the smallest error.
-        if self.report.ahead_s is None or margin_s < self.report.margin_s:
+        if self.report.visit.ahead_s is None or margin_s < self.report.visit.margin_s:
             ahead_s = self._clock.wall() - margin_s - float(answer.value)
             self.note(ahead_s=ahead_s, margin_s=margin_s)
 
@@ -182,7 +194,7 @@ class Visitor:
         def look() -> bool:
             store = open_store(started.store)
             store.probe()
-            return store.exists(str(started.params[MARKER]))
+            return store.exists(str(started.call.params[MARKER]))
 
         try:
             async with asyncio.timeout(self._store_s):

@@ -8,10 +8,9 @@ from pathlib import Path
 from threading import Lock
 from uuid import uuid4
 
-from msgspec import Struct
-
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.pipe_messages import LocalCode
 from sparktrain.store.folder_removal import discard, remove
 
 MOST_CODES = 3
@@ -22,14 +21,6 @@ _MODULES = "modules"
 _UNFINISHED = "unfinished-"
 _KEEPING = Lock()
 """Held by the one agent of this process that writes to the folder; agents follow each other there."""
-
-
-class LocalCode(Struct, frozen=True):
-    """The paths of the function and its modules, for a member's process."""
-
-    path: Path
-    by_reference: bool
-    sys_path: tuple[str, ...]
 
 
 def keep(code: Code, folder: Path) -> LocalCode:
@@ -46,7 +37,7 @@ def keep(code: Code, folder: Path) -> LocalCode:
             _write(code, home)
         os.utime(home)
         _free(home)
-    return LocalCode(home / _FUNCTION, code.by_reference, (str(home / _MODULES),) if code.archive else ())
+    return LocalCode(str(home / _FUNCTION), code.by_reference, (str(home / _MODULES),) if code.archive else ())
 
 
 def _write(code: Code, home: Path) -> None:

@@ -26,7 +26,6 @@ from msgspec.structs import replace
 from sparktrain import process_tree
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, InfraError
-from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_noise import is_chosen
@@ -84,7 +83,7 @@ class MemberSession:
     def __init__(
         self,
         start: m.StartMember,
-        code: LocalCode,
+        code: pm.LocalCode,
         home: Path,
         clock: Clock,
         snapshots: SnapshotKeeper,
@@ -112,7 +111,7 @@ class MemberSession:
         self._reported = 0
         """How many reports and metrics these are."""
         self._pace = _Pace(start.member, clock)
-        self._whole_log = is_chosen(start.env)
+        self._whole_log = is_chosen(start.call.env)
         self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
 
@@ -229,8 +228,8 @@ class MemberSession:
                     post(m.MemberReserved(self.member, port))
                 case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
-                case pm.FeedPhase(feed=feed, epoch=epoch, phase=phase, address=address):
-                    post(m.MemberFeed(self.member, feed, epoch, phase, address))
+                case pm.FeedPhase() as news:
+                    post(m.MemberFeed(self.member, news))
                 case pm.SamplerAsked(number=number, question=question):
                     self._flush(post)  # the sampler gets a question after what was reported before it
                     post(m.MemberAsked(self.member, number, question))
@@ -300,7 +299,7 @@ class MemberSession:
             return outcome
         # The end of a container deletes its files before its last process is gone: an exception that comes of that is
         # no fault of the training function.
-        if not (self._home.is_dir() and self._code.path.is_file()):
+        if not (self._home.is_dir() and Path(self._code.path).is_file()):
             raise FilesGoneError(f"the files of {self.member} below {self._home.parent} were deleted under it")
         printed = lines_before(outcome.failure.ending, self._home / "log.txt")
         failure = replace(outcome.failure, log_tail=printed)
@@ -308,34 +307,20 @@ class MemberSession:
 
     def _assignment(self, place: Placement, restore_dir: str, memory_dir: str) -> pm.Assignment:
         start = self._start
+        call = start.call
         return pm.Assignment(
             member=start.member,
-            size=start.size,
-            params=start.params,
-            seed=start.seed,
-            metric=start.metric,
-            code_path=str(self._code.path),
-            by_reference=self._code.by_reference,
-            sys_path=self._code.sys_path,
+            # Only a member that reads datasets gets the path of tokens: training functions have no other use for them.
+            call=replace(call, env={**token_variables(), **call.env}) if call.data.sets else call,
+            code=self._code,
             work_dir=str(self._home / "work"),
             log_dir=str(self._home / "files"),
             log_path=str(self._home / "log.txt"),
             gpus=place.gpus,
             address=place.address,
-            port=start.port,
-            backend=start.backend,
             restore_dir=restore_dir,
             memory_dir=memory_dir,
-            may_grow=start.may_grow,
             memory_sent=start.memory is not None and start.memory.sent,
-            # Only a member that reads datasets gets the path of tokens: training functions have no other use for them.
-            env={**token_variables(), **start.env} if start.data.sets else start.env,
-            data=start.data,
-            streams=start.streams,
-            servers=start.servers,
-            local_steps=start.local_steps,
-            replica=start.replica,
-            gpu_mib=start.gpu_mib,
         )
 
     # ---- requests of the agent

@@ -79,7 +79,7 @@ class MemoryHolder:
         # What a new gang does not resume from goes at once: a snapshot of a fork of the training must never come back.
         if self._held is not None and not self._is_base(self._held, start):
             self._held = None
-        if self._root is None or (start.size == 1 and not start.may_grow):
+        if self._root is None or (start.call.gang.size == 1 and not start.call.gang.may_grow):
             self._clear()
             return ""
         folder = self._root / uuid4().hex

@@ -1,6 +1,8 @@
 """A slot's report about its host, for `sparktrain doctor`; as JSON it is a row of a Spark job."""
 
-from msgspec import Struct, json
+from typing import Any
+
+from msgspec import Struct, json, to_builtins
 
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 
@@ -23,13 +25,9 @@ class Peer(Struct, frozen=True):
     """Why it could not; empty when it could."""
 
 
-class SlotReport(Struct, frozen=True):
-    """One slot of a session."""
+class SlotSoftware(Struct, frozen=True, kw_only=True):
+    """What a slot's process runs on."""
 
-    slot: int
-    host: str
-    address: str
-    """IP address of the host, as the other slots get it."""
     python: str
     """Full version."""
     executable: str
@@ -39,16 +37,11 @@ class SlotReport(Struct, frozen=True):
     """Version of the executor's Java; empty when it cannot be found."""
     versions: dict[str, str]
     """Versions of Python, to the minor version, and of the installed ones of `PACKAGES`."""
-    executor: int
-    """Spark's process that all slots of the executor share."""
-    gpus: tuple[str, ...]
-    """Addresses that Spark gave."""
-    devices: tuple[str, ...]
-    """The same GPUs by names that differ between all GPUs of the host."""
-    memory_bytes: int
-    """Of the whole host."""
-    free_bytes: int
-    """Memory of the whole host that is available to new processes."""
+
+
+class SlotVisit(Struct, frozen=True, kw_only=True):
+    """What a slot's visit to the coordinator has found."""
+
     problem: str = ""
     """Why the driver was not reached, or the visit was cut off; empty when neither."""
     late: bool = False
@@ -63,6 +56,34 @@ class SlotReport(Struct, frozen=True):
     """Whether it sees a file that the driver has written there; None when that was not tried."""
     peers: tuple[Peer, ...] = ()
     """Slots that were tried; empty where the slots did not connect."""
+
+
+class SlotReport(Struct, frozen=True, kw_only=True):
+    """One slot of a session."""
+
+    slot: int
+    host: str
+    address: str
+    """IP address of the host, as the other slots get it."""
+    software: SlotSoftware
+    executor: int
+    """Spark's process that all slots of the executor share."""
+    gpus: tuple[str, ...]
+    """Addresses that Spark gave."""
+    devices: tuple[str, ...]
+    """The same GPUs by names that differ between all GPUs of the host."""
+    memory_bytes: int
+    """Of the whole host."""
+    free_bytes: int
+    """Memory of the whole host that is available to new processes."""
+    visit: SlotVisit = SlotVisit()
+
+    def document(self) -> dict[str, Any]:
+        """The slot in the document of `sparktrain doctor --json`."""
+        flat: dict[str, Any] = {}
+        for name, value in to_builtins(self).items():
+            flat |= value if isinstance(getattr(self, name), Struct) else {name: value}
+        return flat
 
 
 def member(slot: int) -> Member:

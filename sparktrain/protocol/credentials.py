@@ -14,3 +14,7 @@ class CertificateBundle:
     """Certificates; one must have signed the other side's."""
     certificate: bytes = field(repr=False)
     key: bytes = field(repr=False)
+
+
+NO_CERTIFICATES = CertificateBundle(b"", b"", b"")
+"""For a side that needs none."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
-from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.protocol.credentials import NO_CERTIFICATES, CertificateBundle
 from sparktrain.state.message import Message
 
 HEARTBEAT_S = 2.0
@@ -44,15 +44,9 @@ class MemberStreams(Struct, frozen=True):
 
     feeds: dict[str, tuple[Column, ...]] = {}
     """The columns of each; none for Python objects of an RDD."""
-    authority: bytes = b""
-    certificate: bytes = b""
-    key: bytes = b""
+    certificates: CertificateBundle = NO_CERTIFICATES
+    """With it, the member proves itself, and verifies feeders."""
     token: str = ""
-
-    @property
-    def certificates(self) -> CertificateBundle:
-        """The certificates as the server takes them."""
-        return CertificateBundle(self.authority, self.certificate, self.key)
 
     def __repr__(self) -> str:
         return f"MemberStreams({', '.join(self.feeds)})"

@@ -7,18 +7,13 @@ A message about training carries its `Member`, and so its generation; an agent's
 its `Join` opened, and an `AgentId` lives only once.
 """
 
-from typing import Any, Literal
+from msgspec import Struct
 
-from msgspec import Struct, field
-
-from sparktrain.config.gang_spec import Backend
-from sparktrain.config.replication import Replica
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
 from sparktrain.protocol.credentials import CertificateBundle
-from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
-from sparktrain.protocol.server_keys import ServerKeys
+from sparktrain.protocol.member_call import MemberCall
+from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
@@ -94,14 +89,13 @@ __all__ = [
     "UploadDone",
     "UploadHeader",
     "Welcome",
-    "certificates",
 ]
 
 
 # ---- agent -> coordinator
 
 
-class Join(Small, frozen=True, tag=True):
+class Join(Small, frozen=True, tag=True, kw_only=True):
     """First message on an agent's stream; `task` is None outside of Spark."""
 
     agent: AgentId
@@ -138,12 +132,7 @@ class MemberFeed(Small, frozen=True, tag=True):
     """Where a member is with an epoch of a stream."""
 
     member: Member
-    feed: str
-    epoch: int
-    phase: Literal["asked", "flowing", "enough"]
-    """It wants the rows, has the first ones, or needs no more."""
-    address: FeedAddress | None = None
-    """Where it listens, with `asked`."""
+    news: FeedPhase
 
 
 class Leave(Small, frozen=True, tag=True):
@@ -232,47 +221,24 @@ class Prepare(Message, frozen=True, tag=True):
     preload: tuple[str, ...]
 
 
-class StartMember(Message, frozen=True, tag=True):
+class StartMember(Message, frozen=True, tag=True, kw_only=True):
     """Run the training function once, in a process of its own. The agent must be idle and prepared for the run."""
 
     member: Member
-    size: int
-    """Members in the gang."""
-    params: dict[str, Any]
-    seed: int
-    metric: str | None
-    """Metric that the result must contain; None where any result is valid."""
+    call: MemberCall
     log_limit_bytes: int
-    backend: Backend = Backend.NONE
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""
     memory: MemoryBase | None = None
     """The snapshot in memory to resume from, in place of the checkpoint."""
-    may_grow: bool = False
-    """The gang is smaller than it could be."""
-    env: dict[str, str] = field(default_factory=dict)
-    """Variables of its environment, perhaps secrets: never written or logged."""
-    data: MemberData = MemberData()
-    streams: MemberStreams = MemberStreams()
-    servers: ServerKeys = ServerKeys()
-    local_steps: int | None = None
-    port: int = 0
-    """The port that the member must take, see `Assignment`."""
-    replica: Replica = Replica()
-    """Which of the trials with the same parameters it is."""
-    gpu_mib: int = 0
-    """MiB of its GPU's memory that it may use; 0: all."""
 
 
 class FeedEnded(Message, frozen=True, tag=True):
     """The job that fed an epoch of a stream has ended: the member gets no more rows of it."""
 
     member: Member
-    feed: str
-    epoch: int
-    problem: str = ""
-    """Why it failed."""
+    over: FeedOver
 
 
 class Dismiss(Message, frozen=True, tag=True):
@@ -297,22 +263,7 @@ class Tokens(Message, frozen=True, tag=True):
 class Certificates(Message, frozen=True, tag=True):
     """Certificates for the agent's next connections, in place of earlier ones. A secret, as `Tokens`."""
 
-    authority: bytes
-    certificate: bytes
-    key: bytes
-
-    @property
-    def bundle(self) -> CertificateBundle:
-        """The certificates as transports take them."""
-        return CertificateBundle(self.authority, self.certificate, self.key)
-
-    def __repr__(self) -> str:
-        return "Certificates(...)"
-
-
-def certificates(bundle: CertificateBundle) -> Certificates:
-    """The message that carries `bundle`."""
-    return Certificates(bundle.authority, bundle.certificate, bundle.key)
+    bundle: CertificateBundle
 
 
 ToAgent = (

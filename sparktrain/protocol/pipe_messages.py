@@ -6,19 +6,24 @@ agent <-- FromMember -- member, forked by the zygote    over the socket pair mad
 agent --- ToMember ---> member
 """
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import msgspec
+from msgspec import Struct
 
-from sparktrain.config.gang_spec import Backend
-from sparktrain.config.replication import Replica
-from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import Member
-from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
-from sparktrain.protocol.server_keys import ServerKeys
+from sparktrain.protocol.feed_messages import FeedAddress
+from sparktrain.protocol.member_call import MemberCall
+from sparktrain.state.agent_messages import (
+    Advise,
+    AnswerMember,
+    AskSnapshot,
+    FormGang,
+    Judged,
+    MemberMoved,
+    PeerShared,
+)
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.topology import MemberAddress
 
 # ---- agent <-> zygote
 
@@ -80,19 +85,22 @@ FromZygote = Preloaded | Forked | Exited
 # ---- agent <-> member
 
 
-class Assignment(Message, frozen=True, tag=True):
-    """What a waiting child runs. All paths are local to the executor's host."""
+class LocalCode(Struct, frozen=True):
+    """The user's code in files of the host, for a member's process."""
 
-    member: Member
-    size: int
-    params: dict[str, Any]
-    seed: int
-    metric: str | None
-    code_path: str
+    path: str
     """File with `Code.function`."""
     by_reference: bool
     sys_path: tuple[str, ...]
     """Entries to put in front of `sys.path`."""
+
+
+class Assignment(Message, frozen=True, tag=True, kw_only=True):
+    """What a waiting child runs. All paths are local to the executor's host."""
+
+    member: Member
+    call: MemberCall
+    code: LocalCode
     work_dir: str
     """Empty directory that becomes the working directory."""
     log_dir: str
@@ -102,44 +110,22 @@ class Assignment(Message, frozen=True, tag=True):
     gpus: tuple[str, ...] = ()
     address: str = "127.0.0.1"
     """IP address of this host, which the other members reach."""
-    backend: Backend = Backend.NONE
     restore_dir: str = ""
     """Directory with the verified files of the state to resume from; empty without one, or where rank 0 sends it."""
     memory_dir: str = ""
     """Directory in shared memory for the member's snapshots, its own; empty where there is none."""
-    may_grow: bool = False
-    """The gang is smaller than it could be: its members look for `SnapshotAsked`."""
     memory_sent: bool = False
     """Some members lack the snapshot in memory to resume from: rank 0 sends it to all when the ring connects."""
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    """Environment variables of the user."""
-    data: MemberData = MemberData()
-    streams: MemberStreams = MemberStreams()
-    servers: ServerKeys = ServerKeys()
-    local_steps: int | None = None
-    """Steps that a member trains by itself between two averages; None: gradients are averaged."""
-    port: int = 0
-    """The port of `address` by which the others know this member already; 0: any free one."""
-    replica: Replica = Replica()
-    """Which of the trials with the same parameters it is."""
-    gpu_mib: int = 0
-    """MiB of each of its GPUs that TensorFlow may use; 0: all."""
 
 
 class Reserved(Message, frozen=True, tag=True):
-    """The function is loaded, and the process holds `port`: it waits for `Form`. Only members of a gang send this."""
+    """The function of a gang's member is loaded, and the process holds `port`: it waits for `FormGang`."""
 
     port: int
 
 
-class Form(Message, frozen=True, tag=True):
-    """Answer to `Reserved`, once all members have sent theirs; `places` are by rank."""
-
-    places: tuple[MemberAddress, ...]
-
-
 class SharedValue(Message, frozen=True, tag=True):
-    """In both directions, from `Form` on: a value for, or from, the other members of the gang."""
+    """From `FormGang` on: a value for the other members of the gang, which get it as `PeerShared`."""
 
     most_bytes: ClassVar[int] = LARGE_BYTES
 
@@ -167,23 +153,13 @@ class FeedOver(Message, frozen=True, tag=True):
 
 
 class SamplerAsked(Message, frozen=True, tag=True):
-    """A question of the training function for the sampler of its run. Answered by `SamplerAnswered`."""
+    """A question of the training function for the sampler of its run. Answered by `AnswerMember`."""
 
     most_bytes: ClassVar[int] = LARGE_BYTES
 
     number: int
     """Counts the questions of this process from 1."""
     question: bytes
-
-
-class SamplerAnswered(Message, frozen=True, tag=True):
-    """What the sampler has answered, or why it cannot."""
-
-    most_bytes: ClassVar[int] = LARGE_BYTES
-
-    number: int
-    answer: bytes
-    problem: str = ""
 
 
 class Entered(Message, frozen=True, tag=True):
@@ -271,44 +247,19 @@ class FunctionEnded(Message, frozen=True, tag=True):
     outcome: Outcome
 
 
-class StopAdvised(Message, frozen=True, tag=True):
-    """`ctx.should_stop()` answers True from now on."""
-
-
-class SnapshotAsked(Message, frozen=True, tag=True):
-    """The gang may grow: take a snapshot in memory with the other members, and then train no more for a while."""
-
-
-class PeerMoved(Message, frozen=True, tag=True):
-    """A member of the gang that was lost is at another place now."""
-
-    rank: int
-    place: MemberAddress
-
-
-class ReportsJudged(Message, frozen=True, tag=True):
-    """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True.
-
-    No rule judges a report below the step `next`.
-    """
-
-    step: int
-    next: int = 0
-    stops: bool = False
-
-
 ToMember = (
     Assignment
-    | Form
-    | SharedValue
+    | FormGang
+    | PeerShared
     | SnapshotStored
-    | StopAdvised
-    | SnapshotAsked
-    | PeerMoved
-    | ReportsJudged
+    | Advise
+    | AskSnapshot
+    | MemberMoved
+    | Judged
     | FeedOver
-    | SamplerAnswered
+    | AnswerMember
 )
+"""Most come from the coordinator, and the agent passes them on."""
 FromMember = (
     Reserved
     | SharedValue

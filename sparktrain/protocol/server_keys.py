@@ -4,18 +4,16 @@ from msgspec import Struct
 
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.server_settings import ServerSettings
-from sparktrain.protocol.credentials import CertificateBundle
-
-_NONE = CertificateBundle(b"", b"", b"")
+from sparktrain.protocol.credentials import NO_CERTIFICATES, CertificateBundle
 
 
 class ServerKeys(Struct, frozen=True):
     """Settings and certificates; without certificates in gangs of another backend. Never shown or logged."""
 
     settings: ServerSettings = ServerSettings()
-    server: CertificateBundle = _NONE
+    server: CertificateBundle = NO_CERTIFICATES
     """With it, a server proves itself, and verifies the members that train."""
-    member: CertificateBundle = _NONE
+    member: CertificateBundle = NO_CERTIFICATES
     """With it, a member that trains proves itself, and verifies the servers."""
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ from sparktrain.rundir.metric_log import read_table
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import read_overview
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, run_in
-from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.runs.watcher import Observer
@@ -57,15 +56,9 @@ def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
     _, replay = read_stable(place.store, journal, (), survey(place.store, journal))
     overview = read_overview(place.store, place.layout)
     plan = plans.read(place.store, place.layout, _digest(replay.records) or str(overview["plan"]))
-    total = overview.get("trials")
-    started = overview.get("started")
     data = RunData(
-        kind=plan.kind,
-        function=plan.function,
-        spec=plan.sweep_spec(),
-        total=total if isinstance(total, int) else None,
-        started=started if isinstance(started, float | int) else None,
-        commands=next_commands(plan),
+        plan=plan,
+        overview=overview,
         store=place.store,
         layout=place.layout,
         records=replay.records,

@@ -51,5 +51,5 @@ def _as_it_stands(view: RunView, now: float) -> SweepOutcome:
         wall_s = view.wall_seconds(now)
         return replace(result, status=SweepStatus.RUNNING, seconds=ran_s, wall_seconds=wall_s)
     how = view.commands.how_to_resume(view.directory, view.name)
-    reason = f"its driver ({view.driver or 'unknown'}) does not answer; to continue: {how}"
+    reason = f"its driver ({view.driver.identity or 'unknown'}) does not answer; to continue: {how}"
     return replace(result, status=SweepStatus.STOPPED, reason=reason)

@@ -99,9 +99,9 @@ class BoardFeed:
                 BEST_TRIALS,
                 MOST_TRIALS,
             )
-        sign = -1.0 if view.mode == "max" else 1.0
+        sign = -1.0 if view.spec.mode == "max" else 1.0
         # With some hundreds of trials TensorBoard's page is slow, and with 1,000 its process reads for 19 s.
-        return sorted(started, key=lambda trial_view: _order(trial_view, view.metric, sign))[:BEST_TRIALS]
+        return sorted(started, key=lambda trial_view: _order(trial_view, view.spec.metric, sign))[:BEST_TRIALS]
 
     def _write_space(self, events: ReportEvents, view: RunView) -> None:
         digests = (record.plan for record in reversed(self._observer.records) if isinstance(record, DriverStarted))
@@ -109,8 +109,8 @@ class BoardFeed:
             self._columns.see_space(plans.read(self._place.store, self._place.layout, digest).space)
             self._plan = digest
         self._columns.see([trial.result.params for trial in view.trials])
-        if view.metric is not None:
-            self._metrics[view.metric] = None
+        if view.spec.metric is not None:
+            self._metrics[view.spec.metric] = None
         self._metrics.update(dict.fromkeys(self._reports.names if self._reports is not None else ()))
         for trial in view.trials:
             self._metrics.update(dict.fromkeys(trial.result.metrics))

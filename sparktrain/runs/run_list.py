@@ -42,7 +42,7 @@ class ListedRun:
     def value(self) -> float | None:
         """The value of the best trial so far."""
         best = self.view.leader
-        metric = self.view.metric
+        metric = self.view.spec.metric
         return None if best is None or metric is None else best.metrics[metric]
 
 
@@ -81,7 +81,7 @@ def sorted_runs(runs: Sequence[ListedRun], order: str) -> list[ListedRun]:
     Raises SpecError for an unknown order.
     """
     keys: dict[str, Callable[[ListedRun], tuple[object, ...]]] = {
-        RunOrder.STARTED: lambda run: (-(run.view.started or 0.0),),
+        RunOrder.STARTED: lambda run: (-(run.view.times.started or 0.0),),
         RunOrder.NAME: lambda run: (),
         RunOrder.BEST: _by_best,
         RunOrder.SIZE: lambda run: (-(run.usage.size if run.usage else 0),),
@@ -96,4 +96,4 @@ def _by_best(run: ListedRun) -> tuple[object, ...]:
     view = run.view
     if value is None:
         return (True, "", "", 0.0)
-    return (False, view.metric, view.mode, -value if view.mode == "max" else value)
+    return (False, view.spec.metric, view.spec.mode, -value if view.spec.mode == "max" else value)

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from sparktrain.config.objectives import Constraint, Objective
-from sparktrain.config.replication import Replication
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.trial_labels import TrialLabels
 from sparktrain.runs.case_result import CaseResult
-from sparktrain.runs.next_commands import NextCommands
+from sparktrain.runs.next_commands import NextCommands, next_commands
+from sparktrain.runs.plan import Plan
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
 from sparktrain.runs.trial_result import TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -45,34 +44,56 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunDriver:
+    """The newest driver of a run, as this host sees it."""
+
+    identity: DriverIdentity | None = None
+    """None where no driver has started the run."""
+    alive: bool = False
+    """Whether it answers."""
+    same_host: bool = False
+    """Whether it runs, or ran, on this host."""
+    board: str | None = None
+    """The URL of the TensorBoard that it serves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTimes:
+    """When drivers ran, in seconds since 1970 by their clocks."""
+
+    started: float | None
+    """When the first driver started."""
+    driver_started: float | None
+    """When the newest driver started."""
+    last_record: float | None
+    """When the newest record was written."""
+    ran_s: float = 0.0
+    """How long drivers have run: one that is gone, up to its newest record; without the one that runs."""
+    wall_s: float = 0.0
+    """From the start of the first driver to the newest record."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunData:
     """The files of a run, as they were read."""
 
-    kind: str
-    """`sweep` or `run`: the call that started it."""
-    function: str
-    spec: SweepSpec
-    total: int | None
-    """How many trials the run will have, where that is data."""
-    started: float | None
-    """When the first driver started, in seconds since 1970 by its own clock, as all times here."""
+    plan: Plan
+    """Of the newest driver."""
+    overview: Mapping[str, object]
+    """What `run.json` has."""
     store: Store
     layout: RunLayout
     records: Sequence[AnyRecord]
     notes: tuple[str, ...] = ()
     """What the user should know about the journal."""
-    driver: DriverIdentity | None = None
-    """The newest driver."""
-    alive: bool = False
-    """Whether that driver answers."""
-    same_host: bool = False
-    """Whether that driver runs, or ran, on this host."""
-    board: str | None = None
-    """The URL of the TensorBoard that it serves."""
-    commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
-    """What continues the run."""
+    driver: RunDriver = RunDriver()
     labels: Mapping[int, TrialLabels] = field(default_factory=dict)
     """The notes and tags of its trials."""
+
+    @cached_property
+    def spec(self) -> SweepSpec:
+        """The specification of the run."""
+        return self.plan.sweep_spec()
 
 
 @dataclass(frozen=True)
@@ -107,46 +128,33 @@ class TrialView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """A run at one moment. Times are in seconds since 1970, by the clocks of the drivers."""
+    """A run at one moment."""
 
-    name: str
     kind: str
     function: str
     directory: str
+    spec: SweepSpec
     state: RunState
-    ending: str | None
-    """Why its driver ended, one of the values of `Ending`; None unless it did."""
-    reason: str
-    metric: str | None
-    mode: str
-    gang: int
-    """Members in the gang of each trial."""
+    end: RunEnded | None
+    """How its newest driver ended it; None unless it did."""
     total: int | None
-    started: float | None
-    driver: DriverIdentity | None
-    same_host: bool
-    """Whether the driver runs, or ran, on this host."""
-    driver_started: float | None
-    """When the newest driver started."""
-    ran_s: float
-    """How long drivers have run: one that is gone, up to its newest record; without the one that runs."""
-    last_record: float | None
-    """When the newest record was written."""
+    times: RunTimes
+    driver: RunDriver
     trials: tuple[TrialView, ...]
-    other_metrics: tuple[Objective, ...] = ()
-    """Metrics that count beside `metric`."""
-    constraints: tuple[Constraint, ...] = ()
-    """Bounds of metrics; a trial that breaks one is not the best."""
-    replication: Replication = Replication()  # noqa: RUF009 - it is frozen
-    """Trials of each set of parameters."""
-    wall_s: float = 0.0
-    """From the start of the first driver to the newest record."""
-    board: str | None = None
-    """The URL of the TensorBoard that its driver serves."""
     commands: NextCommands = NextCommands()  # noqa: RUF009 - it is frozen
     """What continues the run."""
     notes: tuple[str, ...] = ()
-    counts: dict[TrialStatus, int] = field(default_factory=dict)
+    """What the user should know about the journal."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.spec.name
+
+    @cached_property
+    def counts(self) -> Mapping[TrialStatus, int]:
+        """Trials by status."""
+        return Counter(trial.result.status for trial in self.trials)
 
     @property
     def results(self) -> tuple[TrialResult, ...]:
@@ -161,7 +169,7 @@ class RunView:
     @property
     def leader(self) -> TrialResult | CaseResult | None:
         """The best trial so far; with repeats or folds, the best case."""
-        return self.best if self.replication.size == 1 else next(iter(self.as_outcome().ranked_cases), None)
+        return self.best if self.spec.replication.size == 1 else next(iter(self.as_outcome().ranked_cases), None)
 
     @property
     def done(self) -> int:
@@ -177,7 +185,7 @@ class RunView:
     @property
     def complete(self) -> bool:
         """There is nothing to resume; a resume would retry lost trials."""
-        is_finished = self.state is RunState.ENDED and self.ending == Ending.COMPLETE
+        is_finished = self._has_ended(Ending.COMPLETE)
         return is_finished and all(trial.result.status.observed for trial in self.trials)
 
     @property
@@ -185,19 +193,21 @@ class RunView:
         """How it ended, as in `results.json`; None unless it did."""
         if self.state is not RunState.ENDED:
             return None
-        return status_of(self.results, stopped=self.ending == Ending.STOPPED, failing=self.ending == Ending.FAILING)
+        return status_of(self.results, stopped=self._has_ended(Ending.STOPPED), failing=self._has_ended(Ending.FAILING))
 
     def seconds(self, now: float) -> float:
         """How long drivers have run, at `now` by this host's clock."""
-        if self.state is not RunState.RUNNING or self.driver_started is None:
-            return self.ran_s
-        return self.ran_s + max(0.0, now - self.driver_started)
+        times = self.times
+        if self.state is not RunState.RUNNING or times.driver_started is None:
+            return times.ran_s
+        return times.ran_s + max(0.0, now - times.driver_started)
 
     def wall_seconds(self, now: float) -> float:
         """From the start of the first driver to the end, to the last sign of a driver that is gone, or to `now`."""
-        if self.state is not RunState.RUNNING or self.last_record is None:
-            return self.wall_s
-        return self.wall_s + max(0.0, now - self.last_record)
+        times = self.times
+        if self.state is not RunState.RUNNING or times.last_record is None:
+            return times.wall_s
+        return times.wall_s + max(0.0, now - times.last_record)
 
     def as_outcome(self) -> SweepOutcome:
         """The run as in `results.json`, once it has ended."""
@@ -205,21 +215,25 @@ class RunView:
 
     @cached_property
     def _outcome(self) -> SweepOutcome:
+        spec = self.spec
         return SweepOutcome(
-            name=self.name,
+            name=spec.name,
             status=self.status or SweepStatus.STOPPED,
-            metric=self.metric,
-            mode=self.mode,
-            seconds=self.ran_s,
-            wall_seconds=self.wall_s,
+            metric=spec.metric,
+            mode=spec.mode,
+            seconds=self.times.ran_s,
+            wall_seconds=self.times.wall_s,
             directory=self.directory,
             trials=self.results,
-            reason=self.reason or None,
-            repeats=self.replication.repeats,
-            folds=self.replication.folds,
-            other_metrics=self.other_metrics,
-            constraints=self.constraints,
+            reason=(self.end.reason if self.end is not None else "") or None,
+            repeats=spec.replication.repeats,
+            folds=spec.replication.folds,
+            other_metrics=spec.other_metrics,
+            constraints=spec.constraints,
         )
+
+    def _has_ended(self, ending: Ending) -> bool:
+        return self.state is RunState.ENDED and self.end is not None and self.end.ending == ending
 
 
 def view_of(data: RunData) -> RunView:
@@ -228,35 +242,28 @@ def view_of(data: RunData) -> RunView:
     fold(sweep, data.records)
     times = _Times(data.records)
     trials = tuple(_trial(trial, data, times) for trial in sweep.trials.values())
-    end = times.end
-    state = RunState.ENDED if end is not None else RunState.RUNNING if data.alive else RunState.GONE
+    total = data.overview.get("trials") if times.total is None else times.total
+    started = data.overview.get("started")
+    state = RunState.ENDED if times.end is not None else RunState.RUNNING if data.driver.alive else RunState.GONE
     return RunView(
-        name=data.spec.name,
-        kind=data.kind,
-        function=data.function,
+        kind=data.plan.kind,
+        function=data.plan.function,
         directory=data.store.where(data.layout.path),
+        spec=data.spec,
         state=state,
-        ending=end.ending if end is not None else None,
-        reason=end.reason if end is not None else "",
-        metric=data.spec.metric,
-        mode=data.spec.mode,
-        gang=data.spec.gang.size,
-        total=data.total if times.total is None else times.total,
-        replication=data.spec.replication,
-        other_metrics=data.spec.other_metrics,
-        constraints=data.spec.constraints,
-        started=data.started,
+        end=times.end,
+        total=total if isinstance(total, int) else None,
+        times=RunTimes(
+            started=started if isinstance(started, float | int) else None,
+            driver_started=times.driver_started,
+            last_record=max((record.at for record in data.records), default=0.0) or None,
+            ran_s=sweep.ran_s + (sweep.times.unended_s if state is RunState.GONE else 0.0),
+            wall_s=sweep.times.wall_s,
+        ),
         driver=data.driver,
-        same_host=data.same_host,
-        driver_started=times.driver_started,
-        ran_s=sweep.ran_s + (sweep.times.unended_s if state is RunState.GONE else 0.0),
-        wall_s=sweep.times.wall_s,
-        last_record=max((record.at for record in data.records), default=0.0) or None,
         trials=trials,
-        board=data.board,
-        commands=replace(data.commands, local=times.local),
+        commands=next_commands(data.plan, local=times.local),
         notes=data.notes,
-        counts=Counter(trial.result.status for trial in trials),
     )
 
 

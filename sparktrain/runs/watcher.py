@@ -16,9 +16,8 @@ from sparktrain.runs import plan as plans
 from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
-from sparktrain.runs.view import RunData, RunView, view_of
+from sparktrain.runs.view import RunData, RunDriver, RunView, view_of
 from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
 
 ASK_INTERVAL_S = 15.0
@@ -126,26 +125,21 @@ class Observer:
         return find_board(self._place.store, self._place.layout, self._driver.host, self._driver.pid)
 
     def _run_data(self) -> RunData:
-        plan = self._plan()
-        overview = self._overview or {}
-        total = overview.get("trials")
-        started = overview.get("started")
+        plan = self._plan()  # it reads the overview too
         return RunData(
-            kind=plan.kind,
-            function=plan.function,
-            spec=plan.sweep_spec(),
-            total=total if isinstance(total, int) else None,
-            started=started if isinstance(started, float | int) else None,
-            commands=next_commands(plan),
+            plan=plan,
+            overview=self._overview or {},
             store=self._place.store,
             layout=self._place.layout,
             records=self._records,
             notes=self._notes,
-            driver=self._driver,
-            alive=self._alive,
-            board=self._board,
+            driver=RunDriver(
+                identity=self._driver,
+                alive=self._alive,
+                same_host=self._driver is not None and self._driver.host == socket.gethostname(),
+                board=self._board,
+            ),
             labels=self._labels,
-            same_host=self._driver is not None and self._driver.host == socket.gethostname(),
         )
 
     def _plan(self) -> Plan:

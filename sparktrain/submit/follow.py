@@ -114,7 +114,7 @@ def follow(
         application.look()  # YARN may have accepted it since the last look
         raise KeyboardInterrupt(_interruption_text(application.last)) from error
     run = run_directory.look()
-    verdict = verdict_of(application.last, output, run, old_run.driver_started if old_run is not None else None)
+    verdict = verdict_of(application.last, output, run, old_run.times.driver_started if old_run is not None else None)
     if verdict.by_run:
         return JobEnded(verdict, run)
     return JobEnded(verdict, None, _output_of(application) if application.last is not None else "")

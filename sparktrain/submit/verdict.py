@@ -39,7 +39,7 @@ def verdict_of(
     job's own driver wrote there counts first: YARN reports FAILED for an application that finished while the
     ResourceManager restarted, and SUCCEEDED for one that lost trials.
     """
-    if run is not None and run.state is RunState.ENDED and run.driver_started != began_before:
+    if run is not None and run.state is RunState.ENDED and run.times.driver_started != began_before:
         return _of_run(run, application)
     if application is None:
         return _not_submitted(output)
@@ -55,11 +55,12 @@ def verdict_of(
 
 def _of_run(run: RunView, application: Application | None) -> Verdict:
     assert run.status is not None
-    ending = Ending(run.ending) if run.ending is not None else Ending.COMPLETE
+    assert run.end is not None
+    ending = Ending(run.end.ending)
     if ending.infrastructure:
-        return Verdict(CLUSTER_FAILED, f"{run.reason}; the same call resumes the run", by_run=True)
+        return Verdict(CLUSTER_FAILED, f"{run.end.reason}; the same call resumes the run", by_run=True)
     if ending is Ending.UNLOADABLE:
-        return Verdict(CALL_IS_WRONG, run.reason, by_run=True)
+        return Verdict(CALL_IS_WRONG, run.end.reason, by_run=True)
     code = CODE_OF_STATUS[run.status]
     if application is None or not application.over or (application.final_status == "SUCCEEDED") == (code == 0):
         return Verdict(code, by_run=True)

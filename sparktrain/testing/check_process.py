@@ -12,7 +12,7 @@ import msgspec
 
 from sparktrain import process_tree
 from sparktrain.clock import SystemClock, pause
-from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckReport, CheckRequest
+from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckAnswer, CheckEnd, CheckReport, CheckRequest
 
 START_S = 120.0
 """Added to the time of the request: the start of the process, the imports of the function, and the report."""
@@ -61,9 +61,8 @@ def _without_report(request: CheckRequest, ended: int | None) -> CheckReport:
         function=request.target,
         params=request.params,
         workers=request.workers,
-        metric=request.metric,
-        status=TIMEOUT if ended is None else CRASHED,
-        problem=problem,
+        end=CheckEnd(status=TIMEOUT if ended is None else CRASHED, problem=problem),
+        answer=CheckAnswer(metric=request.metric),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field, to_builtins
 
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
@@ -56,42 +56,80 @@ class CheckRequest(Struct, frozen=True):
     folds: int = 1
 
 
-class CheckReport(Struct, kw_only=True):
-    """The result of a check; the document of `sparktrain check --json`."""
+class CheckEnd(Struct, kw_only=True):
+    """How a check has ended."""
 
-    function: str
-    params: dict[str, Any]
-    workers: int
     status: str = OK
     problem: str = ""
     """Why the status is not `ok`, in one line."""
     traceback: str = ""
     seconds: float = 0.0
     """From the call of the function to its end."""
-    shipped_bytes: int = 0
-    shipped_files: dict[str, int] = {}
+
+
+class Shipment(Struct):
+    """What travels to each agent."""
+
+    size_bytes: int = field(default=0, name="shipped_bytes")
+    files: dict[str, int] = field(default_factory=dict, name="shipped_files")
     """Bytes of each of the user's files that travel with the function, by name."""
     captures: dict[str, int] = {}
     """Values outside of the function that it reads, with their pickled bytes; each trial creates them by its import."""
     preload: tuple[str, ...] = ()
     """Modules that are imported before trials start."""
+
+
+class CheckedGang(Struct):
+    """The gang that the function is checked for."""
+
     backend: str | None = None
-    backend_reason: str = ""
+    reason: str = field(default="", name="backend_reason")
     mirrored: bool = False
     """Whether it ran as rank 0 of a gang, with the same values assumed for the other members."""
+
+
+class CheckAnswer(Struct):
+    """The metrics of the function."""
+
     reports: list[dict[str, Any]] = []
     result: dict[str, float | str] | None = None
     """Metrics, here and in `reports`; a number that is not finite has its name, such as "nan"."""
     metric: str | None = None
+    """The one that the result must contain."""
+
+
+class CheckFiles(Struct):
+    """The files that the function has left."""
+
     checkpoints: dict[str, int] = {}
     """Bytes of each checkpoint, by step."""
-    files: list[str] = []
+    log_dir: list[str] = field(default_factory=list, name="files")
     """Files in `ctx.log_dir`."""
     model_exported: bool = False
+
+
+class CheckReport(Struct, kw_only=True):
+    """The result of a check."""
+
+    function: str
+    params: dict[str, Any]
+    workers: int
+    end: CheckEnd = field(default_factory=CheckEnd)
+    shipment: Shipment = field(default_factory=Shipment)
+    gang: CheckedGang = field(default_factory=CheckedGang)
+    answer: CheckAnswer = field(default_factory=CheckAnswer)
+    files: CheckFiles = field(default_factory=CheckFiles)
     keras_unsupported: list[str] = []
     """What Keras refuses under a strategy that connects several members."""
     notices: list[str] = []
     hints: list[str] = []
+
+    def document(self) -> dict[str, Any]:
+        """The document of `sparktrain check --json`."""
+        flat: dict[str, Any] = {}
+        for name, value in to_builtins(self).items():
+            flat |= value if isinstance(getattr(self, name), Struct) else {name: value}
+        return flat
 
 
 class FunctionCheck:
@@ -103,7 +141,10 @@ class FunctionCheck:
         self._deliver = deliver
         self._delivering = threading.Lock()
         self.report = CheckReport(
-            function=request.target, params=request.params, workers=request.workers, metric=request.metric
+            function=request.target,
+            params=request.params,
+            workers=request.workers,
+            answer=CheckAnswer(metric=request.metric),
         )
         self._context: LocalContext | None = None
         self._unsupported: Callable[[], list[str]] = list
@@ -113,8 +154,8 @@ class FunctionCheck:
         try:
             self._examine()
         except UserError as error:
-            self.report.status = REFUSED
-            self.report.problem = str(error)
+            self.report.end.status = REFUSED
+            self.report.end.problem = str(error)
         self._finish()
 
     # ---- inside
@@ -129,10 +170,10 @@ class FunctionCheck:
         gang = self._gang(strategy)
         check_installed(gang)
         self._ship(target)
-        report.preload = preload_for(target, gang, request.env)
+        report.shipment.preload = preload_for(target, gang, request.env)
         self._hint(target, strategy)
         with stderr_without(OF_TENSORFLOW):
-            for module in report.preload:
+            for module in report.shipment.preload:
                 with suppress(ImportError):  # the function's own import reports it
                     importlib.import_module(module)
         self._call(target, gang, strategy)
@@ -143,20 +184,20 @@ class FunctionCheck:
         if request.workers > 1:
             is_explicit = request.backend != AUTO
             choice = Choice(gangs.backend(request.backend), "") if is_explicit else choose(False, strategy)
-            self.report.backend = choice.backend.value
-            self.report.backend_reason = choice.why or "it was asked for"
+            self.report.gang.backend = choice.backend.value
+            self.report.gang.reason = choice.why or "it was asked for"
         return GangSpec(workers=request.workers, backend=choice.backend)
 
     def _ship(self, target: Target) -> None:
         code = pack(target)
         report = self.report
-        report.shipped_bytes = len(code.function) + len(code.archive)
+        report.shipment.size_bytes = len(code.function) + len(code.archive)
         if code.archive:
             with zipfile.ZipFile(BytesIO(code.archive)) as archive:
                 sizes = {entry.filename: entry.file_size for entry in archive.infolist() if entry.filename != ORIGINS}
-                report.shipped_files = sizes
+                report.shipment.files = sizes
         plain = (ModuleType, FunctionType, BuiltinFunctionType, type)
-        report.captures = {
+        report.shipment.captures = {
             str(capture): size
             for size, capture in sizes_of_captures(target.function)
             if not isinstance(capture.value, plain)
@@ -178,12 +219,12 @@ class FunctionCheck:
     def _call(self, target: Target, gang: GangSpec, strategy: bool) -> None:
         request = self._request
         report = self.report
-        report.mirrored = gang.size > 1 and not strategy
+        report.gang.mirrored = gang.size > 1 and not strategy
         context = local_context(
             request.params,
-            gang.size if report.mirrored else 1,
+            gang.size if report.gang.mirrored else 1,
             backend=gang.backend,
-            mirrored=report.mirrored,
+            mirrored=report.gang.mirrored,
             metric=request.metric,
             seed=request.seed,
             env=request.env,
@@ -205,18 +246,18 @@ class FunctionCheck:
             self._conclude(ctx.outcome(target.function))
             timer.cancel()
             self._observe()
-        if report.status == FAILED and request.workers == 1 and names(target.function, "size"):
+        if report.end.status == FAILED and request.workers == 1 and names(target.function, "size"):
             report.hints.append("ctx.size is 1 here: --workers N checks the function as rank 0 of a gang of N")
 
     def _conclude(self, outcome: Outcome) -> None:
         report = self.report
         failed = outcome.failure
-        report.seconds = outcome.seconds
-        report.result = None if outcome.metrics is None else _named(outcome.metrics)
+        report.end.seconds = outcome.seconds
+        report.answer.result = None if outcome.metrics is None else _named(outcome.metrics)
         if failed is not None:
-            report.status = _status(failed)
-            report.problem = failed.summary
-            report.traceback = failed.traceback
+            report.end.status = _status(failed)
+            report.end.problem = failed.summary
+            report.end.traceback = failed.traceback
 
     def _observe(self) -> None:
         """What the function has left so far."""
@@ -224,25 +265,27 @@ class FunctionCheck:
         ctx = self._context
         if ctx is None:
             return
-        report.reports = [{"step": record.step, "metrics": _named(record.metrics)} for record in ctx.reports]
+        report.answer.reports = [{"step": record.step, "metrics": _named(record.metrics)} for record in ctx.reports]
         report.notices = list(ctx.notices)
         folder = Path(ctx.log_dir)
-        report.files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        report.model_exported = any((folder.parent / name).exists() for name in (MODEL, EXPORTED))
+        report.files.log_dir = sorted(
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        )
+        report.files.model_exported = any((folder.parent / name).exists() for name in (MODEL, EXPORTED))
         with suppress(OSError):
-            report.checkpoints = {str(step): size for step, size in ctx.saved_bytes.items()}
+            report.files.checkpoints = {str(step): size for step, size in ctx.saved_bytes.items()}
         report.keras_unsupported = self._unsupported()
 
     def _overdue(self, thread: int) -> None:
         report = self.report
         frame = sys._current_frames().get(thread)
-        report.status = TIMEOUT
-        report.problem = (
+        report.end.status = TIMEOUT
+        report.end.problem = (
             f"it did not end within {self._request.timeout_s:g} s: a loop of its own should end when ctx.should_stop() "
             "returns True, which it does here after the first ctx.report(); or pass a longer --timeout"
         )
         if frame is not None:
-            report.traceback = failure.where(frame, attempt.call.__code__)
+            report.end.traceback = failure.where(frame, attempt.call.__code__)
         with suppress(Exception):  # a function that is still running changes what is looked at
             self._observe()
         self._finish()

@@ -6,11 +6,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sparktrain import nesting
 from sparktrain.boundary import users_call
@@ -25,13 +25,15 @@ from sparktrain.config.quantities import count
 from sparktrain.config.replication import Replica, replication
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.driver.backend_choice import choose
+from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError
+from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, Outcome, Report
 from sparktrain.store.held_folders import held
-from sparktrain.testing.local_run import FunctionCall, LocalRun
+from sparktrain.testing.local_run import LocalRun
 from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cluster
 from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
@@ -55,8 +57,8 @@ class LocalContext(TrainContext):
         super().__init__(assignment, run, clock, gang)
         self._run = run
         self._ended = False
-        if assignment.size > 1:
-            self._strategies = lone_strategies(gang, assignment.backend, clock)
+        if self.size > 1:
+            self._strategies = lone_strategies(gang, self._call.gang.backend, clock)
 
     @property
     def reports(self) -> Sequence[Report]:
@@ -94,7 +96,7 @@ class LocalContext(TrainContext):
         that is none, or lacks the metric. Once in a context.
         """
         self._prepare(train)
-        ended = attempt.conclude(attempt.call(train, self), self, self._gang, self._assignment.metric)
+        ended = attempt.conclude(attempt.call(train, self), self, self._gang, self._call.metric)
         if isinstance(ended, Failure):
             raise RunFailedError(ended.summary)
         return ended.metrics
@@ -102,7 +104,7 @@ class LocalContext(TrainContext):
     def outcome(self, train: Callable[..., Any]) -> Outcome:
         """Like `call`, but returns the outcome of a trial: `metrics`, or a `failure` in place of an exception."""
         self._prepare(train)
-        return attempt.outcome_of(train, self, self._gang, self._assignment.metric, Homes(), self._clock)
+        return attempt.outcome_of(train, self, self._gang, self._call.metric, Homes(), self._clock)
 
     def _prepare(self, train: Callable[..., Any]) -> None:
         if self._ended:
@@ -162,41 +164,42 @@ def local_context(
         OSError: the directory cannot be used.
         CheckpointError: none of the checkpoints in the directory can be read.
     """
-    call = _function_call(params, size, backend, metric, seed, env)
-    call = replace(call, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S), replica=_replica(fold, folds))
+    call = _member_call(params, size, backend, metric, seed, env)
+    plan = plan_data(sources_of(data or {}), STORE_TIMEOUT_S)
+    call = replace(call, replica=_replica(fold, folds))
     if directory is not None and "://" in os.fspath(directory):
         raise SpecError(
             f"directory ({os.fspath(directory)!r}) is a URL, and a local context writes to a local directory: pass the "
             "path of one, such as tmp_path of pytest"
         )
-    return _context(call, None if directory is None else Path(directory).absolute(), mirrored)
+    return _context(call, plan, None if directory is None else Path(directory).absolute(), mirrored)
 
 
 @contextmanager
-def _context(call: FunctionCall, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
+def _context(call: MemberCall, plan: DataPlan, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
     with ExitStack() as stack:
         _enter(stack)
-        run = LocalRun(directory or _temporary(stack), call)
+        run = LocalRun(directory or _temporary(stack), call, plan)
         stack.callback(run.stop)
         assignment = run.start()
         stack.enter_context(guarded())
-        gang = lone_gang(call.size, call.backend, mirrored) if call.size > 1 else gang_join.alone()
+        gang = lone_gang(call.gang.size, call.gang.backend, mirrored) if call.gang.size > 1 else gang_join.alone()
         _be_trial(assignment, gang)
-        import_hook.connect(gang, call.backend)
+        import_hook.connect(gang, call.gang.backend)
         context = LocalContext(assignment, run, SystemClock(), gang)
         import_hook.provide(context)
         stack.callback(context.finish)
         yield context
 
 
-def _function_call(
+def _member_call(
     params: Mapping[str, Any] | None,
     size: int,
     backend: Backend | str,
     metric: str | None,
     seed: int,
     env: Mapping[str, Any] | None,
-) -> FunctionCall:
+) -> MemberCall:
     """The arguments, as a coordinator would send them. Raises SpecError."""
     (case,) = single({} if params is None else params)
     members = count(size, "size", 1)
@@ -206,7 +209,13 @@ def _function_call(
     if members > 1:
         chosen = choose(False, False).backend if backend == AUTO else gangs.backend(backend)
     sent = msgspec.json.decode(msgspec.json.encode(case))
-    return FunctionCall(sent, members, chosen, metric_name(metric), seed, variables(env or {}))
+    return MemberCall(
+        params=sent,
+        seed=seed,
+        metric=metric_name(metric),
+        env=variables(env or {}),
+        gang=MemberGang(size=members, backend=chosen),
+    )
 
 
 def _replica(fold: int, folds: int) -> Replica:
@@ -233,11 +242,12 @@ def _enter(stack: ExitStack) -> None:
 
 def _be_trial(assignment: Assignment, gang: gang_join.JoinedGang) -> None:
     """Set up this process like that of a trial, as far as that can be undone."""
+    call = assignment.call
     os.environ[nesting.MEMBER_KEY] = "1"
-    os.environ.update(assignment.env)
-    if assignment.size > 1 and assignment.backend is Backend.TENSORFLOW:
+    os.environ.update(call.env)
+    if call.gang.size > 1 and call.gang.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(gang.formation)
-        refuse_cluster(assignment.size)
+        refuse_cluster(call.gang.size)
     os.chdir(assignment.work_dir)
     sys.argv[:] = ["sparktrain"]
-    process_setup.seed(assignment.seed)
+    process_setup.seed(call.seed)

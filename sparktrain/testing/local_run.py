@@ -10,16 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock
-from sparktrain.config.gang_spec import Backend
-from sparktrain.config.replication import Replica
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.driver.data.data_plan import DataPlan
@@ -29,6 +27,7 @@ from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
+from sparktrain.protocol.member_call import MemberCall
 from sparktrain.rundir.checkpoints import delete, manifest_of, placed
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
@@ -55,33 +54,20 @@ _OWN_FOLDERS = ("work", "snapshots", "restore", "agent")
 """Folders beside a member's files, without use after its end."""
 
 
-@dataclass(frozen=True)
-class FunctionCall:
-    """The arguments of the function and the shape of its gang."""
-
-    params: dict[str, Any]
-    size: int
-    backend: Backend
-    metric: str | None
-    seed: int
-    env: dict[str, str] = field(default_factory=dict)
-    data: DataPlan = field(default_factory=DataPlan)
-    replica: Replica = field(default_factory=Replica)
-
-
 class LocalRun:
     """One generation of the only trial of a run in a local directory; the wire of its only member.
 
     `start`, `stop` belong to one thread; the methods of the wire to any.
     """
 
-    def __init__(self, directory: Path, call: FunctionCall) -> None:
+    def __init__(self, directory: Path, call: MemberCall, plan: DataPlan) -> None:
         """`start` takes over the run; this does nothing yet."""
         self.reports: list[Report] = []
         self.checkpoints = CheckpointHistory()
         self.observe: Callable[[pm.FromMember], None] = lambda message: None
         """Called with each message of the member, in the thread that sends it."""
         self._call = call
+        self._plan = plan
         self._address = StoreAddress(str(directory))
         self._store = open_store(self._address)
         self._layout = RunLayout(RUN)
@@ -106,24 +92,15 @@ class LocalRun:
         for folder in ("work", "files"):
             (self._home / folder).mkdir(parents=True)
         self._journal.append(self._first_records(generation, afresh=not opened.records))
-        call = self._call
+        restore_dir = self._restore_dir()
         return pm.Assignment(
             member=self._member,
-            size=call.size,
-            params=call.params,
-            seed=call.seed,
-            metric=call.metric,
-            code_path="",
-            by_reference=False,
-            sys_path=(),
+            call=replace(self._call, data=MemberData(sets=self._written())),
+            code=pm.LocalCode(path="", by_reference=False, sys_path=()),
             work_dir=str(self._home / "work"),
             log_dir=str(self._home / "files"),
             log_path="",
-            backend=call.backend,
-            restore_dir=self._restore_dir(),
-            env=call.env,
-            data=MemberData(sets=self._written()),
-            replica=call.replica,
+            restore_dir=restore_dir,
         )
 
     def stop(self) -> None:
@@ -175,14 +152,13 @@ class LocalRun:
         """See base class."""
         return False
 
-    def ask(self, question: bytes, timeout_s: float | None) -> pm.SamplerAnswered | None:
+    def ask(self, question: bytes, timeout_s: float | None) -> m.AnswerMember | None:
         """See base class. There is no sampler."""
         return None
 
     def _written(self) -> dict[str, DataRef]:
         """The datasets, written into the directory where it has none yet."""
-        plan = self._call.data
-        return write_data(plan, plan.documents, self._store, self._layout, lambda line: None)
+        return write_data(self._plan, self._plan.documents, self._store, self._layout, lambda line: None)
 
     def _fold(self, records: tuple[AnyRecord, ...]) -> int:
         """Take over the checkpoints of earlier generations; returns the number of the newest generation."""
@@ -204,7 +180,7 @@ class LocalRun:
         if afresh:
             records += [TrialsAdded(cases=(self._call.params,), exhausted=True, asked=1, observed=0)]
         base = newest.digest if newest is not None else ""
-        hosts = (socket.gethostname(),) * self._call.size
+        hosts = (socket.gethostname(),) * self._call.gang.size
         return [*records, GangFormed(trial=_TRIAL, generation=Generation(generation), hosts=hosts, base=base, at=now)]
 
     def _acknowledge(self, message: m.FromAgent) -> None:
@@ -234,15 +210,10 @@ class LocalRun:
         return ""
 
     def _start_of(self, checkpoint: Checkpoint | None) -> m.StartMember:
-        call = self._call
         return m.StartMember(
             member=self._member,
-            size=call.size,
-            params=call.params,
-            seed=call.seed,
-            metric=call.metric,
+            call=self._call,
             log_limit_bytes=0,
-            backend=call.backend,
             store=self._address,
             checkpoint=checkpoint,
         )

@@ -10,6 +10,15 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.state.agent_messages import (
+    Advise,
+    AnswerMember,
+    AskSnapshot,
+    FormGang,
+    Judged,
+    MemberMoved,
+    PeerShared,
+)
 from sparktrain.state.topology import MemberAddress
 
 T = TypeVar("T")
@@ -44,7 +53,7 @@ class Wire(Protocol):
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
 
-    def ask(self, question: bytes, timeout_s: float | None) -> m.SamplerAnswered | None:
+    def ask(self, question: bytes, timeout_s: float | None) -> AnswerMember | None:
         """Ask the sampler of the run, in one thread at a time.
 
         None without waiting where `timeout_s` is None, and when no answer came in time, or the agent is gone. Raises
@@ -74,7 +83,7 @@ class AgentWire:
         self._over: deque[m.FeedOver] = deque()
         self._question_number = 0
         """Number of the newest question to the sampler."""
-        self._answers: deque[m.SamplerAnswered] = deque()
+        self._answers: deque[AnswerMember] = deque()
 
     def send(self, message: m.FromMember) -> None:
         """See base class. Waits only while the agent, which reads all the time, is not scheduled."""
@@ -102,7 +111,7 @@ class AgentWire:
         """See base class."""
         return self._await(self._snapshot_answers, timeout_s)
 
-    def ask(self, question: bytes, timeout_s: float | None) -> m.SamplerAnswered | None:
+    def ask(self, question: bytes, timeout_s: float | None) -> AnswerMember | None:
         """See base class."""
         self._question_number += 1
         self.send(m.SamplerAsked(self._question_number, question))
@@ -182,23 +191,23 @@ class AgentWire:
 
     def _take(self, message: m.ToMember) -> None:
         match message:
-            case m.SnapshotAsked():
+            case AskSnapshot():
                 self._snapshot_asked = True
-            case m.StopAdvised():
+            case Advise():
                 self._heeded = True
-            case m.ReportsJudged(step=step, next=following, stops=stops):
+            case Judged(step=step, next=following, stops=stops):
                 self._judged = step
                 self._next_judged = following
                 self._heeded = self._heeded or stops
-            case m.Form(places=places):
+            case FormGang(places=places):
                 self._places = places
-            case m.PeerMoved(rank=rank, place=place):
+            case MemberMoved(rank=rank, place=place):
                 self._moved[rank] = place
-            case m.SharedValue(key=key, value=value):
+            case PeerShared(key=key, value=value):
                 self._shared.append((key, value))
             case m.FeedOver():
                 self._over.append(message)
-            case m.SamplerAnswered():
+            case AnswerMember():
                 self._answers.append(message)
             case m.SnapshotStored():
                 self._snapshot_answers.append(message)

@@ -39,8 +39,9 @@ class TrainContext:
 
     def __init__(self, assignment: Assignment, wire: Wire, clock: Clock, gang: JoinedGang | None = None) -> None:
         self._assignment = assignment
+        self._call = assignment.call
         self._gang = gang or alone()
-        self._params = MappingProxyType(assignment.params)
+        self._params = MappingProxyType(assignment.call.params)
         self._wire = wire
         self._judgement = Judgement(wire, clock)
         self._clock = clock
@@ -72,22 +73,22 @@ class TrainContext:
         With `repeats=` or `folds=` it differs between repeats alone: it is the same for all folds of a repeat, and for
         the same repeat of all parameters. It seeds the generators of Python, numpy and Keras before the function runs.
         """
-        return self._assignment.seed
+        return self._call.seed
 
     @property
     def fold(self) -> int:
         """The fold of the data that this trial leaves out, from 0 to `folds - 1`; 0 without `folds=`."""
-        return self._assignment.replica.fold
+        return self._call.replica.fold
 
     @property
     def folds(self) -> int:
         """The number of folds, as of `sparktrain.sweep`; 1 for no cross-validation."""
-        return self._assignment.replica.folds
+        return self._call.replica.folds
 
     @property
     def repeat(self) -> int:
         """Which repeat of its parameters this trial is, from 0 to `repeats - 1`; 0 without `repeats=`."""
-        return self._assignment.replica.repeat
+        return self._call.replica.repeat
 
     @property
     def rank(self) -> int:
@@ -97,7 +98,7 @@ class TrainContext:
     @property
     def size(self) -> int:
         """The number of members of the gang; 1 for an ordinary trial."""
-        return self._assignment.size
+        return self._call.gang.size
 
     @property
     def local_rank(self) -> int:
@@ -147,7 +148,7 @@ class TrainContext:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
         # Keras passes its logs by name: a metric called step, or self, ended `fit` after its first epoch.
         count = reported_step(metrics.pop("step", None) if step is None else step)
-        values, rejects = reported_metrics(metrics, self._assignment.metric)
+        values, rejects = reported_metrics(metrics, self._call.metric)
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")
         with self._reporting:
@@ -245,7 +246,7 @@ class TrainContext:
         """
         if self._strategies is None:
             gang = self._gang
-            backend = self._assignment.backend
+            backend = self._call.gang.backend
             self._strategies = Strategies(
                 gang.formation,
                 backend,
@@ -330,13 +331,13 @@ class TrainContext:
 
         Raises SpecError for an unknown name, DataError, StoreError.
         """
-        if name in self._assignment.streams.feeds:
+        if name in self._call.streams.feeds:
             raise SpecError(f"ctx.dataset({name!r}): data[{name!r}] is a stream; read it by ctx.stream({name!r})")
         if self._data is None:
             from sparktrain.training.data.open_data import OpenData
 
             share = self.rank, self._gang.readers or self.size
-            self._data = OpenData(self._assignment.data, *share, self.seed % 2**31, self._position)
+            self._data = OpenData(self._call.data, *share, self.seed % 2**31, self._position)
         return self._data.get(name, whole)
 
     def stream(self, name: str) -> "StreamData":
@@ -345,14 +346,14 @@ class TrainContext:
         Every member of a gang calls it. Blocks until a socket listens. See
         `sparktrain.training.data.stream.stream_data.StreamData`. Raises SpecError for an unknown name, StreamError.
         """
-        feeds = self._assignment.streams.feeds
+        feeds = self._call.streams.feeds
         if name not in feeds or not isinstance(self._wire, AgentWire):
             hint = f"this run has {', '.join(map(repr, feeds))}" if feeds else "this run was given no stream"
             raise SpecError(f"ctx.stream({name!r}): {hint}{did_you_mean(name, feeds)}; see ctx.dataset for other data")
         if self._streams is None:
             from sparktrain.training.data.stream.open_streams import OpenStreams
 
-            self._streams = OpenStreams(self._assignment.streams, self._assignment.address, self._wire, self._gang)
+            self._streams = OpenStreams(self._call.streams, self._assignment.address, self._wire, self._gang)
         return self._streams.get(name)
 
     def scale_lr(self, lr: float) -> float:
@@ -456,9 +457,9 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            assignment = self._assignment
             turns = (self.local_rank, self._gang.formation.local_size)
-            self._memory = MemorySaver(self._wire, assignment.memory_dir, assignment.may_grow, turns)
+            may_grow = self._call.gang.may_grow
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

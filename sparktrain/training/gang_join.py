@@ -168,32 +168,39 @@ def form(
     uses the server of the ring.
     Raises ImportError without the backend's framework, and FormError.
     """
-    if assignment.size == 1:
+    call = assignment.call
+    if call.gang.size == 1:
         return alone(homes)
-    join = backend.load(assignment.backend)
+    join = backend.load(call.gang.backend)
     # Hold the port before others learn it: between the report and TensorFlow's bind another process could take it.
-    held = _hold(assignment.address, assignment.port)
+    held = _hold(assignment.address, call.gang.port)
     places = wire.reserve(held.number)
     if places is None:
         raise FormError("the agent is gone, and with it the connection to the other members")
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    waits = (RING_TIMEOUT_S, SLOW_S)
-    membership = (assignment.servers, assignment.member.incarnation)
-    joining = backend.Joining(formation, wire, held.release, *waits, *membership)
+    joining = backend.Joining(
+        formation=formation,
+        exchange=wire,
+        release_port=held.release,
+        timeout_s=RING_TIMEOUT_S,
+        slow_s=SLOW_S,
+        servers=call.gang.servers,
+        incarnation=assignment.member.incarnation,
+    )
 
     def connect() -> Ring:
         ring = join(joining)
-        ring.local_steps = assignment.local_steps
+        ring.local_steps = call.gang.local_steps
         return ring
 
     gang = JoinedGang(formation, connect, held.release, wire, homes)
-    if assignment.backend is Backend.PARAMETER_SERVER:
+    if call.gang.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
-    if assignment.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):
-        _connect_own_strategies(gang, assignment.backend, homes)
-    if assignment.backend is Backend.TENSORFLOW:
+    if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):
+        _connect_own_strategies(gang, call.gang.backend, homes)
+    if call.gang.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(formation)
         if _connects_itself(formation, function):
             return gang

@@ -70,8 +70,9 @@ def rehearse() -> None:
 
 def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
     """Set up the process, load the function, join the gang, and train."""
+    call = assignment.call
     host = socket.gethostname()
-    homes = find(assignment.sys_path)
+    homes = find(assignment.code.sys_path)
     try:
         process_setup.enter(assignment)
     except OSError as error:
@@ -79,16 +80,16 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         import_hook.install()
-        if assignment.size > 1 and assignment.backend is not Backend.NONE:
+        if call.gang.size > 1 and call.gang.backend is not Backend.NONE:
             keras_guard.guard(homes)
-        if assignment.size == 1:  # a gang first decides which members see a GPU
+        if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)
-        import_hook.connect(gang, assignment.backend)
-        process_setup.seed(assignment.seed)
+        import_hook.connect(gang, call.gang.backend)
+        process_setup.seed(call.seed)
     except (FormError, keras_guard.KerasBackendError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
@@ -96,7 +97,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     context = TrainContext(assignment, wire, clock, gang)
     import_hook.provide(context)
     entered = clock.now()
-    served = assignment.backend is Backend.PARAMETER_SERVER
+    served = call.gang.backend is Backend.PARAMETER_SERVER
     by_itself = has_ps(gang.formation) and (served or runs_everywhere(function))
     if by_itself and not served:
         context.prepare_sessions()
@@ -104,20 +105,21 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
     try:
         if served and gang.formation.role is Role.PS:
-            serve_shard(gang.formation, assignment.servers, gang.release_port)
+            serve_shard(gang.formation, call.gang.servers, gang.release_port)
         if not by_itself:
             serve_if_server(gang.formation, gang.release_port)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
-    return attempt.outcome_of(function, context, gang, assignment.metric, homes, clock)
+    return attempt.outcome_of(function, context, gang, call.metric, homes, clock)
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
     """The training function, in the names of its script. Raises what the user's code raises."""
-    if not assignment.by_reference:
-        os.environ[sent_script.FILE_KEY] = assignment.code_path
-    sent_script.enter(spawns=not assignment.by_reference)
-    return script_loading.load(assignment.code_path, assignment.by_reference)
+    code = assignment.code
+    if not code.by_reference:
+        os.environ[sent_script.FILE_KEY] = code.path
+    sent_script.enter(spawns=not code.by_reference)
+    return script_loading.load(code.path, code.by_reference)
 
 
 def _end_mismatched(mismatch: str, seconds: float, wire: AgentWire) -> NoReturn:

@@ -38,8 +38,8 @@ def enter(assignment: Assignment) -> None:
     os.makedirs(assignment.log_dir, exist_ok=True)
     os.chdir(assignment.work_dir)
     sys.argv = ["sparktrain"]
-    sys.path[:0] = assignment.sys_path
-    os.environ.update(assignment.env)
+    sys.path[:0] = assignment.code.sys_path
+    os.environ.update(assignment.call.env)
     no_spark.refuse()
     if assignment.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
@@ -65,8 +65,8 @@ def limit_gpus(assignment: Assignment) -> None:
 
     Raises EnvironmentMismatchError where TensorFlow sees no GPU.
     """
-    if assignment.gpu_mib:
-        gpu_limit.limit(assignment.gpu_mib)
+    if assignment.call.gpu_mib:
+        gpu_limit.limit(assignment.call.gpu_mib)
 
 
 def seed(value: int) -> None:

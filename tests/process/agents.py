@@ -22,6 +22,7 @@ from sparktrain.protocol.transport import Link
 from sparktrain.state.outcome import Failure
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.harness import MARK, eventually
+from tests.support.member_calls import member_call
 from tests.unit.executor.reception import Reception
 
 WITHIN_S = 30.0
@@ -68,9 +69,8 @@ class Hall(Reception):
     def start(self, run: str, trial: int = 0, **changes: Any) -> Member:
         """Have the agent start a member of a prepared run."""
         member = Member(RunId(run), TrialId(trial), Generation(1))
-        values = {"size": 1, "params": {}, "seed": 1, "metric": None, "log_limit_bytes": 2**20} | changes
         assert self.link is not None
-        self.link.post(m.StartMember(member, **values))
+        self.link.post(m.StartMember(member=member, call=member_call(**changes), log_limit_bytes=2**20))
         return member
 
     async def ended_member(self, member: Member) -> m.MemberEnded:

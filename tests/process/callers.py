@@ -11,7 +11,6 @@ import msgspec
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.executor.code import LocalCode
 from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
@@ -19,6 +18,8 @@ from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.member_call import MemberCall
+from sparktrain.protocol.pipe_messages import LocalCode
 from sparktrain.rundir.checkpoints import delete, manifest_of, placed
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
@@ -109,9 +110,13 @@ class InMember:
         code.write_bytes(cloudpickle.dumps(train))
         sent = msgspec.json.decode(msgspec.json.encode(params))
         start = m.StartMember(
-            member, 1, sent, SEED, metric, 2**20, store=self._address, checkpoint=self._checkpoints.newest
+            member=member,
+            call=MemberCall(params=sent, seed=SEED, metric=metric),
+            log_limit_bytes=2**20,
+            store=self._address,
+            checkpoint=self._checkpoints.newest,
         )
-        local = LocalCode(code, False, ())
+        local = LocalCode(str(code), False, ())
         session = MemberSession(start, local, home, SystemClock(), self._keeper, MemoryHolder(None))
         child = await self._zygote.fork()
         async with asyncio.timeout(90):

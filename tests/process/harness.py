@@ -14,8 +14,10 @@ from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Failure, Outcome, Report
+from tests.support.member_calls import member_call
 
 GONE_WITHIN_S = 2.0
+MEMBER = Member(RunId("run"), TrialId(3), Generation(1))
 MARK = "SPARKTRAIN_TEST_MARK"
 """A variable in the environment of a zygote, which every process below it inherits."""
 
@@ -50,7 +52,7 @@ class Trial:
 
 
 def assignment(home: Path, function: Callable[..., Any] | str | bytes, **changes: Any) -> m.Assignment:
-    """The assignment of a member that calls `function` and has its files below `home`.
+    """The assignment of a member that calls `function` and has its files below `home`, but for `changes`.
 
     `function` is a callable, a reference, or what the serializer has made.
     """
@@ -60,20 +62,17 @@ def assignment(home: Path, function: Callable[..., Any] | str | bytes, **changes
     if not isinstance(function, bytes):
         function = function.encode() if isinstance(function, str) else cloudpickle.dumps(function)
     (home / "function").write_bytes(function)
+    code = m.LocalCode(str(home / "function"), by_reference, changes.pop("sys_path", ()))
+    of_agent = {name: changes.pop(name) for name in m.Assignment.__struct_fields__ if name in changes}
     values = {
-        "member": Member(RunId("run"), TrialId(3), Generation(1)),
-        "size": 1,
-        "params": {},
-        "seed": 11,
-        "metric": None,
-        "code_path": str(home / "function"),
-        "by_reference": by_reference,
-        "sys_path": (),
+        "member": MEMBER,
+        "call": member_call(**({"seed": 11} | changes)),
+        "code": code,
         "work_dir": str(home / "work"),
         "log_dir": str(home / "files"),
         "log_path": str(home / "log.txt"),
     }
-    return m.Assignment(**(values | changes))
+    return m.Assignment(**(values | of_agent))
 
 
 @dataclass

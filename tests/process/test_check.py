@@ -104,15 +104,16 @@ def check(name: str, **changes: Any) -> CheckReport:
 def test_a_check_reports_what_a_function_does(folder: Path) -> None:
     report = check("train", params={"lr": 0.5}, metric="loss", env={"REPORT": "yes"})
 
-    assert (report.status, report.problem) == ("ok", "")
-    assert report.reports == [{"step": 0, "metrics": {"loss": 1.0, "gap": "nan"}}], "the first report ends the loop"
-    assert report.result == {"loss": 1.5, "steps": 1.0}
-    assert list(report.checkpoints) == ["0"]
-    assert report.files == ["notes.txt"]
-    assert set(report.shipped_files) >= {"program.py", "beside.py"}
-    assert report.shipped_bytes > 0
-    assert [name for name in report.captures if "'SCALE' (dict) used by train at line" in name]
-    assert report.backend is None
+    assert (report.end.status, report.end.problem) == ("ok", "")
+    first = {"step": 0, "metrics": {"loss": 1.0, "gap": "nan"}}
+    assert report.answer.reports == [first], "the first report ends the loop"
+    assert report.answer.result == {"loss": 1.5, "steps": 1.0}
+    assert list(report.files.checkpoints) == ["0"]
+    assert report.files.log_dir == ["notes.txt"]
+    assert set(report.shipment.files) >= {"program.py", "beside.py"}
+    assert report.shipment.size_bytes > 0
+    assert [name for name in report.shipment.captures if "'SCALE' (dict) used by train at line" in name]
+    assert report.gang.backend is None
     assert not list(folder.glob("sparktrain-*")), "no file is left in the working directory"
 
 
@@ -133,32 +134,32 @@ def test_a_check_reports_why_a_function_cannot_be_used(
 ) -> None:
     report = check(name, **changes)
 
-    assert report.status == status
-    assert problem in report.problem
+    assert report.end.status == status
+    assert problem in report.end.problem
 
 
 def test_a_function_that_does_not_end_is_shown_with_its_line_and_its_reports(folder: Path) -> None:
     report = check("endless", timeout_s=1.0)
 
-    assert report.status == "timeout"
-    assert "did not end within 1 s" in report.problem
-    assert "in endless" in report.traceback
-    assert [each["step"] for each in report.reports] == [3]
+    assert report.end.status == "timeout"
+    assert "did not end within 1 s" in report.end.problem
+    assert "in endless" in report.end.traceback
+    assert [each["step"] for each in report.answer.reports] == [3]
 
 
 def test_a_function_for_a_gang_gets_the_options_that_check_it(folder: Path) -> None:
     alone, of_four = check("counts_members"), check("counts_members", workers=4, backend="none")
 
-    assert alone.status == "failed"
+    assert alone.end.status == "failed"
     assert alone.hints == ["ctx.size is 1 here: --workers N checks the function as rank 0 of a gang of N"]
-    assert (of_four.status, of_four.backend, of_four.result) == ("ok", "none", {"result": 2.0})
+    assert (of_four.end.status, of_four.gang.backend, of_four.answer.result) == ("ok", "none", {"result": 2.0})
 
 
 def test_a_check_leaves_no_process(folder: Path) -> None:
     before = process_tree.children()
     report = check("leaves_a_child", params={"pids": str(folder / "pids")})
 
-    assert report.status == "ok"
+    assert report.end.status == "ok"
     assert not alive(int((folder / "pids").read_text()))
     assert process_tree.children() == before
 
@@ -183,20 +184,20 @@ def test_one_batch_of_a_fit_alone_and_as_rank_0_of_several(folder: Path) -> None
     of_four = check("", target=target, params={"lr": 0.1}, workers=4, backend="tensorflow")
 
     for report, rate in ((alone, 0.1), (of_four, 0.4)):
-        assert (report.status, report.problem) == ("ok", "")
-        assert report.result is not None
-        assert (report.result["steps"], report.result["lr"]) == (1.0, rate)
-        assert [each["step"] for each in report.reports] == [0]
-        assert {"loss", "val_loss"} <= set(report.reports[0]["metrics"])
-        assert list(report.checkpoints) == ["1"]
-    assert (alone.mirrored, of_four.mirrored, of_four.backend) == (False, True, "tensorflow")
+        assert (report.end.status, report.end.problem) == ("ok", "")
+        assert report.answer.result is not None
+        assert (report.answer.result["steps"], report.answer.result["lr"]) == (1.0, rate)
+        assert [each["step"] for each in report.answer.reports] == [0]
+        assert {"loss", "val_loss"} <= set(report.answer.reports[0]["metrics"])
+        assert list(report.files.checkpoints) == ["1"]
+    assert (alone.gang.mirrored, of_four.gang.mirrored, of_four.gang.backend) == (False, True, "tensorflow")
 
 
 def test_what_a_gang_refuses_is_reported_before_it_runs(folder: Path) -> None:
     forgot = check("", target="keras_program.py:forgets", workers=2, backend="tensorflow")
     connects = check("", target="keras_program.py:connects", workers=2)
 
-    assert (forgot.status, "optimizer=ctx.distribute(...)" in forgot.problem) == ("failed", True)
-    assert (connects.status, connects.backend) == ("ok", "tensorflow")
+    assert (forgot.end.status, "optimizer=ctx.distribute(...)" in forgot.end.problem) == ("failed", True)
+    assert (connects.end.status, connects.gang.backend) == ("ok", "tensorflow")
     assert [line for line in connects.keras_unsupported if line.startswith("model.fit(): steps_per_execution=4 fails")]
     assert connects.hints[0].startswith("ctx.strategy() connects 2 members in a gang alone")

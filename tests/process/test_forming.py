@@ -8,10 +8,10 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.executor.zygote_process import MemberProcess
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol import pipe_messages as m
+from sparktrain.state.agent_messages import FormGang
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.topology import MemberAddress
-from tests.process.harness import Bench, Trial, eventually, see_out
+from tests.process.harness import MEMBER, Bench, Trial, eventually, see_out
 
 
 def place(ctx):
@@ -44,7 +44,7 @@ async def test_members_enter_the_function_with_the_addresses_of_all(bench: Bench
     assert not any(trial.entered for trial in trials)
     assert len({trial.ports[0] for trial in trials}) == 3
     for child, _ in members:
-        child.send(m.Form(where(trials, roles)))
+        child.send(FormGang(MEMBER, where(trials, roles)))
     ended = await asyncio.gather(*seen)
     assert [trial.metrics for trial in ended] == [
         {"rank": 0.0, "size": 3.0, "local_rank": 0.0, "index": 0.0, "port": float(trials[0].ports[0])},

@@ -9,15 +9,16 @@ import cloudpickle
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.executor.code import LocalCode
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.pipe_messages import LocalCode
 from sparktrain.state.outcome import FailureKind
 from tests.process.harness import Bench, alive
+from tests.support.member_calls import member_call
 
 TIMEOUT_S = 1.0
 
@@ -30,10 +31,11 @@ async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp
         time.sleep(60)
 
     (tmp_path / "function").write_bytes(cloudpickle.dumps(stand_still))
-    start = m.StartMember(Member(RunId("run"), TrialId(0), Generation(1)), size, {}, 1, None, 2**20)
+    member = Member(RunId("run"), TrialId(0), Generation(1))
+    start = m.StartMember(member=member, call=member_call(size=size), log_limit_bytes=2**20)
     posted: asyncio.Queue[m.FromAgent] = asyncio.Queue()
     post = posted.put_nowait
-    code = LocalCode(tmp_path / "function", False, ())
+    code = LocalCode(str(tmp_path / "function"), False, ())
     snapshots, limits = SnapshotKeeper(tmp_path, AgentId("a"), post), MemberLimits(frozen_s=TIMEOUT_S)
     session = MemberSession(start, code, tmp_path / "home", SystemClock(), snapshots, MemoryHolder(None), limits=limits)
     place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})

@@ -69,8 +69,8 @@ def test_a_check_gives_files_to_the_function(tmp_path: Path) -> None:
         "    return {'rows': len(rows['id']), 'sum': float(rows['x'].sum())}\n"
     )
     report = checked(CheckRequest(f"{module}:train", {}, data={"train": [str(tmp_path / "*.parquet")]}))
-    assert report.problem == ""
-    assert report.result == {"rows": ROWS, "sum": sum(range(ROWS)) * 0.5}
+    assert report.end.problem == ""
+    assert report.answer.result == {"rows": ROWS, "sum": sum(range(ROWS)) * 0.5}
 
 
 def test_a_member_of_a_gang_may_read_all_rows() -> None:

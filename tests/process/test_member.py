@@ -11,8 +11,9 @@ import pytest
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
+from sparktrain.state.agent_messages import Advise
 from sparktrain.state.outcome import FailureKind
-from tests.process.harness import Bench, alive, eventually, see_out
+from tests.process.harness import MEMBER, Bench, alive, eventually, see_out
 
 
 async def test_a_member_returns_its_metrics(bench: Bench) -> None:
@@ -55,7 +56,7 @@ async def test_a_member_is_asked_to_stop(bench: Bench) -> None:
     child, trial = await bench.start(train)
     assert isinstance(await child.receive(), m.Entered)
     assert isinstance(await child.receive(), m.Reported)
-    child.send(m.StopAdvised())
+    child.send(Advise(MEMBER))
 
     assert (await see_out(child, trial)).metrics == {"result": 1.0}
 
@@ -147,7 +148,7 @@ async def test_a_spare_is_forked_while_a_member_runs(bench: Bench) -> None:
 
     child, trial = await bench.start(first)
     second = await bench.run(lambda: len(os.listdir("/proc/self/fd")))
-    child.send(m.StopAdvised())
+    child.send(Advise(MEMBER))
 
     assert (await see_out(child, trial)).metrics == {"result": 1.0}
     assert second.metrics["result"] <= 5, "stdio, its pipe to the agent, and the directory that is listed"

@@ -30,8 +30,7 @@ class Agent:
         mine, theirs = socket.socketpair()
         self._pipe: BlockingPipe[m.FromMember] = BlockingPipe(theirs, m.FromMember)
         self._made = issue("run")
-        server = self._made.server
-        keys = MemberStreams({"train": COLUMNS}, server.authority, server.certificate, server.key, "token")
+        keys = MemberStreams({"train": COLUMNS}, self._made.server, "token")
         self._wire = BlockingPipe(mine, m.ToMember)
         self.streams = OpenStreams(keys, "127.0.0.1", AgentWire(self._wire), alone())
         self._threads = ThreadPoolExecutor(2)

@@ -91,7 +91,7 @@ def test_findings_of_executors_are_reported_when_the_store_fails(spark: SparkSes
 def test_slots_that_do_not_run_together_are_reported(spark: SparkSession) -> None:
     roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=3.0)
     assert roll.error == ""
-    assert [each.late for each in roll.answers].count(True) == 1
+    assert [each.visit.late for each in roll.answers].count(True) == 1
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"
     assert not descendants(os.getpid(), "sparktrain.training")
 

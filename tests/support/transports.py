@@ -61,6 +61,7 @@ from sparktrain.protocol.messages import (
     UploadHeader,
     Welcome,
 )
+from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
@@ -68,6 +69,7 @@ from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.topology import MemberAddress
+from tests.support.member_calls import member_call
 
 _ATTEND = f"/sparktrain.v{codec.VERSION}.Coordinator/Attend"
 _UPLOAD = f"/sparktrain.v{codec.VERSION}.Coordinator/Upload"
@@ -87,20 +89,22 @@ CHECKPOINT = Checkpoint(Generation(2), 40, "mnist/trials/0007/checkpoints/gen-00
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: über", "Traceback ...\n", ("line 1", "\x1b[31mline 2\x00"))
 START = StartMember(
     member=MEMBER,
-    size=4,
-    params={"lr": 0.1, "layers": [1, 2], "name": "ü", "on": True, "none": None},
-    seed=2**63,
-    metric="loss",
+    call=member_call(
+        params={"lr": 0.1, "layers": [1, 2], "name": "ü", "on": True, "none": None},
+        seed=2**63,
+        metric="loss",
+        size=4,
+        backend=Backend.HOROVOD,
+        servers=ServerKeys(
+            ServerSettings(ServerMode.SYNC, 3, 1),
+            CertificateBundle(b"a", b"\x00", b"k"),
+            CertificateBundle(b"a", b"c", b"\xff"),
+        ),
+    ),
     log_limit_bytes=10,
-    backend=Backend.HOROVOD,
     store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
     memory=MemoryBase(Generation(3), 30, "0" * 64, sent=True),
-    servers=ServerKeys(
-        ServerSettings(ServerMode.SYNC, 3, 1),
-        CertificateBundle(b"a", b"\x00", b"k"),
-        CertificateBundle(b"a", b"c", b"\xff"),
-    ),
 )
 
 FROM_AGENT: tuple[Message, ...] = (
@@ -119,7 +123,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, {"accuracy": 0.25})),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
-    MemberFeed(member=MEMBER, feed="train", epoch=1, phase="flowing"),
+    MemberFeed(member=MEMBER, news=FeedPhase("train", 1, "flowing")),
     MemberStored(member=MEMBER),
     Leave(reason="the pool is closed"),
 )
@@ -139,10 +143,10 @@ TO_AGENT: tuple[Message, ...] = (
     MemberMoved(member=MEMBER, rank=Rank(2), place=MemberAddress("host-2", "10.0.0.2", 4001, Role.PS)),
     Judged(member=MEMBER, step=8, next=26, stops=True),
     AnswerMember(member=MEMBER, number=2, answer=b"0.5", problem="ValueError: it is wrong"),
-    FeedEnded(member=MEMBER, feed="train", epoch=1, problem="its job failed"),
+    FeedEnded(member=MEMBER, over=FeedOver("train", 1, "its job failed")),
     Dismiss(reason="the pool is closed"),
     Tokens(b"HDTS\x00\x01"),
-    Certificates(b"-----BEGIN", b"-----BEGIN", b"-----BEGIN"),
+    Certificates(CertificateBundle(b"-----BEGIN", b"-----BEGIN", b"-----BEGIN")),
     Refuse(reason="it broke a rule"),
 )
 """Every message of the coordinator, in an order that is allowed."""

@@ -21,6 +21,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
+from tests.support.member_calls import member_call
 from tests.training import rowed
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
@@ -71,10 +72,15 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
             log_dir = Path(folder, "files")
             log_dir.mkdir()
             member = Member(RunId("run"), TrialId(0), Generation(1), Rank(joining.formation.rank))
+            fed = dataset(Path(folder)) if name in FED else MemberData()
             assignment = m.Assignment(
-                member, joining.formation.size, {}, 7, None, "", False, (), folder, str(log_dir), f"{folder}/log.txt",
-                data=dataset(Path(folder)) if name in FED else MemberData(),
-            )  # fmt: skip
+                member=member,
+                call=member_call(size=joining.formation.size, seed=7, data=fed),
+                code=m.LocalCode("", False, ()),
+                work_dir=folder,
+                log_dir=str(log_dir),
+                log_path=f"{folder}/log.txt",
+            )
             gang = JoinedGang(joining.formation, lambda: ring, lambda: None)
             try:
                 _ = gang.ring

@@ -19,6 +19,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang, alone
 from sparktrain.training.keras.user_callbacks import InternalCallback
+from tests.support.member_calls import member_call
 
 ROWS, WHOLE_BATCH = 48, 12
 STEPS = ROWS // WHOLE_BATCH
@@ -278,13 +279,8 @@ def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainC
     """A context of a fresh member."""
     assignment = m.Assignment(
         member=Member(RunId("run"), TrialId(0), Generation(2 if restore_dir else 1), Rank(ring.rank)),
-        size=ring.size,
-        params={},
-        seed=11,
-        metric=None,
-        code_path="",
-        by_reference=False,
-        sys_path=(),
+        call=member_call(size=ring.size, seed=11),
+        code=m.LocalCode("", False, ()),
         work_dir=str(home / "work"),
         log_dir=str(home / "files"),
         log_path="",

@@ -13,10 +13,10 @@ import typer
 from sparktrain import errors
 from sparktrain.cli.command_table import application
 from sparktrain.config.store_address import DEFAULT_DIR
-from sparktrain.protocol.checkup_report import SlotReport
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.restart import EXCUSED_LIMIT
 from sparktrain.state.trial import TrialStatus
+from tests.unit.doctor.seen import SLOT
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -128,7 +128,7 @@ def test_the_ends_of_a_trial_are_complete() -> None:
 
 def test_each_slot_report_of_the_doctor_is_described() -> None:
     text = (DOCS / "doctor.md").read_text().partition("## JSON")[2]
-    assert [name for name in SlotReport.__struct_fields__ if not re.search(rf'[`"]{name}[`"]', text)] == []
+    assert [name for name in SLOT.document() if not re.search(rf'[`"]{name}[`"]', text)] == []
 
 
 def test_the_failures_that_spark_must_allow_are_those_of_the_page() -> None:

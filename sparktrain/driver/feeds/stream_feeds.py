@@ -15,6 +15,7 @@ from sparktrain.ids import Member
 from sparktrain.protocol import certificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket, MemberStreams
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
+from sparktrain.protocol.pipe_messages import FeedOver
 from sparktrain.threads import spawn
 
 FIRST_BATCH_S = 30.0
@@ -122,10 +123,7 @@ class StreamFeeds:
         self._closed = False
         credentials = certificates.issue(f"{run} streams")
         self._feeder = credentials.agent
-        server = credentials.server
-        self.keys = MemberStreams(
-            dict(columns), server.authority, server.certificate, server.key, secrets.token_urlsafe(32)
-        )
+        self.keys = MemberStreams(dict(columns), credentials.server, secrets.token_urlsafe(32))
         """What members need to listen for feeders."""
 
     def on_feed(self, message: MemberFeed, answer: Answer) -> None:
@@ -135,13 +133,14 @@ class StreamFeeds:
             if epoch is None or self._closed:
                 return
             rank = message.member.rank
-            match message.phase:
-                case "asked" if message.address is not None:
-                    epoch.requests[rank] = (message.member, message.address, answer)
+            news = message.news
+            match news.phase:
+                case "asked" if news.address is not None:
+                    epoch.requests[rank] = (message.member, news.address, answer)
                     if len(epoch.requests) == self._size and epoch.job is None:
                         self._start(message, epoch)
                     elif len(epoch.requests) == 1:
-                        self._look_later(epoch, self._look_for_askers, message.feed)
+                        self._look_later(epoch, self._look_for_askers, news.feed)
                 case "flowing":
                     epoch.flowing = True
                 case "enough":
@@ -163,9 +162,9 @@ class StreamFeeds:
 
     def _epoch_of(self, message: MemberFeed) -> _Epoch | None:
         """The epoch that the message is about; None for one that another has followed. Cancels what it replaces."""
-        key = message.member.trial, message.feed
+        key = message.member.trial, message.news.feed
         generation = message.member.generation
-        number = message.epoch
+        number = message.news.epoch
         epoch = self._epochs.get(key)
         # Messages of a gang that was replaced may arrive after those of its successor.
         if epoch is not None and (epoch.generation, epoch.number) > (generation, number):
@@ -179,7 +178,7 @@ class StreamFeeds:
         return self._epochs[key]
 
     def _start(self, message: MemberFeed, epoch: _Epoch) -> None:
-        feed = message.feed
+        feed = message.news.feed
         rank_order = sorted(epoch.requests)
         addresses = tuple(epoch.requests[rank][1] for rank in rank_order)
         columns = self._columns.get(feed, ())
@@ -227,7 +226,7 @@ class StreamFeeds:
         if problem:
             logger.warning("%s: the job that feeds data[%r] has failed: %s", self._run, feed, problem)
         for member, _, answer in requests:
-            answer(FeedEnded(member, feed, epoch.number, problem))
+            answer(FeedEnded(member, FeedOver(feed, epoch.number, problem)))
 
     def _look_for_rows(self, feed: str, epoch: _Epoch) -> None:
         """Report a job that has fed nothing yet."""

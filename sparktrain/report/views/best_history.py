@@ -22,14 +22,14 @@ class HistoryView(Struct, frozen=True):
 
 def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView | None:
     """None where the run has no metric, or no trial has a value."""
-    metric = inputs.view.metric
+    metric = inputs.view.spec.metric
     if metric is None:
         return None
     ended = [row for row in rows if row.value is not None and row.status in ("succeeded", "pruned")]
     ended.sort(key=lambda row: (row.ended or 0.0, row.id))
     if not ended:
         return None
-    better = max if inputs.view.mode == "max" else min
+    better = max if inputs.view.spec.mode == "max" else min
     best: list[float | None] = []
     for row in ended:
         previous = best[-1] if best else None
@@ -37,6 +37,6 @@ def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView |
         candidates = [candidate for candidate in (previous, value) if candidate is not None]
         best.append(better(candidates) if candidates else None)
     values = tuple(row.value for row in ended if row.value is not None)
-    axis = value_axis(values, inputs.view.mode)
+    axis = value_axis(values, inputs.view.spec.mode)
     assert axis is not None  # the value of a row is finite
-    return HistoryView(metric, inputs.view.mode, tuple(row.id for row in ended), values, tuple(best), axis)
+    return HistoryView(metric, inputs.view.spec.mode, tuple(row.id for row in ended), values, tuple(best), axis)

@@ -55,7 +55,7 @@ class Curves(Struct, frozen=True):
 
 def curves_of(inputs: RunInputs) -> tuple[Curves, ...]:
     """The curves of each metric, first those of the run's own; of eight metrics at most."""
-    names = sorted(inputs.columns.metrics, key=lambda name: name != inputs.view.metric)
+    names = sorted(inputs.columns.metrics, key=lambda name: name != inputs.view.spec.metric)
     modes = {objective.metric: objective.mode for objective in inputs.outcome.objectives}
     shown = names[:MOST_METRICS]
     candidates = (

@@ -43,13 +43,14 @@ def environment_view(inputs: RunInputs) -> EnvironmentView:
     view = inputs.view
     plan = inputs.plan
     started = [record for record in inputs.records if isinstance(record, DriverStarted)]
-    run = {"function": view.function, "directory": view.directory, "members of a gang": view.gang}
-    if view.driver is not None:
-        run |= {"driver": str(view.driver), "sparktrain": view.driver.sparktrain, "user": view.driver.user}
+    run = {"function": view.function, "directory": view.directory, "members of a gang": view.spec.gang.size}
+    driver = view.driver.identity
+    if driver is not None:
+        run |= {"driver": str(driver), "sparktrain": driver.sparktrain, "user": driver.user}
     if len(started) > 1:
         run["drivers"] = len(started)
-    if view.board is not None:
-        run["TensorBoard"] = view.board
+    if view.driver.board is not None:
+        run["TensorBoard"] = view.driver.board
     facts = {"run": _facts(run)}
     if plan is not None:
         facts |= _of_plan(plan)

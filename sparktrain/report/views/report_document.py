@@ -79,9 +79,9 @@ def document_of(inputs: RunInputs, sparktrain: str = "", live: Live | None = Non
 
 def views_of(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> Views:
     """The views of a run with these rows. Pure."""
-    mode = inputs.view.mode
+    mode = inputs.view.spec.mode
     results = sorted((row for row in rows if row.place is not None), key=lambda row: row.place or 0)
-    ranked = ranked_trials(rows, inputs.columns, inputs.view.metric, mode)
+    ranked = ranked_trials(rows, inputs.columns, inputs.view.spec.metric, mode)
     axes = axes_of((row.params for row in (ranked or rows)), inputs.leaves)
     importance = importance_view(axes, ranked)
     stays = stays_of(inputs)

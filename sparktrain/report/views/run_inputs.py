@@ -56,4 +56,4 @@ class RunInputs:
     @property
     def end(self) -> float:
         """When the run has ended: now, or its newest record."""
-        return self.now if self.view.state is RunState.RUNNING else self.view.last_record or self.now
+        return self.now if self.view.state is RunState.RUNNING else self.view.times.last_record or self.now

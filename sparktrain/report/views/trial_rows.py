@@ -87,7 +87,7 @@ def trial_rows(inputs: RunInputs) -> tuple[TrialRow, ...]:
 def _row(trial: TrialView, inputs: RunInputs, lifetimes: Lifetimes, steps: dict[int, int]) -> TrialRow:
     result = trial.result
     metrics = result.metrics or (trial.report.metrics if trial.report is not None else {})
-    value = result.metrics.get(inputs.view.metric or "")
+    value = result.metrics.get(inputs.view.spec.metric or "")
     return TrialRow(
         id=result.id,
         status=str(result.status),

@@ -18,10 +18,9 @@ from sparktrain.runs.dataset_files import corrupt_files
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
-from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.results_json import from_json
-from sparktrain.runs.view import RunData, RunState, RunView, TrialView, view_of
+from sparktrain.runs.view import RunData, RunDriver, RunState, RunView, TrialView, view_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverStarted
@@ -223,19 +222,13 @@ class RunExaminer:
         store = self._place.store
         layout = self._place.layout
         driver = writer.newest_driver(store, layout.journal)
-        total = overview.get("trials")
         run_data = RunData(
-            kind=plan.kind,
-            function=plan.function,
-            spec=plan.sweep_spec(),
-            total=total if isinstance(total, int) else None,
-            started=None,
-            commands=next_commands(plan),
+            plan=plan,
+            overview=overview,
             store=store,
             layout=layout,
             records=records,
-            driver=driver,
-            alive=driver is not None and answers(driver),
+            driver=RunDriver(identity=driver, alive=driver is not None and answers(driver)),
         )
         return view_of(run_data)
 

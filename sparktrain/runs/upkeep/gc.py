@@ -247,7 +247,7 @@ class Tidier:
             return []
         if self._keep is KeepPolicy.BEST:
             best = view.results[0] if len(view.results) == 1 else view.best
-            if view.metric is None and len(view.results) > 1:
+            if view.spec.metric is None and len(view.results) > 1:
                 raise SpecError(f"run {view.name} has no metric, so that no trial is its best: pass --checkpoints each")
             if best is None or best.id != trial.result.id:
                 return []

@@ -33,7 +33,7 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
     """
     if examined.view is not None and examined.view.state is RunState.RUNNING:
         raise RunDirectoryError(
-            f"run directory {place.where} is in use by {examined.view.driver}: wait for its end, or stop it"
+            f"run directory {place.where} is in use by {examined.view.driver.identity}: wait for its end, or stop it"
         )
     _check_evidence(place)
     changes = [*_journal(place, examined, clock), *_records(place, examined, clock)]

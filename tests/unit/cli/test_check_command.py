@@ -5,7 +5,7 @@ import pytest
 from sparktrain import cli
 from sparktrain.cli.check_command import CODE_OF_STATUS, CheckCommand, lines
 from sparktrain.testing import check_process
-from sparktrain.testing.function_check import CheckReport, CheckRequest
+from sparktrain.testing.function_check import CheckAnswer, CheckEnd, CheckReport, CheckRequest
 
 CALL = ["check", "train.py:train"]
 
@@ -59,10 +59,26 @@ def test_every_status_has_an_exit_code_that_help_explains() -> None:
 def test_long_lists_are_cut() -> None:
     reports = [{"step": step, "metrics": {"loss": 1.0}} for step in range(8)]
     report = CheckReport(
-        function="train", params={}, workers=1, reports=reports, notices=["a word"], traceback="a\nb\n"
+        function="train",
+        params={},
+        workers=1,
+        end=CheckEnd(traceback="a\nb\n"),
+        answer=CheckAnswer(reports),
+        notices=["a word"],
     )
     shown = list(lines(report))
 
     assert shown[:3] == ["train(): ok, 0.0 s", "a", "b"]
     assert shown.count("reports: and 3 more") == 1
     assert shown[-1] == "notice: a word"
+
+
+def test_the_document_is_flat() -> None:
+    document = CheckReport(function="train", params={"lr": 0.1}, workers=2).document()
+    assert list(document) == [
+        *("function", "params", "workers", "status", "problem", "traceback", "seconds"),
+        *("shipped_bytes", "shipped_files", "captures", "preload", "backend", "backend_reason", "mirrored"),
+        *("reports", "result", "metric", "checkpoints", "files", "model_exported"),
+        *("keras_unsupported", "notices", "hints"),
+    ]
+    assert (document["status"], document["files"], document["preload"]) == ("ok", [], ())

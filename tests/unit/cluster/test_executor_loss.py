@@ -151,7 +151,7 @@ def test_a_loss_is_not_looked_up_for_ever() -> None:
 
 async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
     """An agent joins, and receives the command to start a member."""
-    link.post(m.Join(AgentId(name), 0, "host-b", 0, {}, task=task))
+    link.post(m.Join(agent=AgentId(name), slot=0, host="host-b", pid=0, versions={}, task=task))
     await link.receive()
     link.post(m.Ready())
     while not isinstance(message := await link.receive(), m.StartMember):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.display.status_json import run_json
 from sparktrain.display.status_view import StatusScreen
 from sparktrain.display.watch import Changes
-from sparktrain.runs.view import RunState, RunView
+from sparktrain.runs.view import RunDriver, RunState, RunTimes, RunView
 from tests.unit.driver.stored import ScriptedRun, looked_at
 
 URL = "http://node:40123/?token=right"
@@ -19,9 +20,9 @@ URL = "http://node:40123/?token=right"
 @pytest.fixture
 def running() -> RunView:
     return RunView(
-        name="one", kind="sweep", function="train", directory="/runs/one", state=RunState.RUNNING, ending=None,
-        reason="", metric=None, mode="max", gang=1, total=1, started=1.0, driver=None, same_host=False,
-        driver_started=5.0, ran_s=1.0, last_record=6.0, trials=(),
+        kind="sweep", function="train", directory="/runs/one", spec=SweepSpec(name="one"), state=RunState.RUNNING,
+        end=None, total=1, times=RunTimes(started=1.0, driver_started=5.0, last_record=6.0, ran_s=1.0),
+        driver=RunDriver(), trials=(),
     )  # fmt: skip
 
 
@@ -49,8 +50,8 @@ def test_the_url_of_tensorboard_is_printed_once(running: RunView) -> None:
     lines: list[str] = []
     changes = Changes(lines.append)
     for board in (None, URL, URL, None, URL):
-        changes.show(replace(running, board=board))
-    changes.show(replace(running, board="http://node:1/?token=of-the-next-driver"))
+        changes.show(replace(running, driver=RunDriver(board=board)))
+    changes.show(replace(running, driver=RunDriver(board="http://node:1/?token=of-the-next-driver")))
     assert [line.removeprefix("one: ") for line in lines if "TensorBoard" in line] == [
         f"TensorBoard: {URL}",
         "TensorBoard: http://node:1/?token=of-the-next-driver",
@@ -60,7 +61,7 @@ def test_the_url_of_tensorboard_is_printed_once(running: RunView) -> None:
 
 def test_the_status_of_a_run_has_the_url_of_its_tensorboard(running: RunView) -> None:
     shown = StringIO()
-    Console(file=shown, width=200).print(StatusScreen(replace(running, board=URL), 10.0))
+    Console(file=shown, width=200).print(StatusScreen(replace(running, driver=RunDriver(board=URL)), 10.0))
     assert f"TensorBoard: {URL}\n" in "".join(f"{line.rstrip()}\n" for line in shown.getvalue().splitlines())
-    assert run_json(replace(running, board=URL))["tensorboard"] == URL
+    assert run_json(replace(running, driver=RunDriver(board=URL)))["tensorboard"] == URL
     assert run_json(running)["tensorboard"] is None

@@ -7,21 +7,30 @@ from msgspec.structs import replace
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.launch_warnings import Driver
 from sparktrain.cluster.spark_facts import Facts
-from sparktrain.protocol.checkup_report import Peer, SlotReport
+from sparktrain.protocol.checkup_report import Peer, SlotReport, SlotSoftware, SlotVisit
 
 GIB = 2**30
 VERSIONS = {"python": "3.11", "sparktrain": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "horovod": "0.28.1"}
 DRIVER = Driver(host="head", python="3.11.7", versions=VERSIONS, pyspark="4.3.0", java="17.0.15", spark="4.3.0")
 SLOT = SlotReport(
-    slot=0, host="a", address="10.0.0.1", python="3.11.7", executable="/env/bin/python", spark="4.3.0", java="17.0.15",
-    versions=VERSIONS, executor=100, gpus=(), devices=(), memory_bytes=64 * GIB, free_bytes=32 * GIB,
-    ahead_s=0.01, margin_s=0.005, shared=True, peers=(Peer("b", "10.0.0.2", 4000),),
+    slot=0, host="a", address="10.0.0.1", executor=100, gpus=(), devices=(), memory_bytes=64 * GIB, free_bytes=32 * GIB,
+    software=SlotSoftware(
+        python="3.11.7", executable="/env/bin/python", spark="4.3.0", java="17.0.15", versions=VERSIONS
+    ),
+    visit=SlotVisit(ahead_s=0.01, margin_s=0.005, shared=True, peers=(Peer("b", "10.0.0.2", 4000),)),
 )  # fmt: skip
-OTHER = replace(SLOT, slot=1, executor=200, host="b", address="10.0.0.2", peers=(Peer("a", "10.0.0.1", 4001),))
 
 
-def slot(of: SlotReport = OTHER, **different: Any) -> SlotReport:
-    return replace(of, **different)
+def slot(of: SlotReport | None = None, **different: Any) -> SlotReport:
+    """`of`, by default the other slot, with other values of its fields and of those of its software and visit."""
+    report = OTHER if of is None else of
+    software = {name: different.pop(name) for name in SlotSoftware.__struct_fields__ if name in different}
+    visit = {name: different.pop(name) for name in SlotVisit.__struct_fields__ if name in different}
+    groups = {"software": replace(report.software, **software), "visit": replace(report.visit, **visit)}
+    return replace(report, **groups, **different)
+
+
+OTHER = slot(SLOT, slot=1, executor=200, host="b", address="10.0.0.2", peers=(Peer("a", "10.0.0.1", 4001),))
 
 
 def facts(master: str, **conf: str) -> Facts:

@@ -18,7 +18,7 @@ from sparktrain.executor import checkup
 from sparktrain.executor.checkup import Visitor, following, visit
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.checkup_report import SlotReport, member, to_json
+from sparktrain.protocol.checkup_report import SlotReport, SlotVisit, member, to_json
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.state.topology import MemberAddress
@@ -30,11 +30,16 @@ from tests.unit.doctor.seen import SLOT
 LONG_S = 30.0
 WHOLE_S = 100.0
 """How long the whole survey may take."""
-HERE = replace(SLOT, address="127.0.0.1", ahead_s=None, margin_s=0.0, shared=None, peers=())
+HERE = replace(SLOT, address="127.0.0.1", visit=SlotVisit())
 
 
 def here(slot: int) -> SlotReport:
     return replace(HERE, slot=slot, host=f"h{slot}")
+
+
+def joining(name: str, executor: int = 0) -> m.Join:
+    """The first message of slot 1."""
+    return m.Join(agent=AgentId(name), slot=1, host="h1", pid=1, versions={}, executor=executor)
 
 
 @asynccontextmanager
@@ -62,18 +67,20 @@ async def test_all_come_and_reach_each_other() -> None:
         reports = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
     assert made.connected == 3
     for slot, each in enumerate(reports):
-        assert (each.problem, each.late, each.store, each.shared) == ("", False, "", None)
-        assert [(peer.host, peer.problem) for peer in each.peers] == [(f"h{(slot + step) % 3}", "") for step in (1, 2)]
-        assert each.ahead_s is not None
-        assert abs(each.ahead_s) <= each.margin_s + 0.001
+        assert (each.visit.problem, each.visit.late, each.visit.store, each.visit.shared) == ("", False, "", None)
+        assert [(peer.host, peer.problem) for peer in each.visit.peers] == [
+            (f"h{(slot + step) % 3}", "") for step in (1, 2)
+        ]
+        assert each.visit.ahead_s is not None
+        assert abs(each.visit.ahead_s) <= each.visit.margin_s + 0.001
 
 
 async def test_a_clock_that_is_ahead_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with survey(1) as (_, transport):
         monkeypatch.setattr(checkup, "SystemClock", Ahead)
         report = await visit(here(0), transport.dialer(), LONG_S)
-    assert report.ahead_s == pytest.approx(7.0, abs=0.5)
-    assert 0 <= report.margin_s < 0.5
+    assert report.visit.ahead_s == pytest.approx(7.0, abs=0.5)
+    assert 0 <= report.visit.margin_s < 0.5
 
 
 class Ahead(SystemClock):
@@ -86,7 +93,7 @@ async def test_slots_try_the_store_and_see_what_the_driver_wrote(tmp_path: Path)
     for marker, shared in (("probe-1", True), ("probe-2", False)):
         async with survey(1, Shared(StoreAddress(str(tmp_path)), marker)) as (_, transport):
             report = await visit(here(0), transport.dialer(), LONG_S)
-        assert (report.store, report.shared) == ("", shared)
+        assert (report.visit.store, report.visit.shared) == ("", shared)
     assert os.listdir(tmp_path) == ["probe-1"], "slots leave nothing"
 
 
@@ -102,7 +109,7 @@ async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_vis
     )
     async with survey(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
         report = await visit(here(0), transport.dialer(), LONG_S)
-    assert (report.problem, report.store, kept) == ("", "", [b"token"])
+    assert (report.visit.problem, report.visit.store, kept) == ("", "", [b"token"])
     assert VARIABLE not in os.environ
 
 
@@ -110,9 +117,9 @@ async def test_a_store_that_a_slot_cannot_use_is_reported(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     async with survey(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):
         report = await visit(here(0), transport.dialer(), LONG_S)
-    assert "is a file, not a directory" in report.store
-    assert report.shared is None
-    assert report.problem == ""
+    assert "is a file, not a directory" in report.visit.store
+    assert report.visit.shared is None
+    assert report.visit.problem == ""
 
 
 async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +131,7 @@ async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.Monke
     monkeypatch.setattr(checkup, "aside", hang)
     async with survey(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
         report = await visit(here(0), transport.dialer(), LONG_S, store_s=0.05)
-    assert report.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
+    assert report.visit.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
 
 
 async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is_sent_away() -> None:
@@ -134,9 +141,9 @@ async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is
         await clock.advance(LONG_S)
         first = await visits
         late = await visit(here(2), transport.dialer(), LONG_S)
-    assert [[peer.host for peer in each.peers] for each in first] == [["h1"], ["h0"]]
-    assert [each.late for each in (*first, late)] == [False, False, True]
-    assert late.peers == ()
+    assert [[peer.host for peer in each.visit.peers] for each in first] == [["h1"], ["h0"]]
+    assert [each.visit.late for each in (*first, late)] == [False, False, True]
+    assert late.visit.peers == ()
 
 
 async def test_the_time_to_form_starts_with_the_first_slot() -> None:
@@ -146,7 +153,7 @@ async def test_the_time_to_form_starts_with_the_first_slot() -> None:
         visits = asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
         await until(lambda: made.connected == 2)
         reports = await visits
-    assert [each.late for each in reports] == [False, False]
+    assert [each.visit.late for each in reports] == [False, False]
 
 
 async def test_slots_of_a_slow_start_connect_to_each_other_before_the_job_is_over() -> None:
@@ -157,8 +164,8 @@ async def test_slots_of_a_slow_start_connect_to_each_other_before_the_job_is_ove
         await until(lambda: len(made._places) == 1)
         await clock.advance(1.0)
         report = await first
-        assert not report.late
-        assert (await visit(here(1), transport.dialer(), LONG_S)).late
+        assert not report.visit.late
+        assert (await visit(here(1), transport.dialer(), LONG_S)).visit.late
 
 
 async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
@@ -166,14 +173,14 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
         lost = transport.dialer()
         link = await lost.attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
-        link.post(m.Join(AgentId("lost"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
+        link.post(joining("lost", executor=1))
         await link.receive()
         link.post(m.MemberReserved(member(1), 1))
         while not isinstance(await link.receive(), m.FormGang):
             pass
         lost.vanish()
         report = await asyncio.wait_for(visiting, 10.0)
-    [peer] = report.peers
+    [peer] = report.visit.peers
     assert (peer.host, peer.problem) == ("h1", "Connection refused")
 
 
@@ -181,12 +188,12 @@ async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
     async with survey(2, clock=(clock := HandClock())) as (made, transport):
         slow = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
-        slow.post(m.Join(AgentId("slow"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
+        slow.post(joining("slow", executor=1))
         slow.post(m.MemberReserved(member(1), 1))
         await until(lambda: made._finished)
         await clock.advance(LONG_S)
         report = await asyncio.wait_for(visiting, 10.0)
-        assert report.problem == ""
+        assert report.visit.problem == ""
         heard = [type(await slow.receive()) for _ in range(3)]
     assert heard == [m.Welcome, m.FormGang, m.Dismiss]
 
@@ -195,22 +202,22 @@ async def test_slots_report_that_the_survey_has_closed() -> None:
     async with survey(2) as (made, transport):
         other = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
-        other.post(m.Join(AgentId("other"), 1, "h1", 1, {}))
+        other.post(joining("other"))
         await other.receive()  # by now the visitor has connected, too
         await made.close()
         report = await asyncio.wait_for(visiting, 10.0)
-    assert report.problem.startswith("the visit was cut off: ")
+    assert report.visit.problem.startswith("the visit was cut off: ")
 
 
 async def test_a_missing_driver_is_reported() -> None:
     report = await visit(here(0), MemoryTransport().dialer(), LONG_S)
-    assert "not listening" in report.problem
+    assert "not listening" in report.visit.problem
 
 
 async def test_a_visit_has_an_end() -> None:
     async with survey(2) as (_, transport):
         report = await visit(here(0), transport.dialer(), LONG_S, visit_s=0.05)
-    assert report.problem == "the visit did not end within 0.05 s"
+    assert report.visit.problem == "the visit did not end within 0.05 s"
 
 
 class Silent:
@@ -236,7 +243,7 @@ async def test_an_unexpected_message_ends_a_visit(message: m.Message) -> None:
 async def test_strangers_are_refused() -> None:
     async with survey(1) as (_, transport):
         link = await transport.dialer().attend(LONG_S)
-        link.post(m.Join(AgentId("a"), 0, "h0", 1, {}))
+        link.post(m.Join(agent=AgentId("a"), slot=0, host="h0", pid=1, versions={}))
         link.post(m.Heartbeat())
         await link.receive()
         with pytest.raises(LinkClosedError):

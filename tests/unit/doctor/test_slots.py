@@ -49,7 +49,7 @@ def test_an_unreachable_driver_is_reported_as_a_run_reports_it() -> None:
         finding, Level.FAIL, "executors cannot reach the driver: slot 1 on b: connection refused (1 of 2 slots)"
     )
     assert "set spark.sparktrain.driver.host" in finding.fix
-    alone = found(replace(SLOT, problem="refused", ahead_s=None, shared=None, peers=()))
+    alone = found(slot(SLOT, problem="refused", ahead_s=None, shared=None, peers=()))
     assert "(1 of 1" not in only(alone, "driver reachable").message
     assert {each.check for each in alone} == {"executors", "driver reachable", "versions", "free memory"}
 
@@ -95,7 +95,7 @@ def test_a_port_that_does_not_open_fails_with_both_hosts() -> None:
     cut = slot(peers=(Peer("a", "10.0.0.1", 4001, "no answer within 3 s"),))
     finding = only(found(SLOT, cut), "ports")
     assert reads(finding, Level.FAIL, "b cannot connect to a at 10.0.0.1, port 4001: no answer within 3 s (1 of 2")
-    assert [each for each in found(replace(SLOT, peers=())) if each.check == "ports"] == []
+    assert [each for each in found(slot(SLOT, peers=())) if each.check == "ports"] == []
 
 
 CLOCKS = [

@@ -19,6 +19,7 @@ from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.member_call import MemberCall
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
 from sparktrain.rundir import metric_log
@@ -198,7 +199,7 @@ class Agent:
         """Join, and obey until the stream ends."""
         with suppress(LinkClosedError):
             link = await self._dialer.attend(1.0)
-            link.post(m.Join(self._id, 0, "host", 0, {}))
+            link.post(m.Join(agent=self._id, slot=0, host="host", pid=0, versions={}))
             await link.receive()
             link.post(m.Ready())
             while not self._driver.dead.is_set():
@@ -210,7 +211,7 @@ class Agent:
         match message:
             case m.Prepare(run=run):
                 link.post(m.Ready(run))
-            case m.StartMember(member=member, params=params):
+            case m.StartMember(member=member, call=MemberCall(params=params)):
                 with self._driver.checked():
                     self._driver.world.start(member)
                 link.post(m.MemberStarted(member, 0))

@@ -20,6 +20,11 @@ OTHER = {"python": "3.11", "keras": "3.12"}
 SAID = "keras is 3.15 on the driver and 3.12 on the executor (host host-1): install the same versions on both"
 
 
+def joining(agent: str, slot: int, versions: dict[str, str], away: str = "", batch: int = 0) -> m.Join:
+    host = f"host-{slot}"
+    return m.Join(agent=AgentId(agent), slot=slot, host=host, pid=1, versions=versions, away=away, batch=batch)
+
+
 class Scene:
     """A server, and the events that its coordinator gets."""
 
@@ -31,8 +36,7 @@ class Scene:
 
     async def join(self, slot: int, versions: dict[str, str], away: str = "", batch: int = 0) -> Link:
         link = await self.transport.dialer().attend(1.0)
-        join = m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", 1, versions, away=away, batch=batch)
-        link.post(join)
+        link.post(joining(f"a{slot}", slot, versions, away=away, batch=batch))
         await settle()
         return link
 
@@ -127,7 +131,7 @@ async def test_without_an_agent_of_the_right_versions_the_run_ends() -> None:
 async def test_an_agent_of_other_versions_may_be_gone_before_it_is_refused() -> None:
     async with open_server() as scene:
         link = await scene.transport.dialer().attend(1.0)
-        link.post(m.Join(AgentId("a1"), 1, "host-1", 1, OTHER))
+        link.post(joining("a1", 1, OTHER))
         await link.close("killed")
         await scene.clock.advance(COMPANY_S + 1.0)
         assert scene.ends == [SAID]

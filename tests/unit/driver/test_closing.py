@@ -27,7 +27,7 @@ async def attend(dialer: Dialer, training: asyncio.Event) -> None:
     member = None
     with suppress(LinkClosedError):
         link = await dialer.attend(1.0)
-        link.post(m.Join(AgentId("agent"), 0, "host", 0, {}))
+        link.post(m.Join(agent=AgentId("agent"), slot=0, host="host", pid=0, versions={}))
         while True:
             match await link.receive():
                 case m.Welcome():

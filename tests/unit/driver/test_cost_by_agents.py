@@ -26,7 +26,15 @@ def claim_gpus(agents: int) -> int:
 
     async def join_all() -> None:
         for slot in range(agents):
-            joins = m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", 1, {}, ("gpu-0",), slot)
+            joins = m.Join(
+                agent=AgentId(f"a{slot}"),
+                slot=slot,
+                host=f"host-{slot}",
+                pid=1,
+                versions={},
+                devices=("gpu-0",),
+                executor=slot,
+            )
             assert await claims.take(joins) == ""
 
     return counted(lambda: asyncio.run(join_all()))

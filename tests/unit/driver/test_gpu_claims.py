@@ -37,9 +37,16 @@ def clock() -> HandClock:
 
 
 def join(slot: int, *devices: str, host: str = "gpu-1", executor: int | None = None, mib: int = 0) -> m.Join:
-    totals = (mib,) * len(devices)
-    own = slot if executor is None else executor
-    return m.Join(AgentId(f"{slot}"), slot, host, 100 + slot, {}, devices, own, device_mib=totals)
+    return m.Join(
+        agent=AgentId(f"{slot}"),
+        slot=slot,
+        host=host,
+        pid=100 + slot,
+        versions={},
+        devices=devices,
+        executor=slot if executor is None else executor,
+        device_mib=(mib,) * len(devices),
+    )
 
 
 @pytest.mark.parametrize(

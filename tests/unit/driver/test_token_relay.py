@@ -22,7 +22,7 @@ from tests.unit.driver.drivers import play as played
 
 async def joined(transport: MemoryTransport, name: str) -> Link:
     link = await transport.dialer(name).attend(1.0)
-    link.post(m.Join(AgentId(name), 0, "host", 0, {}))
+    link.post(m.Join(agent=AgentId(name), slot=0, host="host", pid=0, versions={}))
     assert isinstance(await link.receive(), m.Welcome)
     return link
 

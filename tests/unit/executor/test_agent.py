@@ -226,6 +226,6 @@ async def test_a_dismissed_agent_does_not_join_again(tmp_path: Path, last: m.Dis
 async def test_an_agent_uses_new_certificates(tmp_path: Path) -> None:
     bundle = CertificateBundle(b"a", b"c", b"k")
     async with attending(tmp_path) as (scene, _):
-        scene.links.get_nowait().post(m.certificates(bundle))
+        scene.links.get_nowait().post(m.Certificates(bundle))
         await settle()
         assert scene.dialer.renewed == [bundle]

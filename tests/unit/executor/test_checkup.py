@@ -59,8 +59,8 @@ def test_the_row_has_the_whole_report_of_a_slot() -> None:
     report = observed(place)
     assert (report.slot, report.host, report.address, report.executor) == (3, "h", "10.0.0.9", 7)
     assert (report.gpus, report.devices) == (("0", "1"), ("x", "y"))
-    assert report.python == ".".join(map(str, sys.version_info[:3]))
-    assert report.executable == sys.executable
-    assert report.versions["sparktrain"]
+    assert report.software.python == ".".join(map(str, sys.version_info[:3]))
+    assert report.software.executable == sys.executable
+    assert report.software.versions["sparktrain"]
     assert 0 < report.free_bytes <= report.memory_bytes
     assert from_json(to_json(report)) == report

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from sparktrain.errors import ProtocolError
-from sparktrain.executor.code import MOST_CODES, LocalCode, keep
+from sparktrain.executor.code import MOST_CODES, keep
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.pipe_messages import LocalCode
 
 
 def code(function: bytes = b"function", modules: int = 2) -> Code:
@@ -26,7 +27,7 @@ def code(function: bytes = b"function", modules: int = 2) -> Code:
 def content(local: LocalCode) -> dict[str, bytes]:
     [modules] = local.sys_path
     found = {path.name: path.read_bytes() for path in Path(modules).iterdir()}
-    return found | {"function": local.path.read_bytes()}
+    return found | {"function": Path(local.path).read_bytes()}
 
 
 WHOLE = {"function": b"function", "module_0.py": b"x = 0", "module_1.py": b"x = 1"}

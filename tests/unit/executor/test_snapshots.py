@@ -28,6 +28,7 @@ from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from tests.process.harness import eventually
+from tests.support.member_calls import member_call
 from tests.unit.store.gated import GatedStore, drop
 
 TRIAL = TrialId(3)
@@ -62,11 +63,8 @@ class Desk:
     def start(self, generation: int = 1, checkpoint: Checkpoint | None = None, rank: int = 0) -> m.StartMember:
         member = Member(RunId("run"), TRIAL, Generation(generation), Rank(rank))
         return m.StartMember(
-            member,
-            1,
-            {},
-            0,
-            None,
+            member=member,
+            call=member_call(),
             log_limit_bytes=0,
             store=StoreAddress(str(self.folder / "runs")),
             checkpoint=checkpoint,

@@ -86,8 +86,8 @@ def test_a_driver_that_takes_over_queues_what_was_stopped(run: ScriptedRun) -> N
     run.at += 100
     run.begin("host-9")
     view = looked_at(run, run.at)
-    assert view.driver is not None
-    assert (view.state, view.driver.host, view.ending) == (RunState.GONE, "host-9", None)
+    assert view.driver.identity is not None
+    assert (view.state, view.driver.identity.host, view.end) == (RunState.GONE, "host-9", None)
     assert [result.status for result in view.results] == ["succeeded", "failed", "queued", "queued"]
 
 
@@ -123,4 +123,4 @@ def test_only_what_is_new_is_read(run: ScriptedRun, asked: list[DriverIdentity])
 
 def test_a_run_that_no_driver_has_started(tmp_path: Path) -> None:
     view = looked_at(ScriptedRun(tmp_path / "runs"))
-    assert (view.state, view.driver, view.trials, view.remaining) == (RunState.GONE, None, (), 4)
+    assert (view.state, view.driver.identity, view.trials, view.remaining) == (RunState.GONE, None, (), 4)

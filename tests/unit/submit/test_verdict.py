@@ -1,16 +1,16 @@
 """The exit code of a job: the run's report counts before YARN's report of the application."""
 
-from typing import Any
-
 import pytest
 from msgspec import structs
 
 from sparktrain.cluster.yarn_application import Application, application_of
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.runs.view import RunDriver, RunState, RunTimes, RunView, TrialView
 from sparktrain.state.ending import Ending
+from sparktrain.state.records import RunEnded
 from sparktrain.state.trial import TrialStatus
 from sparktrain.submit.verdict import Verdict, verdict_of
 
@@ -20,27 +20,22 @@ KILLED = Application("application_1_0001", "KILLED", "KILLED", "Application was 
 STATUSES = {0: TrialStatus.SUCCEEDED, 3: TrialStatus.FAILED, 4: TrialStatus.LOST}
 
 
-def run(code: int = 0, **fields: Any) -> RunView:
+def run(code: int = 0, state: RunState = RunState.ENDED, ending: str = "complete", reason: str = "") -> RunView:
     """A run with one trial that ended with `code`, by a driver that started at 5 s."""
     result = TrialResult(id=TrialId(0), status=STATUSES[code], params={})
     trial = TrialView(result, None, None, None, None, None, None, ())
-    ended = {"state": RunState.ENDED, "ending": "complete", "reason": "", "driver_started": 5.0}
-    view = {
-        "name": "one",
-        "kind": "sweep",
-        "function": "train",
-        "directory": "/runs/one",
-        "metric": None,
-        "mode": "max",
-        "gang": 1,
-        "total": 1,
-        "started": 1.0,
-        "driver": None,
-        "same_host": False,
-        "ran_s": 1.0,
-        "last_record": 6.0,
-    }
-    return RunView(**{**view, **ended, **fields}, trials=(trial,))
+    return RunView(
+        kind="sweep",
+        function="train",
+        directory="/runs/one",
+        spec=SweepSpec(name="one"),
+        state=state,
+        end=RunEnded(ending=ending, reason=reason) if state is RunState.ENDED else None,
+        total=1,
+        times=RunTimes(started=1.0, driver_started=5.0, last_record=6.0, ran_s=1.0),
+        driver=RunDriver(),
+        trials=(trial,),
+    )
 
 
 @pytest.mark.parametrize(("code", "application"), [(0, SUCCEEDED), (3, FAILED), (4, FAILED)])
@@ -70,7 +65,7 @@ def test_what_ended_a_run_early_has_its_code_and_reason(ending: Ending, code: in
 
 def test_the_code_of_a_driver_that_has_not_run_anything_is_in_yarns_diagnostics() -> None:
     for before in (None, run()):
-        verdict = verdict_of(FAILED, "", before, before.driver_started if before is not None else None)
+        verdict = verdict_of(FAILED, "", before, before.times.driver_started if before is not None else None)
         assert verdict.code == 2
         assert verdict.message.startswith("the driver of application_1_0001 exited with 2")
 
@@ -90,7 +85,7 @@ def test_an_older_end_of_the_run_does_not_count_when_yarn_has_killed_its_new_dri
 
 
 def test_a_driver_that_ends_without_a_record_is_the_clusters_fault() -> None:
-    gone = run(0, state=RunState.GONE, ending=None)
+    gone = run(0, state=RunState.GONE)
     assert verdict_of(Application("application_1_0001", "FAILED", "FAILED"), "", gone, None).code == 5
     assert verdict_of(SUCCEEDED, "", None, None).code == 5
     running = Application("application_1_0001", "RUNNING", "UNDEFINED")

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from sparktrain.config.gang_spec import Role
+from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.state.agent_messages import Advise, FormGang, Judged, PeerShared
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
 
+MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 PLACES = (MemberAddress("here", "127.0.0.1", 4000, Role.CHIEF),)
 
 
@@ -27,8 +30,10 @@ def ends() -> Iterator[tuple[AgentWire, BlockingPipe[m.FromMember]]]:
 
 def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_before(ends) -> None:
     wire, agent = ends
-    for message in (m.StopAdvised(), m.SharedValue("a", b"1"), m.Form(PLACES), m.SharedValue("b", b"2")):
-        agent.send(message)
+    agent.send(Advise(MEMBER))
+    agent.send(PeerShared(MEMBER, "a", b"1"))
+    agent.send(FormGang(MEMBER, PLACES))
+    agent.send(PeerShared(MEMBER, "b", b"2"))
     assert wire.reserve(4000) == PLACES
     assert agent.receive() == m.Reserved(4000)
     assert wire.stop_advised()
@@ -54,7 +59,7 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
     for thread in threads:
         thread.start()
     agent.send(m.SnapshotStored(7))
-    agent.send(m.SharedValue("k", b"v"))
+    agent.send(PeerShared(MEMBER, "k", b"v"))
     for thread in threads:
         thread.join(30)
     assert found == {"shared": ("k", b"v"), "kept": m.SnapshotStored(7)}
@@ -63,22 +68,22 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
 def test_a_member_waits_for_what_rules_make_of_its_report_only_where_some_judge_it(ends) -> None:
     wire, agent = ends
     assert wire.judged(0, 60.0) is None
-    agent.send(m.ReportsJudged(-1))
+    agent.send(Judged(MEMBER, -1))
     assert wire.judged(0, 0.0) is False
-    threading.Timer(0.05, lambda: agent.send(m.ReportsJudged(3))).start()
+    threading.Timer(0.05, lambda: agent.send(Judged(MEMBER, 3))).start()
     assert wire.judged(3, 60.0) is True
     assert not wire.stop_advised()
-    agent.send(m.ReportsJudged(4, next=8))
+    agent.send(Judged(MEMBER, 4, next=8))
     assert wire.judged(4, 0.0) is None
     assert wire.judged(7, 60.0) is None
     assert wire.judged(8, 0.0) is False
-    agent.send(m.ReportsJudged(5, stops=True))
+    agent.send(Judged(MEMBER, 5, stops=True))
     assert wire.judged(9, 60.0) is True, "nothing is left to wait for"
     assert wire.stop_advised()
 
 
 def test_a_member_without_an_agent_waits_for_no_rule(ends) -> None:
     wire, agent = ends
-    agent.send(m.ReportsJudged(-1))
+    agent.send(Judged(MEMBER, -1))
     agent.close()
     assert wire.judged(0, 60.0) is True

@@ -13,6 +13,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
 from sparktrain.training.context import TrainContext
 from sparktrain.training.notices import issued_notices, kept_apart
+from tests.support.member_calls import member_call
 
 
 class Recorder:
@@ -52,9 +53,10 @@ def wire() -> Recorder:
 def ctx(tmp_path: Path, wire: Recorder) -> TrainContext:
     (tmp_path / "files").mkdir()
     member = Member(RunId("run"), TrialId(5), Generation(2), Rank(1))
-    paths = {"code_path": "", "work_dir": "", "log_path": "", "log_dir": str(tmp_path / "files")}
-    fields = {"size": 4, "seed": 9, "metric": "loss", "by_reference": False, "sys_path": ()}
-    return TrainContext(m.Assignment(member=member, params={"lr": 0.1}, **fields, **paths), wire, Noon())
+    call = member_call(params={"lr": 0.1}, size=4, seed=9, metric="loss")
+    paths = {"work_dir": "", "log_path": "", "log_dir": str(tmp_path / "files")}
+    assignment = m.Assignment(member=member, call=call, code=m.LocalCode("", False, ()), **paths)
+    return TrainContext(assignment, wire, Noon())
 
 
 def test_knows_its_place(ctx: TrainContext) -> None:

@@ -5,17 +5,17 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import FormError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.protocol.pipe_messages import Assignment, LocalCode
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training import gang_join
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing
+from tests.support.member_calls import member_call
 
 HERE = "127.0.0.1"
 
@@ -27,9 +27,17 @@ class Agent:
         return tuple(MemberAddress("host", HERE, port, role) for role in (Role.CHIEF, Role.WORKER))
 
 
-def assignment(rank: int, kind: Backend, gpus: tuple[str, ...] = ()) -> Assignment:
-    member = Member(RunId("run"), TrialId(0), Generation(1), Rank(rank))
-    return Assignment(member, 2, {}, 0, None, "", False, (), "", "", "", gpus, HERE, kind)
+def assignment(rank: int, kind: Backend, gpus: tuple[str, ...] = (), port: int = 0) -> Assignment:
+    return Assignment(
+        member=Member(RunId("run"), TrialId(0), Generation(1), Rank(rank)),
+        call=member_call(size=2, backend=kind, port=port),
+        code=LocalCode("", False, ()),
+        work_dir="",
+        log_dir="",
+        log_path="",
+        gpus=gpus,
+        address=HERE,
+    )
 
 
 @pytest.fixture
@@ -78,7 +86,7 @@ def test_a_member_that_restarts_alone_waits_for_the_process_before(monkeypatch: 
         other.bind((HERE, 0))
         port, pauses = other.getsockname()[1], list[float]()
         monkeypatch.setattr(gang_join, "pause", lambda seconds: (pauses.append(seconds), other.close()))
-        again = msgspec.structs.replace(assignment(1, Backend.NONE), port=port)
+        again = assignment(1, Backend.NONE, port=port)
         gang = gang_join.form(again, Agent(), train)  # type: ignore[arg-type]
         assert gang.formation.mine.port == port
         gang.release_port()
@@ -90,7 +98,7 @@ def test_a_member_that_restarts_alone_names_the_port_that_another_process_has(mo
     with socket.socket() as other:
         other.bind((HERE, 0))
         port = other.getsockname()[1]
-        again = msgspec.structs.replace(assignment(1, Backend.NONE), port=port)
+        again = assignment(1, Backend.NONE, port=port)
         with pytest.raises(
             FormError, match=rf"port {port} of {HERE}, by which the other members know this one, .* taken"
         ):

@@ -11,6 +11,7 @@ from sparktrain.driver.feeds.stream_feeds import FeedOpening, FeedSettings, Stre
 from sparktrain.ids import Member, RunId, TrialId
 from sparktrain.protocol.feed_messages import FeedAddress
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
+from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 
 
 class Job:
@@ -68,7 +69,7 @@ class Run:
     def hear(self, rank: int, phase: Any, epoch: int = 1, generation: int = 1, trial: int = 0) -> Member:
         member = Member(RunId("run"), TrialId(trial), generation, rank)
         address = FeedAddress(f"host-{rank}", 1000 + rank, "x") if phase == "asked" else None
-        self.feeds.on_feed(MemberFeed(member, "train", epoch, phase, address), self.answers.append)
+        self.feeds.on_feed(MemberFeed(member, FeedPhase("train", epoch, phase, address)), self.answers.append)
         return member
 
 
@@ -82,7 +83,8 @@ def test_a_job_starts_when_all_members_have_asked_and_its_end_reaches_all() -> N
     assert [each.host for each in job.ticket.addresses] == ["host-0", "host-1"], "by rank"
     assert (job.ticket.epoch, job.ticket.token) == (1, run.feeds.keys.token)
     job.end("")
-    assert {(each.member, each.epoch, each.problem) for each in run.answers} == {(first, 1, ""), (last, 1, "")}
+    over = FeedOver("train", 1)
+    assert {(each.member, each.over) for each in run.answers} == {(first, over), (last, over)}
     run.hear(0, "asked", epoch=2)
     run.hear(1, "asked", epoch=2)
     assert [each.ticket.epoch for each in run.jobs] == [1, 2]

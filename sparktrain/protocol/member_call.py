@@ -1,0 +1,48 @@
+"""The call of the training function in one member: what the coordinator decides, and the member's process needs.
+
+It travels in `StartMember`, beside what only the agent uses, such as the settings of the store, and from there in
+`Assignment`, beside paths of the agent's host.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from sparktrain.config.gang_spec import Backend
+from sparktrain.config.replication import Replica
+from sparktrain.datasets.manifest import MemberData
+from sparktrain.protocol.feed_messages import MemberStreams
+from sparktrain.protocol.server_keys import ServerKeys
+
+
+class MemberGang(Struct, frozen=True, kw_only=True):
+    """The gang of a member, and how the member connects to it."""
+
+    size: int = 1
+    """Members in the gang."""
+    backend: Backend = Backend.NONE
+    may_grow: bool = False
+    """The gang is smaller than it could be: its members look for `AskSnapshot`."""
+    port: int = 0
+    """The port of its address by which the others know this member already; 0: any free one."""
+    local_steps: int | None = None
+    """Steps that a member trains by itself between two averages; None: gradients are averaged."""
+    servers: ServerKeys = ServerKeys()
+
+
+class MemberCall(Struct, frozen=True, kw_only=True):
+    """The arguments of the training function in one member, its data, and its gang."""
+
+    params: dict[str, Any]
+    seed: int
+    metric: str | None = None
+    """Metric that the result must contain; None where any result is valid."""
+    replica: Replica = Replica()
+    """Which of the trials with the same parameters it is."""
+    gpu_mib: int = 0
+    """MiB of each of its GPUs that TensorFlow may use; 0: all."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the user, perhaps secrets: never written or logged."""
+    data: MemberData = MemberData()
+    streams: MemberStreams = MemberStreams()
+    gang: MemberGang = MemberGang()
