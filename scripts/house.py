@@ -84,7 +84,7 @@ class Figure:
 FIGURES = {
     "placeholders": Figure(name="placeholder names, % of assigned names", bound=0.2, goal=0.5),
     "parallel": Figure(name="parallel assignments per 1,000 statements", bound=0.8, goal=1),
-    "wide": Figure(name=f"classes above {WIDE} fields", bound=13, goal=6),
+    "wide": Figure(name=f"classes above {WIDE} fields", bound=12, goal=6),
     "widest": Figure(name="fields of the widest class", bound=29, goal=20),
     "protocols": Figure(name="Protocols", bound=50, goal=30),
     "circles": Figure(name="modules in circles of imports", bound=0, goal=0),
