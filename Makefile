@@ -10,7 +10,7 @@ ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
 .PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig test-gpu bench soak try-readme check lint types imports \
-    words house docs format lock clean
+    words house docs tables format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -94,6 +94,9 @@ house: setup ## figures of the source tree, each within its bound: scripts/house
 docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python -m scripts.check_site site
+
+tables: setup ## write what docs/development.md lists of the `all` markers of tests
+	@$(BIN)/python -m scripts.all_table
 
 format: setup ## put imports and format right
 	$(BIN)/ruff check --fix

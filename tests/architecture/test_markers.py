@@ -1,29 +1,57 @@
-"""docs/development.md lists each case that only `make test-all` runs, and names tests that exist."""
+"""docs/development.md lists each case that only `make test-all` runs, and what covers it."""
 
 import re
 from pathlib import Path
 
+import pytest
+
+from scripts import all_table
+
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "development.md"
 FILE = re.compile(r"`(\w+(?:/\w+)*/test_\w+)`")
 
 
-def rows() -> list[list[str]]:
-    """The cells of each row of the list."""
-    lines = PAGE.read_text().partition("| file | case in `make test-all` |")[2].splitlines()[2:]
-    return [line.strip("|").split("|") for line in lines if line.startswith("|")]
+@pytest.fixture(scope="module")
+def markers() -> list[all_table.Marker]:
+    return all_table.markers(TESTS)
 
 
-def test_each_file_with_a_case_for_test_all_is_listed() -> None:
-    marked = {
-        path.relative_to(TESTS).with_suffix("").as_posix()
-        for path in TESTS.rglob("test_*.py")
-        if re.search(r"\bmark\.all\b", path.read_text()) and path != Path(__file__)
-    }
-    assert marked == {FILE.findall(row[0])[0] for row in rows()}
+def test_each_marker_names_its_case_and_what_covers_it(markers: list[all_table.Marker]) -> None:
+    assert len(markers) > 100
+    assert [f"{each.file}:{each.line}" for each in markers if not (each.case and each.covered_by)] == []
 
 
-def test_each_listed_file_exists() -> None:
-    named = {name for row in rows() for cell in row for name in FILE.findall(cell)}
-    assert len(named) > 10
-    assert sorted(name for name in named if not (TESTS / f"{name}.py").exists()) == []
+def test_the_page_has_the_table_of_the_markers(markers: list[all_table.Marker]) -> None:
+    page = all_table.PAGE.read_text()
+    assert all_table.current(page) == all_table.table(markers), "make tables writes it"
+
+
+def test_each_file_of_the_table_exists(markers: list[all_table.Marker]) -> None:
+    listed = {name for each in markers for name in FILE.findall(each.row)}
+    assert len(listed) > 100
+    assert sorted(name for name in listed if not (TESTS / f"{name}.py").exists()) == []
+
+
+def test_the_markers_of_tests_parameters_and_modules_are_read(tmp_path: Path) -> None:
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "test_a.py").write_text(
+        "import pytest\n"
+        'pytestmark = [pytest.mark.all(case="a module", covered_by="`unit/test_b`: "\n"two texts")]\n'
+        'MANY = [pytest.param(9, marks=() if 0 else pytest.mark.all(case="many", covered_by="few"))]\n'
+        "@pytest.mark.all\n"
+        "def test_bare() -> None: ...\n"
+    )
+    module, parameter, bare = all_table.markers(tmp_path)
+    assert module.row == "| `spark/test_a` | a module | `unit/test_b`: two texts |\n"
+    assert (parameter.case, parameter.covered_by) == ("many", "few")
+    assert (bare.line, bare.case, bare.covered_by) == (5, "", "")
+
+
+def test_a_row_must_be_written_into_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n\n{all_table.table([])}\nbelow\n")
+    monkeypatch.setattr(all_table, "PAGE", page)
+    all_table.main()
+    assert all_table.current(page.read_text()) == all_table.table(all_table.markers(TESTS))
+    assert page.read_text().startswith("above\n\n")
+    assert page.read_text().endswith("\nbelow\n")

@@ -29,7 +29,10 @@ class TestInS3(CheckpointContract):
         return open_store(StoreAddress(f"s3://runs/{uuid4().hex}", settings, timeout_s=30))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a fault at each third operation of a checkpoint in S3",
+    covered_by="at each twelfth; at each one in a directory",
+)
 class TestInS3Often(TestInS3):
     stride = 3
 

@@ -17,7 +17,10 @@ UNSEEN = 19_857
 """Of 200,000 customers: a hash of their numbers chooses them, so that it is the same in each run."""
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="`make demo-data`: a notebook that joins tables, trains a gang and scores 20,000 rows",
+    covered_by="`examples/test_tutorial`: a gang on a DataFrame, and predictions; `spark/test_notebook`",
+)
 @pytest.mark.timeout(600)
 def test_the_notebook_trains_a_gang_on_a_table_of_spark_and_scores_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from tests.examples.test_readme import activated
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,9 @@ def folder_of_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
 
 
+@pytest.mark.all(
+    case="TFCluster that reads its files, as a program", covered_by="`spark/test_tfcluster` has the calls of TFCluster"
+)
 def test_a_cluster_reads_its_files_and_shows_its_curves(tmp_path: Path) -> None:
     import tfcluster_tensorflow as program
 
@@ -33,6 +36,9 @@ def test_a_cluster_reads_its_files_and_shows_its_curves(tmp_path: Path) -> None:
     assert len(list((tmp_path / "logs" / "train").glob("events.out.tfevents.*"))) == 1
 
 
+@pytest.mark.all(
+    case="TFCluster that Spark feeds, as a program", covered_by="`spark/test_tfcluster` has the calls of TFCluster"
+)
 def test_an_rdd_feeds_a_cluster_and_another_one_is_answered(tmp_path: Path) -> None:
     line = [sys.executable, str(ROOT / "examples" / "tfcluster_spark.py"), "--images", "6400"]
     place = ["--model", str(tmp_path / "model"), "--logs", str(tmp_path / "logs")]
@@ -46,6 +52,10 @@ def test_an_rdd_feeds_a_cluster_and_another_one_is_answered(tmp_path: Path) -> N
     assert float(found[1]) > 0.7
 
 
+@pytest.mark.all(
+    case="between-graph replication with 1, 2 and 3 workers, asynchronous and synchronous",
+    covered_by="`examples/test_gangs`: two workers in step",
+)
 def test_the_table_of_workers_has_both_ways_to_train(tmp_path: Path) -> None:
     import between_graph as program
 

@@ -10,7 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="`make demo` as its user runs it",
+    covered_by="`examples/test_gangs`: the same function trains in a gang; `spark/test_command_line`: a "
+    "sweep of the command line",
+)
 @pytest.mark.timeout(300)
 def test_the_demo_reaches_its_accuracy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "sweep", "examples/fashion_mnist.py:train"]

@@ -14,6 +14,12 @@ import pytest
 
 import sparktrain as st
 
+SIX_EPOCHS = pytest.mark.all(case="a ring that loses a member, six epochs", covered_by="two epochs")
+ONE_PROCESS = pytest.mark.all(
+    case="the programs of a mirrored strategy and of central storage",
+    covered_by="`training/test_strategy`: both, in a loop and in `fit`",
+)
+
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
 
@@ -46,7 +52,9 @@ def options(tmp_path: Path) -> dict[str, Any]:
     return {"dir": str(tmp_path), "name": "run", "seed": 1, "progress": False}
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="Fashion-MNIST alone, and on either ring", covered_by="a ring of two that loses a member, two epochs"
+)
 @pytest.mark.parametrize(("workers", "backend"), [(1, "horovod"), (2, "horovod"), (2, "tensorflow")])
 def test_fashion_mnist_trains_alone_and_on_either_ring(
     pool: st.Pool, example: Any, options: dict[str, Any], workers: int, backend: str
@@ -58,7 +66,7 @@ def test_fashion_mnist_trains_alone_and_on_either_ring(
     assert not result.restarts
 
 
-@pytest.mark.parametrize(("epochs", "accuracy"), [SHORT, pytest.param(*FULL, marks=pytest.mark.all)])
+@pytest.mark.parametrize(("epochs", "accuracy"), [SHORT, pytest.param(*FULL, marks=SIX_EPOCHS)])
 def test_a_gang_that_loses_a_member_resumes(
     pool: st.Pool, example: Any, options: dict[str, Any], epochs: int, accuracy: float
 ) -> None:
@@ -71,7 +79,10 @@ def test_a_gang_that_loses_a_member_resumes(
     assert restart.resumed_from_step in range(100, 122)  # of the store, or a newer memory checkpoint
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="Fashion-MNIST in a sweep of gangs, six epochs",
+    covered_by="a sweep of gangs with a smaller model, in a loop of its own",
+)
 def test_fashion_mnist_trains_in_a_sweep_of_gangs(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
     epochs, accuracy = FULL
     space = {"learning_rate": [0.01, 1e-6], "dropout": [0.2], "epochs": [epochs]}
@@ -95,8 +106,8 @@ def swept_by_gangs(pool: st.Pool, train: Any, space: Any, accuracy: float, optio
     [
         ("multi_worker_mirrored", {"workers": 2}),
         ("parameter_server", {"workers": 2, "ps": 1}),
-        pytest.param("mirrored", {"workers": 1}, marks=pytest.mark.all),
-        pytest.param("central_storage", {"workers": 1}, marks=pytest.mark.all),
+        pytest.param("mirrored", {"workers": 1}, marks=ONE_PROCESS),
+        pytest.param("central_storage", {"workers": 1}, marks=ONE_PROCESS),
     ],
 )
 def test_programs_with_a_strategy_of_tensorflow(
@@ -116,7 +127,7 @@ def test_two_lists_are_launched_in_pairs(pool: st.Pool, example: Any, options: d
     assert good.metrics["accuracy"] > 0.7 > bad.metrics["accuracy"]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a grid of both lists", covered_by="`launch` over two lists")
 def test_a_grid_has_every_combination_of_both_lists(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
     del options["name"]  # two runs
     pairs, grid = example("hyperparameters").search(pool, **options)
@@ -130,7 +141,7 @@ def test_a_ring_with_a_scaled_rate_learns(pool: st.Pool, example: Any, options: 
     assert found["accuracy"] > 0.7
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a ring with a scaled rate against one process", covered_by="the ring alone")
 def test_a_ring_with_a_scaled_rate_is_as_good_as_one_process(
     pool: st.Pool, example: Any, options: dict[str, Any]
 ) -> None:
@@ -142,7 +153,7 @@ def test_a_ring_with_a_scaled_rate_is_as_good_as_one_process(
     assert float(ring[4]) > 0.78
 
 
-@pytest.mark.all
+@pytest.mark.all(case="between-graph replication with a parameter server", covered_by="`training/test_between_graph`")
 def test_workers_with_graphs_of_their_own_share_variables(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
     params = {"sync": True, "seconds": 2.0}
     found = pool.run(example("between_graph").train, params, workers=2, ps=1, backend="tensorflow", **options).metrics
@@ -150,7 +161,7 @@ def test_workers_with_graphs_of_their_own_share_variables(pool: st.Pool, example
     assert found["steps"] > 20
 
 
-@pytest.mark.all
+@pytest.mark.all(case="`make demo-gang` as its user runs it", covered_by="the same member is killed in a warm pool")
 def test_the_demo_loses_a_member_and_resumes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "run", "examples/fashion_mnist.py:train", "--workers", "2"]
     params = ["--param", "learning_rate=0.01", "--param", "dropout=0.2", "--param", "kill_at=120"]

@@ -122,7 +122,10 @@ def test_a_search_continues_after_the_kernel_has_restarted(kernel: Notebook, tmp
     assert str(after.best.params) in printed
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a notebook with a gang on a DataFrame, and predictions",
+    covered_by="its other notebooks, interrupted and restarted; `examples/test_tutorial`",
+)
 def test_a_gang_trains_on_a_dataframe_and_scores_the_rest(kernel: Notebook) -> None:
     cells = [kernel.run(cell, CELL_S) for cell in code_of("gang_on_dataframe")]
     run = next(cell for cell in cells if cell.result)

@@ -46,7 +46,9 @@ def test_a_program_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sparktrain-runs", "sweep.py"]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the README's programs in a notebook", covered_by="as files; `spark/test_notebook`: a pool in a notebook"
+)
 def test_programs_run_in_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in activated().items():
         monkeypatch.setenv(name, value)

@@ -55,7 +55,10 @@ class SlowAtTheEnd(frame_writer.WriteTask):
         yield from entries
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="Spark's speculation of a task that writes data, which is slow in the middle, or at its end",
+    covered_by="`spark/test_data`: Spark's own retry of a task that dies in the middle, or at its end",
+)
 @pytest.mark.timeout(180)
 def test_speculative_attempts_write_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "cluster"

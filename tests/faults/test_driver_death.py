@@ -19,6 +19,12 @@ from tests.support import drill
 from tests.support.mortal import NAME, Mortal, generations
 from tests.support.processes import Sighted
 
+ON_SPARK_DEATHS = pytest.mark.all(
+    case="a sweep on Spark that loses three drivers",
+    covered_by="a sweep without Spark that loses two drivers; `faults/test_orphans`: a sweep on Spark "
+    "that loses its JVM raises AgentsLostError and leaves no process",
+)
+
 pytestmark = pytest.mark.timeout(300)
 
 Start = Callable[..., Mortal]
@@ -58,7 +64,7 @@ def results(driver: Mortal) -> Counter[int]:
     ("program", "ends"),
     [
         (LOCAL, ("python", "python")),
-        pytest.param(ON_SPARK, ("python", "jvm", "both"), marks=pytest.mark.all),
+        pytest.param(ON_SPARK, ("python", "jvm", "both"), marks=ON_SPARK_DEATHS),
     ],
     ids=["local", "spark"],
 )
@@ -89,7 +95,10 @@ def test_a_sweep_survives_the_death_of_its_drivers(
         assert generation in generations(tmp_path, "end")[x]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a gang that loses its drivers",
+    covered_by="a sweep that loses two drivers; `histories/test_drivers` for the matrix of deaths",
+)
 def test_a_gang_survives_the_death_of_its_drivers(tmp_path: Path, start: Start) -> None:
     rng, step = random.Random(3), 0
     for generation, end in enumerate(("python", "python"), 1):
@@ -115,7 +124,10 @@ def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
     return drill.notes(folder, "step")
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the same weights after the death of a driver",
+    covered_by="a sweep that loses two drivers; `histories/test_drivers` for the matrix of deaths",
+)
 @pytest.mark.parametrize("program", ["learn_twice", "learn_rows_twice"])
 def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
     tmp_path: Path, start: Start, program: str
@@ -135,7 +147,9 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
         assert [sorted(epoch) for epoch in examples_of(tmp_path / name)] == [list(range(EXAMPLES))] * EPOCHS
 
 
-@pytest.mark.all  # tests/histories/test_drivers.py: drivers that sleep
+@pytest.mark.all(
+    case="a driver that is suspended, and replaced", covered_by="`histories/test_drivers`: drivers that sleep"
+)
 def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: Path, start: Start) -> None:
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
@@ -156,7 +170,9 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     assert generations(tmp_path, "end") == {0: [2], 1: [2]}
 
 
-@pytest.mark.all  # tests/histories/test_drivers.py: drivers that are interrupted
+@pytest.mark.all(
+    case="a driver that is interrupted twice", covered_by="`histories/test_drivers`: drivers that are interrupted"
+)
 def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, start: Start) -> None:
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()

@@ -56,7 +56,9 @@ def note(folder: Path, generation: int, rank: int) -> list[float]:
     return [float(each) for each in path.read_text().split()]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a node is lost for good, and the gang shrinks", covered_by="`histories/test_gangs`, `unit/state/test_gangs`"
+)
 @pytest.mark.timeout(300)
 def test_a_gang_shrinks_after_a_permanent_node_loss(cluster: Standalone, runs: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"

@@ -15,6 +15,8 @@ from tests.support import drill
 from tests.support.drill import EVERY, STEPS, VICTIMS, Strike
 from tests.support.processes import Sighted, descendants
 
+SECOND_RANK = pytest.mark.all(case="the second rank of each victim", covered_by="one rank of each victim")
+
 TWO_SLOTS = st.local(slots=2)
 IN_FLIGHT = 2
 """Checkpoint intervals that an asynchronous checkpoint may lose."""
@@ -48,7 +50,7 @@ def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
 OFTEN = {("member", 0), ("zygote", 1), ("agent", 0), ("executor", 1)}
 """Kills of `make test`: each victim once; `make test-all` kills each of both ranks."""
 KILLS = [
-    pytest.param(victim, rank, marks=() if (victim, rank) in OFTEN else pytest.mark.all)
+    pytest.param(victim, rank, marks=() if (victim, rank) in OFTEN else SECOND_RANK)
     for victim in VICTIMS
     for rank in (0, 1)
 ]
@@ -65,14 +67,16 @@ def test_a_killed_process_costs_a_restart(request: pytest.FixtureRequest, runs: 
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="several random kills", covered_by="one kill of each victim")
 def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Path) -> None:
     strikes = drill.plan(seed=11, kills=4, size=2)
     result, folder = run(runs, strikes, spark=spark)
     check(result, folder, strikes)
 
 
-@pytest.mark.all  # tests/process/test_frozen.py has one member alone
+@pytest.mark.all(
+    case="a member of a gang that is stopped by a signal", covered_by="`process/test_frozen`: one member alone"
+)
 def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
     result, folder = run(runs, strikes)
@@ -81,14 +85,14 @@ def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path) -> None:
     assert (restart.kind, restart.rank) == ("lost", 1)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a gang of a single member", covered_by="gangs of two members")
 def test_a_gang_of_one_member_recovers_too(runs: Path) -> None:
     strikes = [Strike(1, 8, 0, "member"), Strike(2, 30, 0, "agent")]
     result, folder = run(runs, strikes, workers=1)
     check(result, folder, strikes)
 
 
-@pytest.mark.all  # tests/unit/state counts restarts
+@pytest.mark.all(case="too many kills", covered_by="`unit/state/test_restart_budget`")
 def test_too_many_kills_end_the_run_with_the_list_of_causes(runs: Path) -> None:
     strikes = [Strike(1, 3, 0, "member"), Strike(2, 4, 1, "member"), Strike(3, 5, 0, "member")]
     with pytest.raises(st.RunFailedError, match="SIGKILL") as caught:

@@ -12,6 +12,11 @@ import pytest
 
 from tests.support.processes import Sighted, descendants, kill, wait_until, written_pids
 
+OTHER_ENDS = pytest.mark.all(
+    case="Ctrl-C and SIGTERM end the driver",
+    covered_by="SIGKILL of the driver and of its JVM; `process/test_orphans`; `process/test_local_runs`",
+)
+
 GONE_S = 5.0
 
 
@@ -74,7 +79,7 @@ OFTEN = ("sigkill of the driver's python", "sigkill of the driver's jvm")
 """The ends in `make test`; `make test-all` has all."""
 
 
-@pytest.mark.parametrize("end", [pytest.param(end, marks=() if end in OFTEN else pytest.mark.all) for end in ENDS])
+@pytest.mark.parametrize("end", [pytest.param(end, marks=() if end in OFTEN else OTHER_ENDS) for end in ENDS])
 def test_no_training_process_survives_its_driver(driver: Driver, end: str) -> None:
     training = driver.wait_training()
     assert len(training.processes) == 6
@@ -86,7 +91,9 @@ def test_no_training_process_survives_its_driver(driver: Driver, end: str) -> No
         assert "ended by AgentsLostError: the Spark job of the agents ended" in driver.output.read_text()
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the stop of the session", covered_by="SIGKILL of the driver and of its JVM; `process/test_orphans`"
+)
 @pytest.mark.parametrize("driver", ["stop"], indirect=True)
 def test_no_training_process_survives_the_stop_of_its_session(driver: Driver) -> None:
     training = driver.wait_training()
@@ -96,7 +103,7 @@ def test_no_training_process_survives_the_stop_of_its_session(driver: Driver) ->
     assert "ended by AgentsLostError" in driver.output.read_text()
 
 
-@pytest.mark.all
+@pytest.mark.all(case="Ctrl-C in a pool", covered_by="SIGKILL of the driver and of its JVM; `process/test_local_runs`")
 @pytest.mark.parametrize("driver", ["pool"], indirect=True)
 def test_ctrl_c_in_the_call_of_a_pool_ends_its_trials(driver: Driver) -> None:
     training = driver.wait_training()
@@ -106,7 +113,7 @@ def test_ctrl_c_in_the_call_of_a_pool_ends_its_trials(driver: Driver) -> None:
     assert "ended by KeyboardInterrupt: run run was interrupted" in driver.output.read_text()
 
 
-@pytest.mark.all
+@pytest.mark.all(case="SIGKILL of a Connect client", covered_by="SIGKILL of the driver and of its JVM")
 @pytest.mark.parametrize("driver", ["connect"], indirect=True)
 def test_no_training_process_survives_a_connect_client(driver: Driver) -> None:
     training = driver.wait_training()

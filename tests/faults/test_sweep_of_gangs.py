@@ -22,7 +22,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="an executor is lost in a sweep of gangs", covered_by="`faults/test_gangs`; `histories/test_gangs`"
+)
 def test_a_sweep_of_gangs_loses_no_trial_with_an_executor(spark: SparkSession, runs: Path) -> None:
     folder = runs / "notes"
     folder.mkdir(parents=True)

@@ -15,6 +15,18 @@ from sparktrain.state.losses import growth
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
+OTHER_DATA = pytest.mark.all(
+    case="killed training alone, on arrays, and on TensorFlow's ring",
+    covered_by="on rows of `data=` and Horovod's ring",
+)
+FROM_MEMORY = pytest.mark.all(
+    case="a killed member of TensorFlow's ring, resumed from memory",
+    covered_by="a killed member of Horovod's ring, a killed agent of TensorFlow's ring",
+)
+OTHER_GROWTH = pytest.mark.all(
+    case="growth on TensorFlow's collectives, and with local steps", covered_by="on Horovod's ring"
+)
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -49,10 +61,10 @@ def trained(
 @pytest.mark.parametrize(
     ("workers", "backend", "rows"),
     [
-        pytest.param(1, "none", False, marks=pytest.mark.all),
-        pytest.param(2, "tensorflow", False, marks=pytest.mark.all),
-        pytest.param(2, "horovod", False, marks=pytest.mark.all),
-        pytest.param(1, "none", True, marks=pytest.mark.all),
+        pytest.param(1, "none", False, marks=OTHER_DATA),
+        pytest.param(2, "tensorflow", False, marks=OTHER_DATA),
+        pytest.param(2, "horovod", False, marks=OTHER_DATA),
+        pytest.param(1, "none", True, marks=OTHER_DATA),
         (2, "horovod", True),
     ],
 )
@@ -79,7 +91,7 @@ def assert_each_row_once(notes: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "victim"),
-    [("horovod", "member"), ("tensorflow", "agent"), pytest.param("tensorflow", "member", marks=pytest.mark.all)],
+    [("horovod", "member"), ("tensorflow", "agent"), pytest.param("tensorflow", "member", marks=FROM_MEMORY)],
 )
 def test_a_gang_resumes_from_the_memory_of_the_members_that_are_left(
     pool: st.Pool, tmp_path: Path, backend: str, victim: str
@@ -99,7 +111,10 @@ def test_a_gang_resumes_from_the_memory_of_the_members_that_are_left(
     assert_each_row_once(tmp_path / "killed" / "notes")
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="rows come once over a killed agent, a killed executor",
+    covered_by="over a killed member; `process/test_failures`",
+)
 @pytest.mark.parametrize("victim", ["agent", "executor"])
 def test_rows_come_once_in_an_epoch_over_kills(request: pytest.FixtureRequest, tmp_path: Path, victim: str) -> None:
     engine = request.getfixturevalue("spark") if victim == "executor" else st.local(slots=2)
@@ -129,8 +144,8 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     ("backend", "local_steps"),
     [
         ("horovod", None),
-        pytest.param("tensorflow", None, marks=pytest.mark.all),
-        pytest.param("horovod", 3, marks=pytest.mark.all),
+        pytest.param("tensorflow", None, marks=OTHER_GROWTH),
+        pytest.param("horovod", 3, marks=OTHER_GROWTH),
     ],
 )
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
@@ -159,7 +174,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     )
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a member that dies as soon as it has joined", covered_by="a gang that grows on Horovod's ring")
 def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,9 @@ class TestInHdfs(CheckpointContract):
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a fault at each third operation of a checkpoint in HDFS",
+    covered_by="at each twelfth; `contract/test_checkpoints`: at each one",
+)
 class TestInHdfsOften(TestInHdfs):
     stride = 3

@@ -35,7 +35,9 @@ def test_a_namenode_reports_the_settings_that_cost(
     assert hdfs_cluster.cli("-ls", f"/doctor-{protocol}").strip() == "", "it leaves no file"
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the doctor under spark-submit", covered_by="`hadoop/test_yarn_pool`: the doctor in a session on YARN"
+)
 def test_executors_of_yarn_answer_and_the_memory_of_their_container_is_checked(yarn_cluster: Yarn) -> None:
     directory = f"{yarn_cluster.hdfs.url}/doctor"
     submitted = submit(yarn_cluster, CONF.parent / "jobs" / "doctor.py", "--dir", directory, "--json")

@@ -20,7 +20,10 @@ class TestEventsInHdfs(EventMirrorContract):
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
 
 
-@pytest.mark.all  # TestEventsInHdfs has it in the same HDFS
+@pytest.mark.all(
+    case="event files that grow, by WebHDFS",
+    covered_by="by the native protocol; `contract/test_event_mirror`: in S3 and in a directory",
+)
 class TestEventsByWebHdfs(EventMirrorContract):
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:

@@ -32,9 +32,11 @@ from tests.support.hadoop import REALM, Kdc, SecureHaHdfs, SecureHdfs, secure_hd
 from tests.support.hadoop.java import java_home, krb5_option
 from tests.support.processes import Sighted, descendants, wait_until
 
+FOUR_LIVES = pytest.mark.all(case="the tokens of a run expire four times", covered_by="they expire twice")
+
 DRIVER = Path(__file__).with_name("kerberos_driver.py")
 ROOT = Path(__file__).parents[2]
-LIVES = [2, pytest.param(4, marks=pytest.mark.all)]
+LIVES = [2, pytest.param(4, marks=FOUR_LIVES)]
 """Of a token: how many of them a run outlives."""
 BEGINS_S = 150.0
 """From the start of a driver until its member trains, on a busy machine."""
@@ -66,7 +68,10 @@ def alice(bare: None, kdc_of_tests: Kdc, tmp_path: Path, monkeypatch: pytest.Mon
     return tickets
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the whole store contract with a Kerberos ticket",
+    covered_by="a ticket and each operation once; `hadoop/test_store`: the contract without Kerberos",
+)
 class TestWithATicket(SharedStoreContract):
     @pytest.fixture
     def store(self, alice: Path, home: str, tmp_path: Path) -> Store:
@@ -114,7 +119,10 @@ def test_a_token_alone_will_do_and_another_one_after_its_end(
         mine.close()
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a token for both NameNodes of a nameservice",
+    covered_by="a token for one NameNode; `unit/cluster/test_delegation_tokens` for those of a nameservice",
+)
 def test_a_token_of_a_nameservice_will_do_for_each_of_its_namenodes(
     bare: None, kdc_of_tests: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +281,11 @@ def test_a_run_whose_agents_have_tokens_alone_outlives_them(
     assert not [path for path in store.list("e") if found_in(store.read(path), secrets)]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a driver with a token alone shares it, as in YARN's cluster mode",
+    covered_by="`unit/cluster/test_delegation_tokens`: the tokens of the application are taken; "
+    "`unit/driver/test_token_relay`: all agents get them",
+)
 def test_a_driver_that_has_a_token_alone_shares_it(
     start_driver: StartDriver,
     bare: None,

@@ -26,6 +26,9 @@ class TestReportsByWebHdfs(MetricLogContract):
         url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")
         return WebHdfsStore.at(StoreAddress(f"{url}{tmp_path}", timeout_s=30.0))
 
-    @pytest.mark.all  # TestReportsInHdfs has it in the same HDFS
+    @pytest.mark.all(
+        case="a crash anywhere in appended reports, by WebHDFS",
+        covered_by="by the native protocol; `contract/test_metric_log`: in S3 and in a directory",
+    )
     def test_stored_appends_survive_a_crash_anywhere(self, store: Store) -> None:
         super().test_stored_appends_survive_a_crash_anywhere(store)

@@ -19,6 +19,10 @@ from tests.support.hadoop import HaHdfs, Hdfs
 from tests.support.local_spark import ONE_EXECUTOR, spark_session
 from tests.support.processes import wait_until
 
+LONG_OUTAGES = pytest.mark.all(
+    case="a NameNode is away for 60 s, or hangs for 16 s, under a run", covered_by="away for 3 s, hangs for 6 s"
+)
+
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -124,8 +128,8 @@ def hung(cluster: Hdfs, outage_s: float) -> None:
     [
         (killed, 3.0),
         (hung, 6.0),
-        pytest.param(killed, 60.0, marks=pytest.mark.all),
-        pytest.param(hung, 16.0, marks=pytest.mark.all),  # longer than the lease of an agent
+        pytest.param(killed, 60.0, marks=LONG_OUTAGES),
+        pytest.param(hung, 16.0, marks=LONG_OUTAGES),  # longer than the lease of an agent
     ],
 )
 def test_a_run_outlives_an_outage_of_its_store(

@@ -18,7 +18,9 @@ TRAINS_S = 80.0
 pytestmark = pytest.mark.timeout(480)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="no secret of a run on YARN can be seen", covered_by="`hadoop/test_kerberos`: no secret of a run can be seen"
+)
 def test_no_secret_of_a_run_can_be_seen(yarn_cluster: Yarn, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "run").mkdir()

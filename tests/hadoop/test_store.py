@@ -26,7 +26,7 @@ class TestWebHdfsStore(SharedStoreContract):
         return WebHdfsStore.at(StoreAddress(url(hdfs_cluster, "webhdfs", f"{tmp_path}/not/there yet"), timeout_s=30.0))
 
 
-@pytest.mark.all
+@pytest.mark.all(case="four processes race for 200 files", covered_by="for 20 files, by both protocols")
 class TestManyRounds(RaceContract):
     """The race of the contract, ten times as long."""
 

@@ -28,10 +28,16 @@ from tests.hadoop.stores import (
 from tests.support.hadoop import HaHdfs, Hdfs
 from tests.support.processes import wait_until
 
+BY_HTTP = pytest.mark.all(
+    case="under WebHDFS: a hang, a large file, a failover, a hung standby, a dead DataNode, a corrupt block, a race",
+    covered_by="the same by the native protocol; `histories/test_lost_answers` and "
+    "`histories/test_late_appends` for what both share",
+)
+
 pytestmark = pytest.mark.timeout(300)
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
-natively = pytest.mark.parametrize("protocol", ["hdfs", pytest.param("webhdfs", marks=pytest.mark.all)])
+natively = pytest.mark.parametrize("protocol", ["hdfs", pytest.param("webhdfs", marks=BY_HTTP)])
 """By HTTP in `make test-all` alone: what a store makes of a fault is the same code for both protocols."""
 
 MIB = bytes(range(256)) * 4096
@@ -109,7 +115,7 @@ def test_a_large_file_outlives_its_namenode(breakable_hdfs: Hdfs, protocol: str,
     check_published(store, "model")
 
 
-@pytest.mark.all
+@pytest.mark.all(case="an orderly failover", covered_by="the active NameNode is killed and the other promoted")
 @both
 def test_an_orderly_failover(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,7 +139,9 @@ def test_the_active_namenode_is_killed_and_the_other_promoted(
         ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the active NameNode hangs and is fenced", covered_by="the active NameNode is killed and the other promoted"
+)
 @both
 def test_the_active_namenode_hangs_and_is_fenced(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,7 +172,10 @@ def test_a_hung_standby_costs_one_deadline(
         assert store.read("a") == b"1"
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="safe mode in the middle of writes",
+    covered_by="`hadoop/test_store_refusals`: a probe in safe mode; `unit/store/hadoop/test_hadoop_calls`",
+)
 @both
 def test_safe_mode_for_a_while(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path)):

@@ -11,6 +11,10 @@ from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS, 
 from tests.hadoop.following import wait_running
 from tests.support.hadoop import Yarn
 
+FROM_LARGE_PACKS = pytest.mark.all(
+    case="`sparktrain submit` and `resume` from a pack with TensorFlow", covered_by="from a pack without"
+)
+
 TRAIN = Path(__file__).with_name("yarn_where.py")
 ENDS_S = 300.0
 """From the call to its end, or until members train, on a busy machine."""
@@ -35,7 +39,7 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
-@pytest.mark.parametrize("pack", [SMALL_PACKS, pytest.param(TRAINING_PACKS, marks=pytest.mark.all)])
+@pytest.mark.parametrize("pack", [SMALL_PACKS, pytest.param(TRAINING_PACKS, marks=FROM_LARGE_PACKS)])
 def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_by_another_application(
     yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, request: pytest.FixtureRequest
 ) -> None:

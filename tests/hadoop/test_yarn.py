@@ -38,7 +38,10 @@ def result_of(hdfs: Hdfs, path: str) -> dict[str, object]:
     return dict(json.loads(hdfs.cli("-cat", f"{path}/results.json")))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="Spark's executors have GPUs of their own",
+    covered_by="`hadoop/test_yarn_pool`: members have GPUs of their own",
+)
 def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Yarn, tmp_path: Path) -> None:
     submitted = submit(
         yarn_cluster,
@@ -54,7 +57,10 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
     assert {submitted.containers[each] for each in report} == {yarn_cluster.labelled_node}
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="rings of TensorFlow and Horovod on YARN from a pack",
+    covered_by="`hadoop/test_yarn_pool`: a gang without a ring; `training/test_rings`",
+)
 def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn, marks: Path, tmp_path: Path) -> None:
     conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
     job = TRAIN.with_name("yarn_gangs.py")
@@ -73,7 +79,11 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn
         assert "manifest" in files
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a failed sweep in cluster mode, with dynamic allocation",
+    covered_by="`hadoop/test_submit`: a failed trial, and a call that the driver refuses, in cluster "
+    "mode; `hadoop/test_yarn_roles`: dynamic allocation",
+)
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(
     yarn_cluster: Yarn, marks: Path
 ) -> None:
@@ -96,7 +106,7 @@ def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_all
     assert all(where.startswith(f"{yarn_cluster.folder}/local/") for _, where in seen(marks).values())
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a gang that does not fit fails in 30 s", covered_by="`unit/cluster/test_yarn_capacity`")
 def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluster: Yarn, marks: Path) -> None:
     target = [
         f"{TRAIN}:stand",

@@ -25,7 +25,7 @@ LARGER = {"spark.executor.memory": "1024m", "spark.yarn.maxAppAttempts": "2"}
 """Two such executors hold more of the label than the share of their queue."""
 TRIALS = ("1", 0), ("2", 0)
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @contextmanager
@@ -100,6 +100,11 @@ def master_of(container: str) -> str:
     return container.rpartition("_")[0] + "_000001"
 
 
+@pytest.mark.all(
+    case="a lost node, a lost application master, preemption, too much memory",
+    covered_by="`hadoop/test_yarn_pool`: a killed container and a killed agent; "
+    "`unit/cluster/test_executor_loss` for all of them",
+)
 def test_a_run_recovers_from_all_that_yarn_takes_and_only_what_it_did_not_take_costs_a_restart(
     breakable_yarn: Yarn, tmp_path: Path
 ) -> None:
@@ -129,6 +134,11 @@ def test_a_run_recovers_from_all_that_yarn_takes_and_only_what_it_did_not_take_c
     assert restarts_of(breakable_yarn, "taker") == []
 
 
+@pytest.mark.all(
+    case="YARN restarts a driver in its container; a decommissioned node, a restart of the ResourceManager",
+    covered_by="`hadoop/test_submit`: another application resumes the run of a lost driver; "
+    "`unit/cluster/test_executor_loss` for the others",
+)
 def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourcemanager_and_nodes_come_and_go(
     breakable_yarn: Yarn, tmp_path: Path
 ) -> None:

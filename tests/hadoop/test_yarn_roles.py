@@ -14,9 +14,12 @@ TRAIN = Path(__file__).with_name("yarn_train.py")
 FORMS_S = 80.0
 """From spark-submit until all agents are there, on a busy machine."""
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.timeout(480)
 
 
+@pytest.mark.all(
+    case="an evaluator holds no GPU", covered_by="`unit/cluster/test_preflight`: which members can do without"
+)
 def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path: Path) -> None:
     conf = {
         **for_two_gpus(tmp_path / "claims"),

@@ -29,6 +29,10 @@ from sparktrain.state.trial import Trial, TrialStatus
 from tests.unit.driver.drivers import Climber, Driver, World, outcome, play, prepared, whole
 from tests.unit.store.gated import Crash, FailAt, fault
 
+FIFTY_TRIALS = pytest.mark.all(
+    case="a driver of 50 trials dies after each operation of its store", covered_by="a driver of 12 trials"
+)
+
 TRIALS, FEW = 50, 12
 AGAIN = 2
 """Operations of the store between a Ctrl-C and the second one."""
@@ -102,7 +106,7 @@ async def run_or_die(driver: Driver) -> RunOutcome | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("trials", [FEW, pytest.param(TRIALS, marks=pytest.mark.all)])
+@pytest.mark.parametrize("trials", [FEW, pytest.param(TRIALS, marks=FIFTY_TRIALS)])
 def test_a_driver_may_die_after_each_operation_of_its_store(trials: int) -> None:
     run, points = prepared(trials), 0
     while True:

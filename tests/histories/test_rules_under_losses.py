@@ -380,7 +380,10 @@ def test_a_paused_search_has_the_same_results_wherever_its_driver_is_killed(rule
     killed_everywhere(rule, stride=3)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the driver of a sweep is killed at each record of its journal, under each rule",
+    covered_by="the same at every third record, under rules that pause; random histories of all rules",
+)
 @pytest.mark.parametrize("rule", sorted(RULES.keys() - {"pbt-and-promote"}))
 def test_every_rule_has_the_same_results_wherever_its_driver_is_killed(rule: str) -> None:
     killed_everywhere(rule)

@@ -18,6 +18,10 @@ from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed, Trial
 from tests.unit.driver.drivers import NAME, Driver, World, play, whole
 from tests.unit.scripted import of_a_script
 
+OTHER_SAMPLERS = pytest.mark.all(
+    case="a driver with random and quasi-random samplers dies at each record", covered_by="with TPE, CMA-ES and NSGA-II"
+)
+
 TRIALS = 14
 SPACE = space(x=randint(0, 999), lr=loguniform(1e-5, 1e-1), drop=uniform(0, 0.5), units=[1, 2])
 
@@ -61,7 +65,7 @@ def check_suggestions(run: PreparedRun, records: list[AnyRecord], since: int) ->
 
 
 SAMPLERS = pytest.mark.parametrize(
-    "sampler", ["tpe", "cmaes", "nsgaii", *(pytest.param(name, marks=pytest.mark.all) for name in ("random", "qmc"))]
+    "sampler", ["tpe", "cmaes", "nsgaii", *(pytest.param(name, marks=OTHER_SAMPLERS) for name in ("random", "qmc"))]
 )
 
 

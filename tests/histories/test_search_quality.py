@@ -14,6 +14,8 @@ from sparktrain.search.sampled_space import space
 from sparktrain.search.space import Space
 from tests.support.searches import Function, best
 
+HARTMANN = pytest.mark.all(case="TPE against random on Hartmann-6", covered_by="TPE on Branin")
+
 TRIALS, SEEDS = 60, 20
 ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 A = np.array(
@@ -61,12 +63,12 @@ def test_the_functions_have_their_known_optima() -> None:
     assert hartmann({f"x{number}": value for number, value in enumerate(optimum)}) == pytest.approx(-3.32237, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["branin", pytest.param("hartmann-6", marks=pytest.mark.all)])
+@pytest.mark.parametrize("name", ["branin", pytest.param("hartmann-6", marks=HARTMANN)])
 def test_tpe_beats_random(name: str) -> None:
     check_better("tpe", name)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="Gaussian processes on both functions, where torch is installed", covered_by="TPE on Branin")
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.parametrize("name", FUNCTIONS)

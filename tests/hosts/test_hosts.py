@@ -23,6 +23,10 @@ from tests.support.local_spark import spark_session
 from tests.support.processes import Sighted, wait_until
 from tests.support.wall_clock import WallClock
 
+ONE_DIRECTION = pytest.mark.all(
+    case="packets of one direction are lost", covered_by="a host that cannot be reached in a sweep"
+)
+
 HOSTS = 3
 STARTS_S = 60.0
 LOST_S = 60.0
@@ -112,7 +116,7 @@ def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "way", ["link", pytest.param("out", marks=pytest.mark.all), pytest.param("in", marks=pytest.mark.all)]
+    "way", ["link", pytest.param("out", marks=ONE_DIRECTION), pytest.param("in", marks=ONE_DIRECTION)]
 )
 def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once(
     cluster: Cluster, tmp_path: Path, way: str, record_property: Any
@@ -134,7 +138,7 @@ def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once
     record_property("seconds until it starts elsewhere", round(again.at - cut_at, 1))
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a gang loses a host", covered_by="a gang on all hosts; a host that cannot be reached in a sweep")
 def test_a_gang_that_loses_a_host_continues_on_the_others(
     cluster: Cluster, tmp_path: Path, record_property: Any
 ) -> None:
@@ -153,7 +157,9 @@ def test_a_gang_that_loses_a_host_continues_on_the_others(
     record_property("seconds until the gang trains elsewhere", round(again[0].at - cut_at, 1))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a parameter server that moves from a lost host", covered_by="a host that cannot be reached in a sweep"
+)
 def test_a_parameter_server_moves_from_a_host_that_is_cut_off(
     cluster: Cluster, tmp_path: Path, record_property: Any
 ) -> None:
@@ -175,7 +181,7 @@ def test_a_parameter_server_moves_from_a_host_that_is_cut_off(
     record_property("seconds until the gang trains again", round(again_at - cut_at, 1))
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a slow link", covered_by="a gang on all hosts")
 def test_a_host_behind_a_slow_link_takes_part(cluster: Cluster, tmp_path: Path) -> None:
     slow = cluster.network.hosts[1]
     slow.run("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate", "1mbit", "burst", "32kbit", "latency", "1s")
@@ -201,7 +207,7 @@ def apart(cluster: Cluster) -> Iterator[None]:
         clock.set(0)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="clocks an hour apart", covered_by="a gang on all hosts")
 @pytest.mark.usefixtures("apart")
 def test_hosts_with_clocks_an_hour_apart_train_together(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
@@ -217,7 +223,7 @@ def test_hosts_with_clocks_an_hour_apart_train_together(cluster: Cluster, tmp_pa
     assert 0 < result.seconds < STARTS_S
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a host that sleeps for an hour", covered_by="`process/test_frozen`")
 def test_a_host_that_wakes_up_an_hour_later_does_not_count_and_ends_its_old_members(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -242,7 +248,7 @@ def test_a_host_that_wakes_up_an_hour_later_does_not_count_and_ends_its_old_memb
     ]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a link with delay and loss", covered_by="a gang on all hosts")
 def test_a_gang_trains_over_a_link_with_delay_and_loss(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     with cluster.network.far(1, delay_s=0.05, loss=0.01):
@@ -266,7 +272,7 @@ def lost_packets(cluster: Cluster) -> Iterator[None]:
         each.run("ip", "route", "del", "blackhole", f"{ELSEWHERE}/32")
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a driver with two addresses", covered_by="`unit/cluster/test_driver_address`")
 @pytest.mark.usefixtures("lost_packets")
 def test_of_two_addresses_of_the_driver_agents_find_the_one_that_they_reach(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,7 +284,7 @@ def test_of_two_addresses_of_the_driver_agents_find_the_one_that_they_reach(
     assert [each.status for each in result.trials] == ["succeeded"]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a driver with an address that no host reaches", covered_by="`unit/cluster/test_driver_address`")
 @pytest.mark.usefixtures("lost_packets")
 def test_an_address_of_the_driver_that_no_host_reaches_is_named(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

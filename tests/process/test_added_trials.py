@@ -18,7 +18,10 @@ def wait_for_word(lr: float, folder: str, ctx: Any) -> float:
     return lr
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a trial that is added to a running sweep",
+    covered_by="`unit/driver/test_enqueued_sampler`, `unit/runs/additions/test_enqueued`",
+)
 def test_an_added_trial_trains_as_one_of_the_sweep(runs: Path, tmp_path: Path) -> None:
     results: list[st.SweepResult] = []
     space = {"lr": st.uniform(0, 1), "folder": st.choice([str(tmp_path)])}

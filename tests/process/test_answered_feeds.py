@@ -80,7 +80,7 @@ def test_each_row_of_each_partition_has_one_result_in_order(cluster: Cluster, tr
     assert batches == 25 + 1 + 71, "as large as they can be"
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a batch larger than what waits", covered_by="`unit/training/data/test_answer_queue`")
 def test_a_batch_may_be_larger_than_what_waits_in_the_member(cluster: Cluster) -> None:
     """The function asks for more rows than the member buffers of one exchange, so it waits for them."""
     member = cluster.member(batch=60_000)
@@ -126,7 +126,10 @@ def test_a_task_without_a_successor_names_the_deadline(cluster: Cluster) -> None
     assert "no newer generation of its gang has opened the feed for 1 s" in text
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="an attempt that is killed",
+    covered_by="a killed member, and its successor; `unit/training/data/test_answer_queue`",
+)
 def test_a_killed_attempt_leaves_nothing_to_the_next(cluster: Cluster) -> None:
     member = cluster.member(gated=True)
     broken = cluster.task(member, 0, 20_000)
@@ -141,14 +144,20 @@ def test_a_killed_attempt_leaves_nothing_to_the_next(cluster: Cluster) -> None:
     assert again.answer() == ["inferred", 20_000, True]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="an attempt that is repeated",
+    covered_by="a killed member, and its successor; `unit/training/data/test_answer_queue`",
+)
 def test_both_attempts_of_a_partition_are_answered(cluster: Cluster) -> None:
     member = cluster.member()
     assert cluster.inferred(member, (0, 20_000), (0, 20_000)) == [True] * 2
     assert member.end()[0] == 40_000
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="tasks that take no results, or are stopped",
+    covered_by="a killed member, and its successor; `unit/training/data/test_answer_queue`",
+)
 def test_tasks_that_take_no_results_or_are_stopped_hold_up_no_other(cluster: Cluster) -> None:
     """For longer than a lease, with more rows than all buffers hold together; then both continue."""
     member = cluster.member()
@@ -165,7 +174,7 @@ def test_tasks_that_take_no_results_or_are_stopped_hold_up_no_other(cluster: Clu
     assert [slow.answer(), stopped.answer()] == [["inferred", 60_000, True]] * 2
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a partition larger than what waits", covered_by="`unit/training/data/test_answer_queue`")
 def test_a_partition_larger_than_memory_needs_little_of_it(cluster: Cluster) -> None:
     """200 MB of rows; the function stops answering after some."""
     member = cluster.member(gated=True, batch=1000)

@@ -20,6 +20,8 @@ from sparktrain.store.url import open_store
 from tests.support.boards import SERVES_WITHIN_S, Browser, write_events
 from tests.support.processes import Sighted, descendants, wait_until
 
+BY_CTRL_C = pytest.mark.all(case="Ctrl-C ends a driver that serves TensorBoard", covered_by="SIGKILL ends it")
+
 ROOT = Path(__file__).parents[2]
 HOME = "run/trials/0000/generation-1/rank-0/files"
 DRIVER = """\
@@ -70,7 +72,10 @@ def test_only_the_token_opens_a_board_and_closing_it_leaves_nothing(tmp_path: Pa
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="events grow in an object store",
+    covered_by="events of a run in a directory; `unit/board/test_event_mirror`: in an object store",
+)
 def test_events_that_grow_in_an_object_store_are_shown(temporary: Path, tmp_path: Path) -> None:
     store = open_store(StoreAddress(f"memory://{uuid4().hex}"))
     append = write_events(tmp_path, [3.0])
@@ -145,7 +150,7 @@ def test_a_run_shows_its_events_while_they_grow(
     assert not list((tmp_path / "runs" / "run").glob("**/growing"))
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.all)])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=BY_CTRL_C)])
 def test_a_board_ends_with_its_driver(
     driver: Callable[[], "subprocess.Popen[str]"], tmp_path: Path, temporary: Path, signum: signal.Signals
 ) -> None:
@@ -160,7 +165,7 @@ def test_a_board_ends_with_its_driver(
     wait_until(lambda: not list(temporary.glob("sparktrain-board-*")), GONE_WITHIN_S, "no events are left")
 
 
-@pytest.mark.all
+@pytest.mark.all(case="`sparktrain board` in a process", covered_by="`Board` in this one; `unit/cli`")
 def test_the_command_serves_a_run_until_ctrl_c(tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "runs" / "run").mkdir(parents=True)
     (tmp_path / "runs" / "run" / "run.json").write_text("{}")

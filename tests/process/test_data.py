@@ -16,6 +16,11 @@ from sparktrain.store.url import open_store
 from tests.support.object_storage import s3_server
 from tests.unit.datasets.data_files import parquet_bytes
 
+FILES = pytest.mark.all(
+    case="a sweep reads a Parquet file in S3 once for each host",
+    covered_by="the same with a table that the driver has written",
+)
+
 TRIALS, SLOTS = 8, 4
 ROWS, GROUP = 200_000, 50_000
 OPTIONS: dict[str, Any] = {"metric": "result", "mode": "max", "preload": ["numpy"], "progress": False}
@@ -39,7 +44,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("aws")
-@pytest.mark.parametrize("kind", ["table", pytest.param("files", marks=pytest.mark.all)])
+@pytest.mark.parametrize("kind", ["table", pytest.param("files", marks=FILES)])
 def test_a_sweep_reads_each_group_and_the_manifest_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

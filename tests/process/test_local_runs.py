@@ -12,6 +12,10 @@ import pytest
 
 from tests.support.mortal import NAME, Mortal, generations
 
+OTHER_SIGNALS = pytest.mark.all(
+    case="SIGTERM and SIGHUP end the driver of a local run", covered_by="SIGKILL and Ctrl-C end it"
+)
+
 GONE_S = 20.0
 PROGRAM = "tests.support.local_driver"
 SQUARES = [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]
@@ -92,8 +96,8 @@ def test_a_trial_with_a_killed_member_fails_and_the_other_one_continues(tmp_path
     [
         signal.SIGKILL,
         signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.all),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.all),
+        pytest.param(signal.SIGTERM, marks=OTHER_SIGNALS),
+        pytest.param(signal.SIGHUP, marks=OTHER_SIGNALS),
     ],
 )
 def test_a_killed_driver_leaves_no_process_and_its_run_is_resumed(

@@ -14,6 +14,11 @@ from sparktrain import cli
 from sparktrain.clock import SystemClock
 from sparktrain.report.reading import read_document
 
+OTHER_RUNS = pytest.mark.all(
+    case="the commands that a grid, a sampled sweep, a sweep of gangs, a gang and failed trials print",
+    covered_by="those of a sweep on a table, with a variable of the environment; `unit/runs/test_next_commands`",
+)
+
 TOKEN = "REPORTED_TOKEN"
 
 
@@ -95,11 +100,11 @@ def printed(directory: str, capfd: pytest.CaptureFixture[str]) -> set[str]:
     ("make", "kinds"),
     [
         (of_table, {"logs", "refit"}),
-        pytest.param(of_grid, {"logs", "refit"}, marks=pytest.mark.all),
-        pytest.param(of_samples, {"logs", "refit"}, marks=pytest.mark.all),
-        pytest.param(of_gangs, {"logs", "refit"}, marks=pytest.mark.all),
-        pytest.param(of_one_gang, {"logs"}, marks=pytest.mark.all),
-        pytest.param(of_failures, {"logs", "refit", "resume"}, marks=pytest.mark.all),
+        pytest.param(of_grid, {"logs", "refit"}, marks=OTHER_RUNS),
+        pytest.param(of_samples, {"logs", "refit"}, marks=OTHER_RUNS),
+        pytest.param(of_gangs, {"logs", "refit"}, marks=OTHER_RUNS),
+        pytest.param(of_one_gang, {"logs"}, marks=OTHER_RUNS),
+        pytest.param(of_failures, {"logs", "refit", "resume"}, marks=OTHER_RUNS),
     ],
 )
 def test_each_command_that_a_run_prints_works(

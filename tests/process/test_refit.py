@@ -70,7 +70,10 @@ def count_rows(lr: float, ctx: Any) -> dict[str, float]:
     return {"score": lr, "rows": len(ctx.dataset("train").to_numpy()["x"])}
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a refit reads a table of its sweep and a file in place; they are replaced, changed or deleted",
+    covered_by="`process/test_printed_commands`: a table",
+)
 def test_a_refit_reads_the_data_of_the_sweep_where_it_is(runs: Path) -> None:
     rows, file = pa.table({"x": [1.0, 2.0, 3.0]}), runs.parent / "in_place.parquet"
     pq.write_table(rows, file)

@@ -200,7 +200,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a script, and a module of `python -m`, with layers of their own for Keras",
+    covered_by="`process/test_scripts`: pickles, processes, caches and a stand-in for Keras in members",
+)
 @pytest.mark.parametrize("command", [["program.py"], ["-m", "package.program"]], ids=["a script", "python -m"])
 def test_a_program_with_keras_works_in_trials_as_in_itself(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()

@@ -270,7 +270,7 @@ def test_more_exchanges_than_allowed_wait(certificates: RunCertificates, started
     assert member.ask("end", "train", 1, "") == [ids(partition, 2000) for partition in range(40)]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="the host of a feeder is cut off", covered_by="a stopped member; a feeder that hangs is replaced")
 def test_a_feeder_whose_host_is_cut_off_ends_and_another_continues(
     certificates: RunCertificates, started: list[LineProcess], capfd: pytest.CaptureFixture[str]
 ) -> None:

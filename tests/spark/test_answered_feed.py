@@ -52,7 +52,7 @@ def test_a_retried_task_gets_the_results_of_its_own_rows(spark: SparkSession, in
     assert results == [[number**2 for number in range(ROWS)]] * PARTITIONS
 
 
-@pytest.mark.all
+@pytest.mark.all(case="an early end", covered_by="a retried task; `process/test_answered_feeds`")
 def test_an_early_end_leaves_python_workers_that_can_be_used(spark: SparkSession, infer: Infer) -> None:
     rdd = numbers(spark)
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_an_early_end_leaves_python_workers_that_can_be_used(spark: SparkSession
     assert rdd.mapPartitions(infer).sum() == PARTITIONS * sum(number**2 for number in range(ROWS))
 
 
-@pytest.mark.all
+@pytest.mark.all(case="two RDDs of results side by side", covered_by="a retried task; `process/test_answered_feeds`")
 def test_results_may_be_asked_for_side_by_side(spark: SparkSession, infer: Infer) -> None:
     """One task takes results of two exchanges with the same member in turn."""
     rdd = numbers(spark)

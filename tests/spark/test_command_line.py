@@ -54,7 +54,10 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a sweep with failed trials alone exits with 3",
+    covered_by="`process/test_failed_trials`: the same trials; `unit/cli/test_cli`: the exit code",
+)
 def test_a_sweep_with_failed_trials_alone_reports_the_cause_and_exits_with_3(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     grid = ("--grid", "x=-1,-2", "--metric", "y", "--mode", "max", "--quiet")
@@ -73,7 +76,10 @@ def test_a_sweep_with_failed_trials_alone_reports_the_cause_and_exits_with_3(tmp
     assert json.loads((tmp_path / "runs" / "bad" / "results.json").read_text())["status"] == "failed"
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a terminal has no line of Spark, though executors die",
+    covered_by="stderr has the run's lines alone; `unit/cluster/test_jvm`: which log is kept",
+)
 def test_a_terminal_has_no_line_of_spark_though_executors_die(tmp_path: Path) -> None:
     target = f"{write_files(tmp_path)}:murder"
     (tmp_path / "tmp").mkdir()

@@ -25,7 +25,10 @@ def test_sweep_and_pool_work_on_a_connect_session(tmp_path: Path) -> None:
     assert seen["afterwards"] == 10
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="stages of Spark ML train, save and load on a Connect session",
+    covered_by="`spark/test_ml`: on a classic session",
+)
 def test_stages_train_save_and_load_on_a_connect_session(tmp_path: Path) -> None:
     seen = seen_by("ml_connect_driver", tmp_path, 110)
     assert (seen["session"], seen["metrics"]) == ("pyspark.sql.connect.session", 2)
@@ -33,7 +36,7 @@ def test_stages_train_save_and_load_on_a_connect_session(tmp_path: Path) -> None
     assert seen["loaded"] == seen["found"]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="streams of a Connect session", covered_by="`spark/test_streams`: those of a classic session")
 def test_streams_feed_members_on_a_connect_session(tmp_path: Path) -> None:
     seen = seen_by("stream_connect_driver", tmp_path, 110)
     assert seen["finite"] == {"rows": 20_000, "different": 20_000}
@@ -41,7 +44,10 @@ def test_streams_feed_members_on_a_connect_session(tmp_path: Path) -> None:
     assert seen["queries"] == {"active": 0}
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a gang trains on a DataFrame of a Connect session; DataFrames that are refused there",
+    covered_by="`spark/test_data`: on a classic session; `unit/driver/test_frame_data`: each refusal",
+)
 def test_dataframes_of_a_connect_session_train_or_are_refused_before_anything_starts(tmp_path: Path) -> None:
     seen = seen_by("data_connect_driver", tmp_path, 110)
     assert seen["session"] == "pyspark.sql.connect.session"

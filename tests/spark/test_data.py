@@ -26,10 +26,12 @@ from sparktrain.driver.engines.spark_engine import SparkEngine
 from sparktrain.errors import DataError, RunDirectoryError
 from tests.support.written_data import column, data_files, origins, reader_of, written
 
+MANY_PARTITIONS = pytest.mark.all(case="a DataFrame of 2,000 partitions", covered_by="of 1 and 7 partitions")
+
 QUICK: dict[str, Any] = {"backend": "none", "preload": [], "progress": False}
 
 
-@pytest.mark.parametrize("partitions", [1, 7, pytest.param(2000, marks=pytest.mark.all)])
+@pytest.mark.parametrize("partitions", [1, 7, pytest.param(2000, marks=MANY_PARTITIONS)])
 def test_rows_of_any_number_of_partitions_come_once_and_in_order(
     spark: SparkSession, runs: Path, partitions: int
 ) -> None:
@@ -279,7 +281,9 @@ def test_a_gang_trains_on_a_dataframe_and_others_find_its_rows_again(
     assert jobs == []
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a refit reads the DataFrame that its sweep has written", covered_by="`process/test_printed_commands`: a table"
+)
 def test_a_refit_reads_the_dataframe_that_the_sweep_has_written(spark: SparkSession, runs: Path) -> None:
     def count(lr: float, ctx: Any) -> dict[str, float]:
         return {"score": lr, "rows": len(ctx.dataset("train").to_numpy()["id"])}

@@ -26,7 +26,9 @@ def gang_of_two_on_one_gpu(folder: Path, *options: str) -> tuple[int, bytes, str
     return finish(start(folder, "run", f"{write_files(folder)}:train", *gang, "--master", MASTER, *words, PATH=path))
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="two members that were given the same GPU", covered_by="`unit/driver/test_gpu_claims`, `process/test_devices`"
+)
 def test_a_gang_with_two_members_on_the_same_gpu_is_refused(tmp_path: Path) -> None:
     code, _, stderr = gang_of_two_on_one_gpu(tmp_path, "--gpus", "1")
     assert code == 2, stderr
@@ -34,14 +36,20 @@ def test_a_gang_with_two_members_on_the_same_gpu_is_refused(tmp_path: Path) -> N
     assert "set spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh" in stderr
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="two members of one GPU, with slices of it that fit",
+    covered_by="`unit/driver/test_gpu_claims`, `process/test_gpu_memory`",
+)
 def test_members_share_a_gpu_of_executors_by_slices_that_fit(tmp_path: Path) -> None:
     code, stdout, stderr = gang_of_two_on_one_gpu(tmp_path, "--gpu-memory", "8GiB")
     assert code == 0, stderr
     assert b"succeeded" in stdout + stderr.encode()
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="two members of one GPU, with slices of it that do not fit",
+    covered_by="`unit/driver/test_gpu_claims`, `process/test_gpu_memory`",
+)
 def test_slices_that_do_not_fit_on_the_gpu_of_executors_are_refused(tmp_path: Path) -> None:
     code, _, stderr = gang_of_two_on_one_gpu(tmp_path, "--gpu-memory", "9GiB")
     assert code == 2, stderr

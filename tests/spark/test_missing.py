@@ -21,7 +21,7 @@ def python_without(package: str, folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.mark.all
+@pytest.mark.all(case="executors without msgspec", covered_by="`unit/cluster/test_import_failures`")
 def test_a_module_that_executors_lack_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
     python = python_without("msgspec", tmp_path / "node")
     job = [

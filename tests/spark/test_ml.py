@@ -78,7 +78,7 @@ def test_a_pipeline_trains_predicts_saves_and_loads(spark: SparkSession, table: 
         KerasEstimator.load(str(next((runs / "model" / "stages").glob("1_*"))))
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a `CrossValidator` over two folds", covered_by="two param maps in one sweep")
 def test_the_param_maps_of_each_fold_are_trials_of_one_sweep(table: DataFrame, runs: Path) -> None:
     estimator = KerasEstimator(keras_stages.build, inputCols=INPUTS, dir=str(runs), namePrefix="cv", runOptions=QUIET)
     maps = [{estimator.modelParams: {"units": units}} for units in (2, 6)]
@@ -116,7 +116,7 @@ def test_a_failed_param_map_raises_its_own_error_and_the_others_have_models(tabl
     ]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a gang trains a classifier in a pipeline", covered_by="a pipeline that one process trains")
 def test_a_gang_trains_a_classifier_with_probabilities(table: DataFrame, runs: Path) -> None:
     estimator = KerasEstimator(
         keras_stages.classes,
@@ -147,7 +147,10 @@ def test_a_gang_trains_a_classifier_with_probabilities(table: DataFrame, runs: P
     assert decode(manifest.read_bytes(), str(manifest)).rows == 30
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a training function of the user in a stage",
+    covered_by="`unit/ml/test_functions`: what functions are called with",
+)
 def test_a_function_of_the_user_trains_with_the_params_that_it_names(table: DataFrame, runs: Path) -> None:
     def train(
         ctx: Any, units: int, batch_size: int, feature_columns: list[str], label_columns: str

@@ -15,6 +15,11 @@ from sparktrain.driver.data.run_data import plan_data
 from tests.support.written_data import column, written
 from tests.unit.datasets.data_files import fetched
 
+MORE_PLANS = pytest.mark.all(
+    case="plans that look like plain Parquet, more of them",
+    covered_by="one of each rule; `unit/dataframes/test_plain_scan`: all rules",
+)
+
 Frame = Callable[[SparkSession, str], DataFrame]
 ROWS = 10
 
@@ -94,7 +99,7 @@ QUICK = {
 
 
 def _cases(plans: Mapping[str, Frame]) -> pytest.MarkDecorator:
-    marks = {name: [] if name in QUICK else [pytest.mark.all] for name in plans}
+    marks = {name: [] if name in QUICK else [MORE_PLANS] for name in plans}
     return pytest.mark.parametrize("make", [pytest.param(plans[name], id=name, marks=marks[name]) for name in plans])
 
 

@@ -259,7 +259,7 @@ def test_rows_that_a_model_cannot_take_end_the_command(
     assert re.search(rf"error: the input \({source}\) \(partition [01]\): column 'gap' has ", shown)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="predictions as a job of spark-submit", covered_by="the command on a classic session")
 def test_spark_submit_runs_the_job(models: Models, table: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
     source, target = str(tmp_path / "rows"), str(tmp_path / "scored")
     table.write.parquet(source)
@@ -271,7 +271,7 @@ def test_spark_submit_runs_the_job(models: Models, table: DataFrame, spark: Spar
     assert np.abs(np.array([row.prediction.score for row in rows]) - models.expected["score"]).max() < CLOSE
 
 
-@pytest.mark.all
+@pytest.mark.all(case="predictions on Spark Connect", covered_by="on a classic session")
 def test_predictions_on_a_connect_session(models: Models, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.connect_predictions", str(tmp_path), models.path("churn")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)

@@ -12,9 +12,12 @@ from tests.faults.standalone import standalone
 from tests.spark.stream_drivers import ROWS
 from tests.support.mortal import Mortal
 
-pytestmark = pytest.mark.all
 
-
+@pytest.mark.all(
+    case="Spark speculates on a slow task of a stream",
+    covered_by="`process/test_streams`: a second attempt waits for the first, or replaces it; "
+    "`spark/test_streams`: a task that fails is retried",
+)
 def test_rows_come_once_though_spark_speculates(tmp_path: Path) -> None:
     """Spark starts the second attempt of a slow task on another host."""
     with standalone(tmp_path, ["127.0.0.1", "127.0.0.2"]) as cluster:
@@ -29,6 +32,10 @@ def test_rows_come_once_though_spark_speculates(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.all(
+    case="the driver is killed while it feeds",
+    covered_by="`faults/test_driver_death`; `spark/test_streams`: a killed member is fed again",
+)
 def test_a_run_whose_driver_is_killed_while_it_feeds_is_fed_again(tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     first = Mortal("tests.spark.stream_drivers:fed", tmp_path).start()

@@ -192,7 +192,7 @@ def test_streams_are_read_side_by_side(spark: SparkSession, runs: Path) -> None:
     assert result.metrics == {"one": 200_000, "two": 200_000}
 
 
-@pytest.mark.all
+@pytest.mark.all(case="two queries of Structured Streaming feed one member", covered_by="two DataFrames; one query")
 def test_two_queries_of_structured_streaming_feed_side_by_side(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     def train(ctx: Any) -> dict[str, float]:
         streams = {name: ctx.stream(name) for name in ("one", "two")}
@@ -218,7 +218,9 @@ def test_streams_that_would_wait_for_each_others_slots_are_refused(spark: SparkS
     assert not runs.exists()
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the executor of a feeder is killed", covered_by="`process/test_streams`: a killed feeder; a task that fails"
+)
 def test_rows_come_once_though_the_executor_of_a_feeder_is_killed(spark: SparkSession, runs: Path) -> None:
     def train(ctx: Any) -> dict[str, float]:
         ids = [int(each) for batch in ctx.stream("train").iter_batches(batch_size=100) for each in batch["id"]]
@@ -252,7 +254,10 @@ def test_micro_batches_of_structured_streaming_feed_a_run(spark: SparkSession, r
     assert result.metrics == {"rows": 1500, "different": 1500}
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="another run continues at the checkpoint of a streaming query",
+    covered_by="`unit/driver/feeds/test_stream_feeds`: the folder of each trial; micro-batches without a checkpoint",
+)
 def test_a_checkpoint_lets_another_run_continue_after_the_acknowledged_micro_batches(
     spark: SparkSession, runs: Path, tmp_path: Path
 ) -> None:
@@ -272,7 +277,11 @@ def test_a_checkpoint_lets_another_run_continue_after_the_acknowledged_micro_bat
     assert seen[0]["first"] != seen[1]["first"]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a gang fits a model on a stream, with shares of 10:1",
+    covered_by="`unit/training/data/test_feed_reader`: all members stop with the first that lacks a "
+    "step; the other streams of the file",
+)
 def test_a_gang_fits_a_model_on_a_stream_with_equal_steps(spark: SparkSession, runs: Path) -> None:
     """The partitions of one member have ten times the rows of the other's."""
 
@@ -307,7 +316,10 @@ def test_a_gang_fits_a_model_on_a_stream_with_equal_steps(spark: SparkSession, r
     assert (result.metrics["steps"], result.metrics["spread"]) == (8, 0), "200 rows of the smaller share, twice"
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="a fit that waits for rows for longer than `hang_timeout`",
+    covered_by="`unit/state/test_hangs`: the deadlines; `process/test_open_streams`: what the member sends",
+)
 def test_a_fit_that_waits_for_rows_for_longer_than_hang_timeout_does_not_hang(spark: SparkSession, runs: Path) -> None:
     """One member waits for its feeder, and the other one for that member. Without that, a step takes milliseconds."""
 

@@ -47,7 +47,9 @@ def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     assert [trial["metrics"]["y"] for trial in json.loads(result)["trials"]] == [20.0, 40.0]
 
 
-@pytest.mark.all  # tests/spark/test_doctor.py has the doctor on the command line
+@pytest.mark.all(
+    case="the doctor as a job of spark-submit", covered_by="`spark/test_doctor`: the doctor on the command line"
+)
 def test_spark_submit_runs_the_doctor_job(tmp_path: Path) -> None:
     code, out, stderr = submitted(tmp_path, "doctor.py", "--dir", str(tmp_path / "runs"))
     assert code == 0, out.decode() + stderr

@@ -11,6 +11,10 @@ import sparktrain as st
 from tests.support.functions import once, square
 from tests.support.processes import Sighted, descendants, kill, wait_until
 
+LOST_ZYGOTE = pytest.mark.all(
+    case="a lost zygote", covered_by="`process/test_local_runs`: a killed zygote; a killed agent and executor stay"
+)
+
 QUICK: dict[str, Any] = {"preload": []}
 """By default agents import everything that one of the tests uses."""
 
@@ -79,7 +83,7 @@ def test_an_idle_pool_releases_its_slots_and_starts_agents_for_the_next_call(spa
     assert first.trials[0].metrics == again.trials[0].metrics
 
 
-@pytest.mark.parametrize("victim", ["agent", pytest.param("zygote", marks=pytest.mark.all), "executor"])
+@pytest.mark.parametrize("victim", ["agent", pytest.param("zygote", marks=LOST_ZYGOTE), "executor"])
 def test_a_lost_process_costs_one_retry_and_repeats_no_finished_trial(
     spark: SparkSession, runs: Path, tmp_path: Path, victim: str
 ) -> None:

@@ -19,6 +19,10 @@ from sparktrain.errors import RunFailedError, RunStoppedError
 from sparktrain.tensorflowonspark import TFCluster
 from tests.support.processes import wait_until
 
+ORIGINAL_TESTS = pytest.mark.all(
+    case="tests of the original", covered_by="feeds, results, losses and the end of a cluster"
+)
+
 ROWS = 20_000
 SPARK = TFCluster.InputMode.SPARK
 
@@ -98,7 +102,7 @@ def test_each_row_has_one_result_in_its_place(spark: SparkSession, pool: st.Pool
     cluster.shutdown(grace_secs=30)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="members that need no more rows", covered_by="feeds, results, losses and the end of a cluster")
 def test_members_that_need_no_more_rows_end_the_call(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     def some(args: Any, ctx: Any) -> None:
         feed = ctx.get_data_feed()
@@ -152,7 +156,7 @@ def test_a_stuck_member_does_not_hold_up_shutdown(spark: SparkSession, pool: st.
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10, "the members' end")
 
 
-@pytest.mark.all
+@pytest.mark.all(case="the roles of the original", covered_by="`unit/tensorflowonspark/test_tfcluster_calls`: roles")
 def test_roles_are_those_of_the_original(pool: st.Pool, tmp_path: Path) -> None:
     def tell(args: Any, ctx: Any) -> None:
         found = [ctx.executor_id, ctx.job_name, ctx.task_index, ctx.num_workers, sorted(ctx.cluster_spec)]
@@ -176,7 +180,7 @@ def test_roles_are_those_of_the_original(pool: st.Pool, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="TensorBoard of a cluster", covered_by="`process/test_board`: that of a run")
 @pytest.mark.parametrize("own_folder", [False, True])
 def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: Path, own_folder: bool) -> None:
     def wait(args: Any, ctx: Any) -> None:
@@ -201,7 +205,7 @@ def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: P
 # ---- TensorFlowOnSpark's own tests of TFCluster, with our cluster in place of its fixture
 
 
-@pytest.mark.all
+@ORIGINAL_TESTS
 def test_the_originals_basic_tf(pool: st.Pool, tmp_path: Path) -> None:
     def _map_fun(args: Any, ctx: Any) -> None:
         import tensorflow as tf
@@ -231,7 +235,7 @@ def test_the_originals_inputmode_spark(spark: SparkSession, pool: st.Pool, tmp_p
     cluster.shutdown()
 
 
-@pytest.mark.all
+@ORIGINAL_TESTS
 def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     def _map_fun(args: Any, ctx: Any) -> None:
         ctx.get_data_feed(False).next_batch(10)
@@ -245,7 +249,7 @@ def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.P
         cluster.shutdown()
 
 
-@pytest.mark.all
+@ORIGINAL_TESTS
 def test_the_originals_inputmode_spark_late_exception(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     def _map_fun(args: Any, ctx: Any) -> None:
         tf_feed = ctx.get_data_feed(False)
@@ -265,7 +269,7 @@ def test_the_originals_inputmode_spark_late_exception(spark: SparkSession, pool:
 # ---- programs that connect their members by themselves
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a strategy of the members of a cluster", covered_by="`training/test_own_strategies`")
 def test_the_members_of_a_cluster_make_a_strategy(pool: st.Pool, tmp_path: Path) -> None:
     def main(args: Any, ctx: Any) -> None:
         import tensorflow as tf
@@ -282,7 +286,7 @@ def test_the_members_of_a_cluster_make_a_strategy(pool: st.Pool, tmp_path: Path)
     }
 
 
-@pytest.mark.all
+@pytest.mark.all(case="TensorFlow 1 with a parameter server", covered_by="`training/test_between_graph`")
 def test_a_program_of_tensorflow_1_with_a_parameter_server(pool: st.Pool, tmp_path: Path) -> None:
     def main(args: Any, ctx: Any) -> None:
         import tensorflow as tf

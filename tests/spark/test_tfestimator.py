@@ -76,7 +76,9 @@ def fitted(table: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     shutil.rmtree(models_folder() / saved_model_at(str(folder / "export"))[0].sha256, ignore_errors=True)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the error of a member", covered_by="a fit and a prediction; `spark/test_tfcluster`: errors of members"
+)
 def test_the_error_of_a_member_is_raised(table: Any, tmp_path: Path) -> None:
     with pytest.raises(RunFailedError, match="ValueError: chief 7"):
         estimator(fails, tmp_path).fit(table)

@@ -81,7 +81,9 @@ def test_only_the_outputs_come_back_as_lists_of_doubles(table: DataFrame, folder
     assert found == pytest.approx([number * WEIGHTS[0] + WEIGHTS[1] for number in range(7)], rel=1e-6)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="other columns, and a `.keras` file", covered_by="one input and output; `unit/inference/test_saved_models`"
+)
 def test_columns_can_stay_and_a_keras_file_predicts_too(table: DataFrame, folder: Path) -> None:
     kept = linear(folder).setKeepColumns(True).transform(table)
     assert kept.columns == ["id", "c1", "pixels", "c2", "cout"]
@@ -91,7 +93,9 @@ def test_columns_can_stay_and_a_keras_file_predicts_too(table: DataFrame, folder
     assert found == pytest.approx(expected)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="several inputs and outputs", covered_by="one input and output; `unit/inference/test_saved_models`"
+)
 def test_several_inputs_and_outputs_of_other_types(table: DataFrame, folder: Path) -> None:
     model = TFModel({}).setExportDir(f"file://{folder}/1").setSignatureDefKey("own")
     model.setInputMapping({"pixels": "image", "c2": "name"})
@@ -105,7 +109,9 @@ def test_several_inputs_and_outputs_of_other_types(table: DataFrame, folder: Pat
     assert empty.collect() == []
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="an input and an output of any name", covered_by="one input and output; `unit/inference/test_saved_models`"
+)
 def test_the_only_input_and_output_go_by_any_name(
     table: DataFrame, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,7 +147,7 @@ def test_what_the_model_does_not_fit_is_refused_before_a_job(table: DataFrame, f
             model.transform(table)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="values that are refused", covered_by="one input and output; `unit/inference/test_saved_models`")
 def test_values_that_the_model_refuses_are_named(spark: SparkSession, folder: Path) -> None:
     rows = spark.createDataFrame([([1.0, 2.0, 3.0],)], "c1 array<double>")
     with pytest.raises(PySparkException, match=r"rows of column 'c1' have the shape \(3,\), and the model's input is"):

@@ -12,6 +12,19 @@ from tests.training import cluster_programs as programs
 from tests.training import returning_programs as returning
 from tests.training import serving_programs as serving
 
+KILLED_CHIEF = pytest.mark.all(case="a killed chief", covered_by="a killed parameter server of two workers")
+THREE_WORKERS = pytest.mark.all(
+    case="three workers with two parameter servers, asynchronous and synchronous with a backup worker",
+    covered_by="a killed parameter server of two workers",
+)
+OTHER_WORKERS = pytest.mark.all(
+    case="a killed worker of three, with two parameter servers, and synchronous",
+    covered_by="a killed worker of three, asynchronous, with one parameter server; of a TFCluster",
+)
+BETWEEN_ROUNDS = pytest.mark.all(
+    case="a worker that a coordinator loses between two rounds", covered_by="within a round"
+)
+
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Any]:
@@ -23,9 +36,9 @@ def pool() -> Iterator[Any]:
     ("workers", "ps", "kill", "sync"),
     [
         (2, 1, "ps", False),
-        pytest.param(2, 1, "chief", False, marks=pytest.mark.all),
-        pytest.param(3, 2, "", False, marks=pytest.mark.all),
-        pytest.param(3, 2, "", True, marks=pytest.mark.all),
+        pytest.param(2, 1, "chief", False, marks=KILLED_CHIEF),
+        pytest.param(3, 2, "", False, marks=THREE_WORKERS),
+        pytest.param(3, 2, "", True, marks=THREE_WORKERS),
     ],
 )
 def test_a_cluster_trains_and_loses_no_more_than_since_its_checkpoint(
@@ -41,7 +54,7 @@ def test_a_cluster_trains_and_loses_no_more_than_since_its_checkpoint(
     assert any("hdfs://model" in notice for notice in result.notices)
 
 
-@pytest.mark.all
+@pytest.mark.all(case="a `Supervisor`", covered_by="a cluster of two workers")
 def test_a_supervisor_trains(pool: Any, tmp_path: Path) -> None:
     result = pool.run(
         programs.supervised, {"folder": str(tmp_path)}, workers=2, ps=1, dir=str(tmp_path / "runs"), progress=False
@@ -58,9 +71,9 @@ def test_a_server_that_does_not_come_is_named(pool: Any, tmp_path: Path) -> None
     ("ps", "sync"),
     [
         (1, False),
-        pytest.param(2, False, marks=pytest.mark.all),
-        pytest.param(1, True, marks=pytest.mark.all),
-        pytest.param(2, True, marks=pytest.mark.all),
+        pytest.param(2, False, marks=OTHER_WORKERS),
+        pytest.param(1, True, marks=OTHER_WORKERS),
+        pytest.param(2, True, marks=OTHER_WORKERS),
     ],
 )
 def test_a_killed_worker_returns_to_the_living_servers(pool: Any, tmp_path: Path, ps: int, sync: bool) -> None:
@@ -101,7 +114,7 @@ def test_a_killed_worker_of_a_tfcluster_returns_to_the_living_servers(pool: Any,
     assert steps == sorted(steps)
 
 
-@pytest.mark.parametrize("kill", ["within", pytest.param("between", marks=pytest.mark.all)])
+@pytest.mark.parametrize("kill", ["within", pytest.param("between", marks=BETWEEN_ROUNDS)])
 def test_a_killed_worker_returns_to_the_coordinator(pool: Any, tmp_path: Path, kill: str) -> None:
     """The chief and the parameter server keep their processes, and so the variable its value."""
     params = {"folder": str(tmp_path), "kill": kill}
@@ -117,7 +130,7 @@ def test_a_killed_worker_returns_to_the_coordinator(pool: Any, tmp_path: Path, k
     assert result.metrics["total"] >= result.metrics["scheduled"]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="the agent of a killed worker", covered_by="a killed worker of three")
 def test_a_worker_of_a_killed_agent_returns_on_another_one_of_its_host(tmp_path: Path) -> None:
     params = {"folder": str(tmp_path), "victim": 1, "kills": "agent"}
     with st.pool(st.local(slots=4), preload=["tensorflow", "numpy"]) as pool:

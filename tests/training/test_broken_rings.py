@@ -8,6 +8,10 @@ import pytest
 from tests.training import breaking
 from tests.training.gangs import gang_ends, run_gang
 
+OTHER_LOSSES = pytest.mark.all(
+    case="the other members and functions of a broken ring", covered_by="half of the combinations"
+)
+
 TIMEOUT_S = 4.0
 LATE_S = 4.0
 """Beyond the ring's timeout, on a busy machine."""
@@ -19,7 +23,7 @@ FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
 OFTEN = {("tensorflow", 0, "fit"), ("tensorflow", 1, "eagerly"), ("horovod", 1, "fit"), ("horovod", 0, "eagerly")}
 """Losses of `make test`: each backend, rank and way of working; `make test-all` has their product."""
 LOSSES = [
-    pytest.param(*loss, marks=() if loss in OFTEN else pytest.mark.all)
+    pytest.param(*loss, marks=() if loss in OFTEN else OTHER_LOSSES)
     for loss in product(("tensorflow", "horovod"), (0, 1), FUNCTIONS)
 ]
 

@@ -41,7 +41,10 @@ def _wait_behind(mine: Path, step: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="population based training of two rings",
+    covered_by="`process/test_population`: of two processes; `unit/state/test_exploits`: gangs, in the state machine",
+)
 def test_each_member_of_a_ring_takes_over_the_donor(tmp_path: Path) -> None:
     (tmp_path / "pace").mkdir()
     rule = st.PBT(every=EVERY, quantile=0.5, resample=0.0, factors=(0.5,), most=STEPS)

@@ -12,6 +12,10 @@ from sparktrain.testing import local_context
 from tests.training import elastic_programs as programs
 from tests.training import local_gang
 
+ELASTIC_FIT = pytest.mark.all(
+    case="an elastic `fit` of Horovod that loses a member", covered_by="an elastic loop that loses a member"
+)
+
 EQUAL = 1e-6
 """How far a float may be from that of one process: the members' sums have another order."""
 
@@ -22,7 +26,7 @@ def pool() -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.parametrize("function", [programs.loop, pytest.param(programs.fit, marks=pytest.mark.all)])
+@pytest.mark.parametrize("function", [programs.loop, pytest.param(programs.fit, marks=ELASTIC_FIT)])
 def test_a_restarted_gang_resumes_at_the_last_commit(pool: Any, tmp_path: Path, function: Any) -> None:
     weights, _ = local_gang.train_alone()
     result = pool.run(

@@ -63,7 +63,10 @@ def test_a_program_of_horovod_trains_what_one_process_trains(
         np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the best trial of a Keras sweep, trained on in a ring of Horovod",
+    covered_by="`process/test_refit`: in a gang without a ring; `training/test_resume`: a ring that resumes",
+)
 def test_a_gang_of_horovod_trains_the_best_trial_of_a_sweep_on(pool: st.Pool, tmp_path: Path) -> None:
     places: dict[str, Any] = {"dir": str(tmp_path / "runs"), "progress": False}
     cases = {"lr": [0.001, 0.1], "epochs": [2], "folder": [str(tmp_path)]}

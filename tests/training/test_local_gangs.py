@@ -11,6 +11,16 @@ import sparktrain as st
 from tests.training import local_gang, local_programs
 from tests.training.local_programs import EPOCHS, STEPS
 
+ON_HOROVOD = pytest.mark.all(case="averages on Horovod's ring", covered_by="on TensorFlow's ring")
+ENDS_OF_EPOCHS = pytest.mark.all(case="an average at the ends of epochs alone", covered_by="after three steps")
+OTHER_KILLS = pytest.mark.all(
+    case="a kill on Horovod's ring, and where memory has the checkpoint", covered_by="a kill on TensorFlow's ring"
+)
+MIXED_PRECISION = pytest.mark.all(
+    case="one worker in mixed precision with a server",
+    covered_by="a ring in mixed precision; `unit/training/parameter_server/test_served_model`",
+)
+
 EQUAL = 1e-6
 pytestmark = pytest.mark.timeout(240)
 
@@ -36,7 +46,7 @@ def of(folder: Path, rank: int, name: str = "weights") -> Any:
         return found[name]
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("horovod", marks=ON_HOROVOD)])
 def test_an_average_after_each_step_is_one_process_also_with_momentum(
     pool: st.Pool, tmp_path: Path, backend: str
 ) -> None:
@@ -47,7 +57,7 @@ def test_an_average_after_each_step_is_one_process_also_with_momentum(
     np.testing.assert_allclose(of(tmp_path, 0), local_programs.train_alone(), rtol=0, atol=EQUAL)
 
 
-@pytest.mark.parametrize("local", [3, pytest.param(100, marks=pytest.mark.all)])
+@pytest.mark.parametrize("local", [3, pytest.param(100, marks=ENDS_OF_EPOCHS)])
 def test_validation_and_the_end_of_a_fit_have_one_model(pool: st.Pool, tmp_path: Path, local: int) -> None:
     result = train(pool, tmp_path, {"momentum": 0.9}, local_steps=local)
     for name in ("weights", "validated", "val_loss"):
@@ -66,10 +76,10 @@ MEMORY = {"memory_checkpoint": "0.001s", "checkpoint_every": None}
 @pytest.mark.parametrize(
     ("backend", "how"),
     [
-        pytest.param("tensorflow", MEMORY, marks=pytest.mark.all),
+        pytest.param("tensorflow", MEMORY, marks=OTHER_KILLS),
         ("tensorflow", {"checkpoint_every": 2}),
-        pytest.param("horovod", MEMORY, marks=pytest.mark.all),
-        pytest.param("horovod", {"checkpoint_every": "0.01s"}, marks=pytest.mark.all),
+        pytest.param("horovod", MEMORY, marks=OTHER_KILLS),
+        pytest.param("horovod", {"checkpoint_every": "0.01s"}, marks=OTHER_KILLS),
     ],
     ids=["memory", "steps", "horovod-memory", "horovod-time"],
 )
@@ -91,7 +101,7 @@ def test_members_skip_steps_of_their_own_in_mixed_precision(pool: st.Pool, tmp_p
     np.testing.assert_array_equal(of(tmp_path, 0), of(tmp_path, 1))
 
 
-@pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), pytest.param(1, "mixed_float16", marks=pytest.mark.all)])
+@pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), pytest.param(1, "mixed_float16", marks=MIXED_PRECISION)])
 def test_one_worker_with_servers_trains_what_it_trains_alone(
     pool: st.Pool, tmp_path: Path, ps: int, policy: str
 ) -> None:

@@ -10,12 +10,20 @@ from tests.training import fits, local_stepping
 from tests.training.gangs import run_gang
 from tests.training.local_stepping import OPTIMIZERS
 
+ON_HOROVOD = pytest.mark.all(
+    case="the simulation of six optimizers on Horovod's ring", covered_by="on TensorFlow's ring"
+)
+OTHER_INTERVALS = pytest.mark.all(
+    case="the simulation with averages after three steps, and at the ends of epochs alone",
+    covered_by="after four steps; an average after each step on both rings",
+)
+
 EQUAL = 1e-6
 EVERY = list(OPTIMIZERS)
 PLAIN = ["sgd", "eagerly", "embedding"]
 """Fits with plain gradient descent: the mean of its steps is the step by the mean gradient."""
 
-both = pytest.mark.parametrize("backend", ["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
+both = pytest.mark.parametrize("backend", ["tensorflow", pytest.param("horovod", marks=ON_HOROVOD)])
 
 
 def close(found: Any, expected: Any, name: str = "") -> None:
@@ -32,7 +40,7 @@ def test_an_average_after_each_step_of_plain_sgd_is_one_process_on_the_whole_bat
 
 
 @both
-@pytest.mark.parametrize("local", [4, *(pytest.param(steps, marks=pytest.mark.all) for steps in (3, 100))])
+@pytest.mark.parametrize("local", [4, *(pytest.param(steps, marks=OTHER_INTERVALS) for steps in (3, 100))])
 def test_members_compute_what_a_simulation_in_one_process_computes(backend: str, local: int) -> None:
     expected = run_gang(local_stepping.simulated, 1, "none", size=2, names=EVERY, local=local)[0]
     members = run_gang(local_stepping.member, 2, backend, names=EVERY, local=local)

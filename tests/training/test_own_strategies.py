@@ -11,6 +11,8 @@ import sparktrain as st
 from tests.training import cluster_programs as programs
 from tests.training import local_gang
 
+KILLED_LOOP = pytest.mark.all(case="a loop with a killed member", covered_by="`fit` in a helper")
+
 EQUAL = 1e-6
 """How far a float may be from that of one process: the members' sums have another order."""
 
@@ -29,7 +31,7 @@ def run(pool: Any, folder: Path, function: Any, **options: Any) -> st.RunResult:
 
 @pytest.mark.parametrize(
     ("function", "restarts"),
-    [(programs.fit_by_helper, 0), pytest.param(programs.loop, 1, marks=pytest.mark.all)],
+    [(programs.fit_by_helper, 0), pytest.param(programs.loop, 1, marks=KILLED_LOOP)],
 )
 def test_own_strategies_train_what_one_process_trains(pool: Any, tmp_path: Path, function: Any, restarts: int) -> None:
     weights, losses = local_gang.train_alone()
@@ -68,7 +70,7 @@ def test_the_strategy_of_the_context_uses_the_ring_that_is_there(pool: Any, tmp_
     assert result.metrics == {"replicas": 2.0}
 
 
-@pytest.mark.all
+@pytest.mark.all(case="ParameterServerStrategy with servers of its own", covered_by="`training/test_strategy`")
 def test_a_coordinator_with_servers_of_its_own_ends(pool: Any, tmp_path: Path) -> None:
     result = pool.run(programs.coordinated, workers=2, ps=1, dir=str(tmp_path), progress=False)
     assert result.metrics == {"total": 20.0}

@@ -8,6 +8,12 @@ import pytest
 from tests.training import programs
 from tests.training.gangs import run_gang
 
+ON_HOROVOD = pytest.mark.all(case="programs on Horovod's ring", covered_by="fourteen programs on TensorFlow's ring")
+RARE_PROGRAMS = pytest.mark.all(
+    case="ten programs on either ring, with losses, layers and weights of other kinds",
+    covered_by="fourteen programs on TensorFlow's ring",
+)
+
 EQUAL, APART = 1e-6, 10.0
 
 TABLE: dict[str, float | str] = {
@@ -88,14 +94,14 @@ def alone() -> Trained:
     return Trained(1, "none")
 
 
-@pytest.fixture(scope="module", params=["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
+@pytest.fixture(scope="module", params=["tensorflow", pytest.param("horovod", marks=ON_HOROVOD)])
 def gang(request: pytest.FixtureRequest) -> Trained:
     """The results of a gang of two."""
     return Trained(2, request.param)
 
 
 @pytest.mark.timeout(300)  # some train others too
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.all if name in RARE else ()) for name in TABLE])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=RARE_PROGRAMS if name in RARE else ()) for name in TABLE])
 def test_a_gang_trains_what_one_process_trains_or_names_the_reason(name: str, gang: Trained, alone: Trained) -> None:
     first, second = gang[name]
     limit = TABLE[name]

@@ -10,6 +10,10 @@ from sparktrain.training.data.position import Position
 from tests.training import rowed
 from tests.training.gluing import BATCH, EXAMPLES, Memory, fitted
 
+OTHER_DATA = pytest.mark.all(
+    case="the other kinds of data, resumed in the middle of an epoch", covered_by="half of the combinations"
+)
+
 KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", "generator", "rows")
 
 
@@ -19,7 +23,7 @@ OFTEN = {
     ("rows", 4),
 }
 """Cases of `make test`: each kind, each number of steps; `make test-all` has their product."""
-MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.all) for case in product(KINDS, (1, 4))]
+MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else OTHER_DATA) for case in product(KINDS, (1, 4))]
 
 
 @pytest.mark.parametrize(("kind", "steps_per_execution"), MIDDLES)
@@ -52,11 +56,11 @@ def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
     ("kind", "per_epoch"),
     [
         ("endless", 7),
-        pytest.param("known", 23, marks=pytest.mark.all),
-        pytest.param("known", 5, marks=pytest.mark.all),
+        pytest.param("known", 23, marks=OTHER_DATA),
+        pytest.param("known", 5, marks=OTHER_DATA),
         ("generator", 5),
         ("rows", 5),
-        pytest.param("rows", 23, marks=pytest.mark.all),
+        pytest.param("rows", 23, marks=OTHER_DATA),
     ],
 )
 def test_resumes_with_a_given_number_of_steps_per_epoch(kind: str, per_epoch: int) -> None:

@@ -8,6 +8,13 @@ import pytest
 from tests.training import fits, operations
 from tests.training.gangs import gang_ends, run_gang
 
+EVERY_FIT = pytest.mark.all(
+    case="every fit on both rings",
+    covered_by="four fits on both; `training/test_programs_gang`: other fits on TensorFlow's ring",
+)
+THREE_MEMBERS = pytest.mark.all(case="rings of three members", covered_by="rings of two")
+BF16 = pytest.mark.all(case="compression to bf16", covered_by="to fp16")
+
 EVERY = list(fits.CASES)
 SOME = ["sgd", "adam_with_clipnorm", "embedding_as_rows", "several_steps_per_execution"]
 
@@ -38,10 +45,10 @@ def alone() -> Alone:
     [
         ("tensorflow", 2, SOME),
         ("horovod", 2, SOME),
-        pytest.param("tensorflow", 2, EVERY, marks=pytest.mark.all),
-        pytest.param("horovod", 2, EVERY, marks=pytest.mark.all),
-        pytest.param("tensorflow", 3, SOME, marks=pytest.mark.all),
-        pytest.param("horovod", 3, SOME, marks=pytest.mark.all),
+        pytest.param("tensorflow", 2, EVERY, marks=EVERY_FIT),
+        pytest.param("horovod", 2, EVERY, marks=EVERY_FIT),
+        pytest.param("tensorflow", 3, SOME, marks=THREE_MEMBERS),
+        pytest.param("horovod", 3, SOME, marks=THREE_MEMBERS),
     ],
     ids=["tensorflow-2-some", "horovod-2-some", "tensorflow-2", "horovod-2", "tensorflow-3", "horovod-3"],
 )
@@ -101,7 +108,7 @@ def test_a_large_sparse_gradient_is_sent_as_rows(backend: str) -> None:
 
 
 @both
-@pytest.mark.parametrize(("compression", "error"), [("fp16", 1e-3), pytest.param("bf16", 1e-2, marks=pytest.mark.all)])
+@pytest.mark.parametrize(("compression", "error"), [("fp16", 1e-3), pytest.param("bf16", 1e-2, marks=BF16)])
 def test_compression_costs_little_accuracy(backend: str, compression: str, error: float, alone: Alone) -> None:
     large, none, third, half = run_gang(operations.compressed, 2, backend, compression=compression)[0]
     weights = run_gang(operations.compressed_fit, 2, backend, compression=compression)[0]
@@ -161,7 +168,7 @@ def test_horovod_takes_members_of_several_hosts() -> None:
     assert [end.error for end in ends] == [None, None, None]
 
 
-@pytest.mark.all
+@pytest.mark.all(case="the time that operations take", covered_by="the operations of both; `make bench-fusion`")
 @both
 def test_is_fast_enough_to_train(backend: str) -> None:
     formed = [max(run_gang(operations.forms, size, backend)) for size in (2, 3)]

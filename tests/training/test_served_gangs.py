@@ -10,6 +10,14 @@ import pytest
 import sparktrain as st
 from tests.training import local_gang, served_programs
 
+OTHER_MODES = pytest.mark.all(
+    case="a killed member of modes `sync` and `local-sgd`, in the other combinations",
+    covered_by="a killed worker and server of `async`, a killed worker of `local-sgd`",
+)
+OTHER_MEMBERS = pytest.mark.all(
+    case="a member that stops, in the other combinations", covered_by="one member that stops in each mode"
+)
+
 EQUAL = 1e-6
 """How far a float may be from that of one process: the sums of members have another order."""
 
@@ -50,10 +58,7 @@ def test_a_served_gang_trains_what_one_process_trains(
         ("async", "worker"),
         ("async", "ps"),
         ("local-sgd", "worker"),
-        *(
-            pytest.param(*case, marks=pytest.mark.all)
-            for case in (("sync", "worker"), ("sync", "ps"), ("local-sgd", "ps"))
-        ),
+        *(pytest.param(*case, marks=OTHER_MODES) for case in (("sync", "worker"), ("sync", "ps"), ("local-sgd", "ps"))),
     ],
 )
 def test_a_killed_member_starts_again_alone_while_the_others_train(
@@ -96,8 +101,8 @@ def test_a_lost_gang_resumes_with_the_history_of_its_optimizer(
     [
         ("async", "chief"),
         ("sync", "worker"),
-        pytest.param("async", "worker", marks=pytest.mark.all),
-        pytest.param("sync", "chief", marks=pytest.mark.all),
+        pytest.param("async", "worker", marks=OTHER_MEMBERS),
+        pytest.param("sync", "chief", marks=OTHER_MEMBERS),
     ],
 )
 def test_one_member_that_stops_stops_all(pool: st.Pool, tmp_path: Path, who: str, mode: Any) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.training import cluster_functions as functions
 from tests.training.clusters import results, run
 
+MIRRORED = pytest.mark.all(case="the mirrored loop", covered_by="the loop on central storage")
+
 TWO = ("chief", "worker")
 SERVED = ("chief", "worker", "ps")
 
@@ -122,7 +124,7 @@ def test_what_keras_cannot_do_on_parameter_servers_is_refused() -> None:
         assert f"StrategyError: model.{name}() under strategy 'parameter_server'" in result[name]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("mirrored", marks=pytest.mark.all), "central_storage"])
+@pytest.mark.parametrize("kind", [pytest.param("mirrored", marks=MIRRORED), "central_storage"])
 def test_a_loop_on_two_devices_is_fit_on_one(kind: str, alone: Any) -> None:
     both = results(functions.loop, ("chief",), kind=kind, devices=2)[0]
     assert both["weights"] == pytest.approx(alone["weights"], abs=1e-6)
@@ -169,7 +171,10 @@ def test_the_evaluator_enters_the_function_with_the_default_strategy() -> None:
     assert evaluator == ["evaluator", "_DefaultDistributionStrategy"]
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the losses of the examples of four strategies",
+    covered_by="`examples/test_gangs`: the accuracy of these examples",
+)
 @pytest.mark.parametrize(
     ("name", "roles"),
     [

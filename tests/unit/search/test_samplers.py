@@ -146,7 +146,10 @@ class TestOwnSampler(SamplerContract):
         return chosen(Halving(), grid(x=[1]), trials=10)
 
 
-@pytest.mark.all
+@pytest.mark.all(
+    case="the contract of Gaussian processes, where torch is installed: it takes 5.6 GB, and is in no lock",
+    covered_by="the contract of the other samplers; what is refused without torch",
+)
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 class TestGp(SamplerContract):
     cuts = 2
