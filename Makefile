@@ -5,11 +5,17 @@ RINGS := architecture unit histories contract process spark hadoop training faul
 BENCHMARKS := local_start command_start coordinator scaling scaling_cases grpc_agents isolation keras_trials first_line heavy_tail stopping \
     recovery growth first_allreduce parameter_server step_time local_steps checkpoint_stall memory_checkpoint kills driver_death resume \
     hdfs_throughput journal reports suggest search_quality tracking report page short_trials fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
+CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs local_engine log member open_streams orphans parameter_server \
+    rendezvous scratch sweeps whole_runs zygote
+CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/process/test_%.py) \
+    tests/spark/test_sweep.py::test_trials_run_on_both_executors_in_separate_processes \
+    'tests/training/test_local_gang.py::test_a_local_gang_trains_what_one_process_trains[tensorflow]' \
+    'tests/faults/test_gangs.py::test_a_killed_process_costs_a_restart[member-0]'
 WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig test-gpu bench soak try-readme check lint types imports \
+.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-all test-rig test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -51,6 +57,9 @@ test: horovod hadoop classes tools ## what every change must pass; RINGS="unit c
 
 test-unit: horovod ## the innermost ring, in half a minute: after each edit
 	@scripts/test_unit.sh $(ARGS)
+
+test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit
+	$(BIN)/pytest -n $(WORKERS) $(CORE) -m "not all and not rig" $(ARGS)
 
 test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)

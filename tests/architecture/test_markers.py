@@ -1,4 +1,4 @@
-"""docs/development.md lists each case that only `make test-all` runs, and what covers it."""
+"""docs/development.md lists the cases of `make test-all` alone, and the Makefile the tests of `make test-core`."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ from scripts import all_table
 
 TESTS = Path(__file__).parents[1]
 FILE = re.compile(r"`(\w+(?:/\w+)*/test_\w+)`")
+MAKEFILE = TESTS.parent / "Makefile"
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +56,18 @@ def test_a_row_must_be_written_into_the_page(monkeypatch: pytest.MonkeyPatch, tm
     assert all_table.current(page.read_text()) == all_table.table(all_table.markers(TESTS))
     assert page.read_text().startswith("above\n\n")
     assert page.read_text().endswith("\nbelow\n")
+
+
+def test_the_tests_of_make_test_core_exist() -> None:
+    files, cases = core_tests(MAKEFILE.read_text().replace("\\\n", " "))
+    assert len(files) > 10
+    assert [str(file) for file in files if not file.is_file()] == []
+    assert {file.parent.name for file, _ in cases} == {"spark", "training", "faults"}
+    assert [name for file, name in cases if f"def {name}(" not in file.read_text()] == []
+
+
+def core_tests(makefile: str) -> tuple[list[Path], list[tuple[Path, str]]]:
+    """The files of the ring `process`, and the cases of the outer rings by their files."""
+    [subjects] = re.findall(r"^CORE_PROCESS := (.*)$", makefile, re.MULTILINE)
+    cases = re.findall(r"tests/(\w+/test_\w+\.py)::(\w+)", makefile)
+    return [TESTS / "process" / f"test_{name}.py" for name in subjects.split()], [(TESTS / f, n) for f, n in cases]
