@@ -15,11 +15,14 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-all test-rig test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-all test-rig test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+packages: ## .venv with the locked packages, without Java and data: what make test-unit needs
+	@scripts/setup.sh packages
 
 setup: ## Java, data, and .venv with the locked packages; at once when all is there
 	@scripts/setup.sh
@@ -55,7 +58,7 @@ demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a 
 test: horovod hadoop classes tools ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
 	$(PYTEST) -m "not all and not rig" $(ARGS)
 
-test-unit: horovod ## the innermost ring, in half a minute: after each edit
+test-unit: packages ## the innermost ring, in half a minute: after each edit
 	@scripts/test_unit.sh $(ARGS)
 
 test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prepares a checkout: Java, the example's images, and .venv with the locked packages and the `sparktrain` command.
 # Run by `make`; does nothing where all is there. `setup.sh demo` installs the packages of `make demo` alone, a quarter of
-# all. Exit status 2: something is missing that only an administrator can add.
+# all; `setup.sh packages` installs all packages, and neither Java nor images. Exit status 2: something is missing that
+# only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,8 +10,9 @@ venv=.venv
 stamp=$venv/.complete
 unfinished=$venv/.unfinished # there while packages are installed: a .venv that has it was interrupted, and is rebuilt
 images=/usr/share/datasets/fashion-mnist
+content=${1:-all}
 lock=constraints.txt
-[[ ${1:-} != demo ]] || lock=constraints-demo.txt
+[[ $content != demo ]] || lock=constraints-demo.txt
 
 say() { echo "setup: $*"; }
 
@@ -49,14 +51,16 @@ python_for_venv() {
 }
 
 missing_packages() {
-  java_is_there || echo openjdk-17-jdk-headless
-  [[ -d $images ]] || echo dataset-fashion-mnist
+  if [[ $content != packages ]]; then
+    java_is_there || echo openjdk-17-jdk-headless
+    [[ -d $images ]] || echo dataset-fashion-mnist
+  fi
   [[ -x $venv/bin/python ]] || python_for_venv >/dev/null || echo python3 python3-venv
 }
 
 install_missing_packages() {
   local missing
-  [[ ! ${JAVA_HOME:-} ]] || java_is_there || fail "JAVA_HOME ($JAVA_HOME) is no Java 17 or later: correct or unset it"
+  [[ ! ${JAVA_HOME:-} || $content == packages ]] || java_is_there || fail "JAVA_HOME ($JAVA_HOME) is no Java 17 or later: correct or unset it"
   missing=$(missing_packages | xargs)
   [[ $missing ]] || return 0
   [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
