@@ -33,7 +33,8 @@ class Marker:
 
 def markers(tests: Path) -> list[Marker]:
     """The markers of all modules of a folder, in the order of files and lines; those of parameters too."""
-    return [marker for path in sorted(tests.rglob("*.py")) for marker in _of_module(path, tests)]
+    paths = [path for path in sorted(tests.rglob("*.py")) if "mark.all" in path.read_text("utf-8")]
+    return [marker for path in paths for marker in _of_module(path, tests)]
 
 
 def table(listed: list[Marker]) -> str:

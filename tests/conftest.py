@@ -28,7 +28,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 DAEMONS = "tests/hadoop/"
 """The ring that mostly waits for daemons."""
-READERS = ("tests/architecture/", "tests/unit/test_docs.py", "tests/unit/test_public_names.py")
+READERS = (
+    "tests/architecture/",
+    *(f"tests/unit/test_{name}.py" for name in ("doc_facts", "docs", "public_names")),
+)
 """Tests that parse all sources, which takes most of their time: one worker does it for all of them."""
 SESSION = "tests/spark/"
 """The ring that shares a session of Spark: three JVMs, and Python workers that have loaded TensorFlow."""

@@ -2,16 +2,20 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from tests.support.sources import PACKAGE, nodes_of, trees_in
 
 VARYING = "…"
 
 
-def templates() -> list[str]:
+@cache
+def templates() -> tuple[str, ...]:
     """Each text of the source on one line, with `…` in place of formatted values."""
     trees = trees_in(PACKAGE).values()
-    return [" ".join(text.split()) for tree in trees for node in _without_docstrings(tree) for text in _texts(node)]
+    return tuple(
+        " ".join(text.split()) for tree in trees for node in _without_docstrings(tree) for text in _texts(node)
+    )
 
 
 def _without_docstrings(tree: ast.Module) -> Iterator[ast.AST]:

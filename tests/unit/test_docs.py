@@ -128,14 +128,8 @@ def test_pages_for_data_scientists_are_short_and_linked_from_the_first_page() ->
     assert numbered == FIRST_PATH
 
 
-@cache
-def texts() -> list[str]:
-    """What the package can print, with `…` for each value."""
-    return templates()
-
-
 def test_each_sample_of_output_has_words_of_the_package() -> None:
-    longest = {max(text.split(VARYING), key=len).strip() for text in texts()}
+    longest = {max(text.split(VARYING), key=len).strip() for text in templates()}
     words = {part for part in longest if " " in part and len(part) >= 12}
     samples = [(page, " ".join(block.split())) for page in PAGES_WITH_SAMPLES for block in indented(page)]
     printed = [(page, text) for page, text in samples if not text.startswith(NO_SAMPLES)]
@@ -156,7 +150,7 @@ def quotes() -> list[str]:
 
 
 def test_each_message_on_the_troubleshooting_page_exists() -> None:
-    known = texts()
+    known = templates()
     assert len(quotes()) > 25
     assert [quote for quote in quotes() if not any(quote in text for text in known)] == []
 

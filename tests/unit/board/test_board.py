@@ -12,8 +12,10 @@ from sparktrain.driver.prepare import compose, compose_again
 from sparktrain.errors import SpecError
 from sparktrain.search.space import grid
 from sparktrain.store.localfs import LocalStore
+from tests.unit.scripted import of_a_script
 
 
+@of_a_script
 def train(x: int) -> float:
     raise NotImplementedError
 

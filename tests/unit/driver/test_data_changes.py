@@ -12,8 +12,10 @@ from sparktrain.errors import ResumeError
 from sparktrain.runs.history import this_driver
 from sparktrain.search.space import grid
 from tests.unit.datasets.data_files import parquet_bytes
+from tests.unit.scripted import of_a_script
 
 
+@of_a_script
 def train(x: int) -> float:
     raise NotImplementedError
 

@@ -20,10 +20,12 @@ from sparktrain.runs import history
 from sparktrain.runs.history import look, this_driver
 from sparktrain.search.space import grid
 from sparktrain.state.ending import Ending
+from tests.unit.scripted import of_a_script
 
 POOL, OTHER = this_driver("host:1", "of the pool"), this_driver("other:2", "of another process")
 
 
+@of_a_script
 def train(x: int) -> float:
     raise NotImplementedError
 

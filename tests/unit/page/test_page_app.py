@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from sparktrain.errors import JournalCorruptError, RunDirectoryError
+from sparktrain.page import page_feed
 from sparktrain.page.log_ranges import LOG_BYTES
 from sparktrain.page.page_app import PageApp
-from sparktrain.page.page_feed import KEPT_EVENTS, PageFeed
+from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs import watcher
 from sparktrain.runs.additions.enqueued import pending
@@ -180,8 +181,10 @@ def test_views_follow_reports(run: ScriptedRun, site: Site) -> None:
     assert site.ask("/state").json["views"]["curves"] == event["views"]["curves"]
 
 
-def test_a_reader_who_missed_too_much_gets_everything(run: ScriptedRun, site: Site) -> None:
-    for number in range(KEPT_EVENTS + 5):
+def test_a_reader_who_missed_too_much_gets_everything(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_feed, "KEPT_EVENTS", 20)
+    site = Site(run)
+    for number in range(25):
         run.report(2, 500 + number, accuracy=number / 1e4)
         site.feed.look()
     found = site.ask("/events", "since=1&wait=0").json

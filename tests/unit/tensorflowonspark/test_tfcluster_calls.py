@@ -10,8 +10,10 @@ from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.errors import FunctionError, ResourceError, SessionError, SpecError, StreamError
 from sparktrain.tensorflowonspark import TFCluster, single_warnings
 from sparktrain.tensorflowonspark.node_context import NodeHandle, NodeSettings, executor_of, job_addresses, job_of
+from tests.unit.scripted import of_a_script
 
 
+@of_a_script
 def main_fun(args: Any, ctx: Any) -> None:
     """Never called."""
 
