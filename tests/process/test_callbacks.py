@@ -175,7 +175,7 @@ def drive(folder: Path) -> Any:
 
 @pytest.mark.all(
     case="a killed driver, and the next one, write to the same runs of MLflow",
-    covered_by="`unit/tracking/test_mlflow_tracker`: a second tracker joins the runs of the first",
+    covered_by="`process/test_mlflow_tracker`: a second tracker joins the runs of the first",
 )
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")  # MLflow's own tables
 def test_a_driver_after_one_that_was_killed_joins_its_runs_in_mlflow(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """The contents of a pack of the Python of this process."""
 
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sparktrain.submit.env_pack import pack
-from sparktrain.submit.env_pack.contents import Contents
+from sparktrain.submit.env_pack.contents import Contents, bytecode
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +33,18 @@ def test_only_programs_are_executable(planned: Contents) -> None:
 
 def test_packs_of_the_same_python_have_the_same_name(planned: Contents) -> None:
     assert pack.plan(["msgspec"]).archive == planned.archive
+
+
+def test_bytecode_is_taken_without_a_look_at_the_time_of_its_source(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text("value = 42\n")
+    assert bytecode(source) is None
+    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    found = bytecode(source)
+    assert found is not None
+    name, content = found
+    (tmp_path / name).write_bytes(content)
+    source.write_text("value = 0\n")  # what is imported is what was compiled
+    code = "import module; print(module.value)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "42\n"

@@ -1,8 +1,5 @@
 """`--local` in the command line: no session, and refused beside what is Spark's."""
 
-import subprocess
-import sys
-
 import pytest
 
 from sparktrain import cli
@@ -60,22 +57,3 @@ def test_under_spark_submit_a_local_call_is_refused(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert cli.main(["sweep", target, "--grid", "lr=1", "--local"]) == 2
     assert "--local starts no Spark, which spark-submit is for" in capfd.readouterr().err
-
-
-def test_options_that_are_text_cost_no_import_of_pydantic() -> None:
-    """Typer converts values with it, which takes a tenth of the start of a local sweep."""
-    words = [
-        "sweep",
-        "no_such_file.py:train",
-        "--grid",
-        "lr=1",
-        "--metric",
-        "loss",
-        "--env",
-        "A=1",
-        "--json",
-        "--local",
-    ]
-    program = f"import sys; from sparktrain.cli import main; print(main({words}), 'pydantic' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout == "2 False\n"

@@ -96,17 +96,6 @@ def test_a_filter_has_the_states_that_occur(screen: TopScreen) -> None:
     assert found == [["3"], ["2"], ["0"], ["1"], ["0", "1", "2", "3"]]
 
 
-def test_ten_thousand_trials_scroll(tmp_path: Path) -> None:
-    screen = TopScreen(many(tmp_path, 10_000), NOW)
-    drawn(screen)
-    pressed(screen, TopKey.END)
-    assert ids(drawn(screen)) == [str(number) for number in range(9993, 10_000)]
-    pressed(screen, TopKey.PAGE_UP)
-    assert "9993/10000" in drawn(screen, 60)[3]
-    pressed(screen, TopKey.HOME)
-    assert ids(drawn(screen)) == ["0", "1", "2", "3", "4", "5", "6"]
-
-
 def test_a_run_is_stopped_after_a_question(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "answers", lambda driver: True)
     screen = TopScreen(looked_at(run), NOW)

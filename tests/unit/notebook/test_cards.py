@@ -83,15 +83,6 @@ def test_what_users_named_is_text(name: str) -> None:
     assert len(drawings(html)) == 1
 
 
-def test_ten_thousand_trials() -> None:
-    params = {f"parameter_{'x' * 180}_{number}": "y" * 200 for number in range(8)}
-    result = sweep(*(trial(number, 1 + math.sin(number), lr=number / 7, **params) for number in range(10_000)))
-    page = checked(result._repr_html_(), MOST)
-    assert "the best 20 of 10000 trials" in page.html
-    assert "<svg" in page.html
-    assert "<table" in page.html
-
-
 def test_a_table_that_is_too_large_is_shown_as_text() -> None:
     wide = {f"parameter_{number}": 0.5 for number in range(600)}
     result = sweep(*(trial(number, 0.5, **{**wide, **dict.fromkeys(wide, number)}) for number in range(40)))

@@ -1,7 +1,5 @@
 """Any run directory as the result of its call, without Spark."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -114,19 +112,3 @@ def test_what_is_no_run(tmp_path: Path, run: ScriptedRun) -> None:
     spoil(next(Path(run.directory, "journal").glob("batch-*-00000003")))
     with pytest.raises(st.JournalCorruptError):
         st.load(run.directory)
-
-
-PROGRAM = """
-import sys
-import sparktrain as st
-result = st.load(sys.argv[1])
-print(result.best.id, len(result.history()), len(result.failures()), result.trials[0].read_log())
-print(sorted(name for name in ("pyspark", "tensorflow", "keras", "grpc", "optuna") if name in sys.modules))
-"""
-
-
-def test_a_run_opens_without_spark_and_tensorflow(run: ScriptedRun) -> None:
-    run.note(0, 1, 2, 3)
-    command = [sys.executable, "-c", PROGRAM, run.directory]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines() == ["0 3 1 epoch 1", "epoch 2", "", "[]"]

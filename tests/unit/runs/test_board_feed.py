@@ -2,8 +2,6 @@
 
 import logging
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -191,25 +189,3 @@ def test_of_many_trials_the_best_are_shown(
     run.succeed(5, accuracy=0.9)
     run.succeed(4, accuracy=0.1)
     assert set(shown.look().sessions()) == {"trial 3", "trial 5"}
-
-
-FAKE = """\
-import sys
-from pathlib import Path
-from sparktrain.board.report_events import HParamColumn, Point, ReportEvents
-from sparktrain.state.trial import TrialStatus
-events = ReportEvents(Path(sys.argv[1]))
-events.space([HParamColumn("lr", float)], ["y"])
-events.start(0, {"lr": 0.5}, 1.0)
-events.add(0, [Point("y", 1, 1.0, 2.0)])
-events.end(0, TrialStatus.SUCCEEDED, 2.0)
-"""
-
-
-def test_tensorflow_is_not_imported(tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('TensorFlow is imported')")
-    board = tmp_path / "board"
-    board.mkdir()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{FAKE}"
-    subprocess.run([sys.executable, "-c", code, str(board)], check=True, timeout=60)
-    assert BoardReader(board).points("0000/sparktrain", "y") == [(1, 2.0)]

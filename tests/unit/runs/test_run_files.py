@@ -2,7 +2,6 @@
 
 import gzip
 import pickle
-import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -172,25 +171,6 @@ def test_the_newest_report_of_a_step_counts_after_a_member_has_restarted_alone()
 
 def test_a_row_that_was_written_twice_counts_once() -> None:
     assert steps_of((1, 0, 10), (1, 0, 10)) == [(1, 0, 10)]
-
-
-def test_ten_thousand_trials_in_five_seconds(tmp_path: Path) -> None:
-    run, trials, reports = ScriptedRun(tmp_path / "runs", total=None).begin(), 10_000, 10
-    for first in range(0, trials, 50):
-        rows = [
-            step_row(trial, 1, 0, step, BEGUN + step, {"loss": 1 / (step + trial + 1), "accuracy": trial / trials})
-            for trial in range(first, first + 50)
-            for step in range(reports)
-        ]
-        run.record(rows)
-    result = opened(run)
-    started = time.process_time()
-    frame = result.history()
-    took = time.process_time() - started
-    assert len(result.reports()) == 2 * trials * reports
-    assert frame.shape == (trials * reports, 7)
-    assert frame.loc[frame["step"] == 9, "loss"].iloc[-1] == 1 / (9 + trials)
-    assert took < 5.0
 
 
 # ---- logs

@@ -2,9 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -352,33 +349,6 @@ def test_what_a_sampler_of_a_user_returns_is_checked(returned: Any, text: str) -
 
 
 # ---- cost
-
-
-def test_lists_need_no_optuna() -> None:
-    code = (
-        "import sys\n"
-        "from sparktrain.search.named_samplers import SamplerChoice\n"
-        "from sparktrain.search.sampled_space import space\n"
-        "from sparktrain.search.optuna_sampler import Goal\n"
-        "from sparktrain import grid, uniform\n"
-        "SamplerChoice(goal=Goal('y', True)).sampler(grid(a=[1])).suggest(1)\n"
-        "SamplerChoice(trials=3, goal=Goal('y', True)).sampler(space(a=uniform(0, 1)))\n"
-        "assert 'optuna' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_ten_thousand_trials_are_restored_in_ten_seconds() -> None:
-    over = space({f"x{number}": uniform(0, 1) for number in range(8)} | {"lr": loguniform(1e-5, 1)})
-    history: list[PastSuggestion | Observation] = []
-    for number in range(10_000):
-        case = {f"x{each}": (number * (each + 1) % 997) / 997 for each in range(8)} | {"lr": 1 / (number + 2)}
-        history.append(PastSuggestion(TrialId(number), (case,), False))
-        history.append(Observation(TrialId(number), case, ObservedStatus.SUCCEEDED, {"y": number % 89 / 89}))
-    sampler, begun = chosen("tpe", over, trials=10_004), time.process_time()
-    sampler.restore(history)
-    assert len(sampler.suggest(4).cases) == 4
-    assert time.process_time() - begun < 10.0
 
 
 class Ending(optuna.samplers.RandomSampler):

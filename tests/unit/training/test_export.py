@@ -1,6 +1,5 @@
 """A model of any library is kept in its own format, and comes back from the run directory as that library loads it."""
 
-import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -192,17 +191,6 @@ def test_a_library_that_is_not_installed_is_named(home: Path, monkeypatch: pytes
     monkeypatch.setattr(exported_model, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"\(LinearRegression\) needs the package joblib, .* install it there"):
         loaded(home)
-
-
-def test_no_library_is_imported_for_another_ones_model(tmp_path: Path) -> None:
-    program = (
-        "import sys; from sparktrain.training.export import export; open('m.bin', 'w').close()\n"
-        "export('m.bin', 'home', 0)\n"
-        "libraries = ('keras', 'sklearn', 'joblib', 'skops', 'xgboost', 'lightgbm')\n"
-        "print([each for each in libraries if each in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "[]\n", done.stderr
 
 
 def _file(path: Path) -> Path:

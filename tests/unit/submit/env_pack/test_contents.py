@@ -4,8 +4,6 @@ import base64
 import hashlib
 import os
 import py_compile
-import subprocess
-import sys
 import tarfile
 from collections.abc import Mapping
 from importlib.metadata import Distribution
@@ -104,21 +102,6 @@ def test_a_package_without_a_list_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tool-1.0.dist-info" / "RECORD").unlink()
     with pytest.raises(SpecError, match="package tool cannot be packed, it has no list of its files"):
         list(files_of(package, SITE))
-
-
-def test_bytecode_is_taken_without_a_look_at_the_time_of_its_source(tmp_path: Path) -> None:
-    source = tmp_path / "module.py"
-    source.write_text("value = 42\n")
-    assert bytecode(source) is None
-    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
-    found = bytecode(source)
-    assert found is not None
-    name, content = found
-    (tmp_path / name).write_bytes(content)
-    source.write_text("value = 0\n")  # what is imported is what was compiled
-    code = "import module; print(module.value)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "42\n"
 
 
 def test_stale_bytecode_stays_behind(tmp_path: Path) -> None:
