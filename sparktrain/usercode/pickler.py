@@ -167,7 +167,7 @@ class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ha
             held = script[top]
             for name in filter(None, below.split(".")):
                 held = getattr(held, name, None)
-            if held is value and (script[top] is value or _can_be_pickled(script[top])):
+            if held is value and (script[top] is value or _can_be_pickled(script[top], self._library)):
                 yield top, script[top]
 
 
@@ -193,9 +193,9 @@ def _registering(pickler: ScriptPickler, registered: Callable[[ScriptPickler], d
     return _Call(lambda: (sent_script.register, (registered(pickler),)))
 
 
-def _can_be_pickled(value: object) -> bool:
+def _can_be_pickled(value: object, library: LibraryObjects) -> bool:
     try:
-        ScriptPickler(Sink(_MOST_BESIDE)).dump(value)
+        ScriptPickler(Sink(_MOST_BESIDE), library).dump(value)
     except Exception:  # whatever the value's own __reduce__ raises
         return False
     return True
