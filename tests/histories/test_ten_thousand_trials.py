@@ -7,14 +7,17 @@ from pathlib import Path
 from sparktrain.config.distribution import loguniform, uniform
 from sparktrain.display.top_screen import TopKey, TopScreen
 from sparktrain.ids import TrialId
+from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.report_parts import step_row
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion
+from sparktrain.store.localfs import LocalStore
 from tests.unit.display.test_top_screen import NOW, drawn, ids, many, pressed
 from tests.unit.driver.stored import BEGUN, ScriptedRun
 from tests.unit.notebook import test_cards as cards
 from tests.unit.notebook import test_result_plots as result_plots
 from tests.unit.notebook.pages import checked
+from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, claim, facts
 from tests.unit.runs.test_run_files import opened
 from tests.unit.search.test_samplers import chosen
 
@@ -77,3 +80,19 @@ def test_a_sampler_restores_them_in_ten_seconds() -> None:
     sampler.restore(history)
     assert len(sampler.suggest(4).cases) == 4
     assert time.process_time() - begun < 10.0
+
+
+def test_their_journal_is_read_at_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    journal = claim(store)
+    batches = [facts(*range(first, first + 400)) for first in range(0, 40_000, 400)]  # each trial has four records
+    for each in batches:
+        journal.append(each)
+    everything = tuple(record for each in batches for record in each)
+    began = time.process_time()
+    assert read(store, LAYOUT).records == everything
+    journal.compact(everything)
+    for path in tmp_path.glob(f"{FOLDER}/batch-*"):
+        path.unlink()
+    assert read(store, LAYOUT).records == everything
+    assert time.process_time() - began < 5

@@ -331,19 +331,3 @@ def test_encrypted_and_old_files_are_refused_by_name(local: Store) -> None:
     put(local, "old/a", b"FEA1" + b"x" * 20)
     with pytest.raises(DataError, match="in version 1 of Feather: write it as Arrow IPC"):
         plan_files(source(local, "arrow", "old"), "train")
-
-
-@each_format
-def test_no_wrong_bit_raises_anything_but_a_data_error(format: Format) -> None:
-    """PyArrow aborts the process for some wrong bits of a Parquet footer, when it is asked for chunks of columns."""
-    whole = content(format, numbers(20), group=8)
-    step = 9 if format == "parquet" else 41
-    refused = 0
-    for place in range(3, len(whole), step):
-        store = open_store(f"memory://{uuid4().hex}/data")
-        put(store, "in/a", flipped(whole, place))
-        try:
-            planned(source(store, format))
-        except DataError:
-            refused += 1
-    assert refused > 3

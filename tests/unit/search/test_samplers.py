@@ -1,6 +1,5 @@
 """Samplers of Optuna and of users: the contract, refusals, and what a space's lists and conditions make of them."""
 
-import importlib.util
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
 from sparktrain.search.space import Space, cases, grid, when, zipped
-from sparktrain.testing.sampler_contract import SamplerContract
 
 NUMBERS = space(lr=loguniform(1e-5, 1), d=uniform(0, 0.5), n=lograndint(16, 256), z=normal(0, 0.1), u=[1, [2], 3])
 MIXED = space(
@@ -56,60 +54,6 @@ def suggestions(sampler: Sampler, count: int) -> list[dict[str, Any]]:
     return found
 
 
-class TestRandom(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("random", MIXED)
-
-
-class TestTpe(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("tpe", MIXED)
-
-
-class TestTpeWithConditions(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("tpe", CONDITIONS)
-
-
-class TestTpeOfFewCases(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("tpe", DISCRETE)
-
-
-class TestTpeOverLists(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("tpe", grid(a=[1, 2, 3], b=["x", "y", None], c=[0.1, 0.2]))
-
-
-class TestCmaes(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("cmaes", NUMBERS)
-
-
-class TestQmc(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("qmc", MIXED)
-
-
-class TestNsgaii(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("nsgaii", MIXED)
-
-
-class TestGrid(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen("grid", DISCRETE)
-
-
-class TestGivenObject(SamplerContract):
-    """An object of Optuna has a generator of its own, which a restart cannot restore."""
-
-    restores_exactly = False
-
-    def make(self) -> Sampler:
-        return chosen(optuna.samplers.TPESampler(seed=3), MIXED)
-
-
 class Halving:
     """A sampler of a user."""
 
@@ -136,23 +80,6 @@ class Halving:
                 self.made += len(each.cases)
             else:
                 self.observe(each)
-
-
-class TestOwnSampler(SamplerContract):
-    def make(self) -> Sampler:
-        return chosen(Halving(), grid(x=[1]), trials=10)
-
-
-@pytest.mark.all(
-    case="the contract of Gaussian processes, where torch is installed: it takes 5.6 GB, and is in no lock",
-    covered_by="the contract of the other samplers; what is refused without torch",
-)
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-class TestGp(SamplerContract):
-    cuts = 2
-
-    def make(self) -> Sampler:
-        return chosen("gp", MIXED, trials=22)
 
 
 # ---- spaces

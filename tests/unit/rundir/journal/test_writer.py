@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -369,22 +368,6 @@ def test_an_empty_batch_settles_what_was_read() -> None:
 
 
 # ---- speed
-
-
-def test_ten_thousand_trials_are_read_at_once(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    journal = claim(store)
-    batches = [facts(*range(first, first + 400)) for first in range(0, 40_000, 400)]  # each trial has four records
-    for each in batches:
-        journal.append(each)
-    everything = tuple(record for each in batches for record in each)
-    began = time.process_time()
-    assert read(store, LAYOUT).records == everything
-    journal.compact(everything)
-    for path in tmp_path.glob(f"{FOLDER}/batch-*"):
-        path.unlink()
-    assert read(store, LAYOUT).records == everything
-    assert time.process_time() - began < 5
 
 
 def test_a_driver_learns_that_its_journal_was_deleted(tmp_path: Path) -> None:
