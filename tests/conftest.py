@@ -18,6 +18,7 @@ RINGS = [f"tests.{each.name}" for each in Path(__file__).parent.iterdir() if (ea
 pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # comparisons in helpers are shown as those in tests
 
 settings.register_profile("sparktrain", deadline=None)  # the time of an example depends on the machine
+settings.register_profile("quick", deadline=None, max_examples=25)  # a quarter of the examples: make test-unit
 settings.load_profile("sparktrain")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise every process compiles what it imports
