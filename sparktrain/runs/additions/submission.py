@@ -5,8 +5,11 @@ import secrets
 
 
 def new_name(wall: float) -> str:
-    """A name for what is added at `wall`, in seconds since 1970: no two processes get the same one."""
-    return f"{int(wall * 1000):013d}-{secrets.token_hex(4)}"
+    """A name for what is added at `wall`, in seconds since 1970: no two processes get the same one.
+
+    Names sort by time. A call takes longer than a microsecond, so that those of one process keep their order.
+    """
+    return f"{int(wall * 1e6):016d}-{secrets.token_hex(4)}"
 
 
 def current_user() -> str:
