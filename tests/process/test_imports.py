@@ -160,11 +160,11 @@ def test_lists_need_no_optuna() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_serving_imports_no_framework_and_leaves_absent_packages_absent() -> None:
+def test_the_hook_of_horovod_imports_no_framework_and_leaves_absent_packages_absent() -> None:
     program = (
         "import sys\n"
-        "from sparktrain.training.horovod_names import serving\n"
-        "serving.serve()\n"
+        "from sparktrain.training.horovod_names import import_hook\n"
+        "import_hook.install()\n"
         "sys.modules['horovod'] = None\n"
         "try:\n"
         "    import horovod.keras\n"
