@@ -14,6 +14,8 @@ from tests.unit.store.gated import MemoryStore
 
 
 class TestInADirectory(CheckpointContract):
+    stride = 3
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "runs")
@@ -31,10 +33,18 @@ class TestInS3(CheckpointContract):
 
 @pytest.mark.all(
     case="a fault at each third operation of a checkpoint in S3",
-    covered_by="at each twelfth; at each one in a directory",
+    covered_by="at each twelfth; at each one in memory",
 )
 class TestInS3Often(TestInS3):
     stride = 3
+
+
+@pytest.mark.all(
+    case="a fault at each operation of a checkpoint in a directory",
+    covered_by="at each third; at each one in memory",
+)
+class TestInADirectoryOften(TestInADirectory):
+    stride = 1
 
 
 class TestInMemory(CheckpointContract):

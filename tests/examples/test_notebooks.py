@@ -67,6 +67,10 @@ def kept(result: SweepResult) -> dict[int, tuple[str, float, int]]:
     return {trial.id: (trial.status.value, trial.seconds, trial.generations) for trial in ended}
 
 
+@pytest.mark.all(
+    case="a notebook with a sweep that is interrupted",
+    covered_by="`spark/test_notebook`: a pool in a notebook is interrupted; a notebook with a search, restarted",
+)
 def test_a_sweep_is_interrupted_and_the_same_cell_continues_it(kernel: Notebook, tmp_path: Path) -> None:
     code = code_of("first_sweep")
     sweep = at(code, "st.sweep(")
@@ -124,7 +128,7 @@ def test_a_search_continues_after_the_kernel_has_restarted(kernel: Notebook, tmp
 
 @pytest.mark.all(
     case="a notebook with a gang on a DataFrame, and predictions",
-    covered_by="its other notebooks, interrupted and restarted; `examples/test_tutorial`",
+    covered_by="a notebook with a search, restarted; `examples/test_tutorial`",
 )
 def test_a_gang_trains_on_a_dataframe_and_scores_the_rest(kernel: Notebook) -> None:
     cells = [kernel.run(cell, CELL_S) for cell in code_of("gang_on_dataframe")]

@@ -31,6 +31,10 @@ def test_only_programs_are_executable(planned: Contents) -> None:
     assert [name.partition("/")[0] for name in programs] == ["bin", "libexec"]
 
 
+@pytest.mark.all(
+    case="two packs of the same Python have the same name",
+    covered_by="`hadoop/test_pack`: the second pack uploads nothing",
+)
 def test_packs_of_the_same_python_have_the_same_name(planned: Contents) -> None:
     assert pack.plan(["msgspec"]).archive == planned.archive
 

@@ -41,6 +41,10 @@ def the(found: Examination, check: str) -> Finding:
     return finding
 
 
+@pytest.mark.all(
+    case="the doctor's command, its JSON, and that it leaves nothing",
+    covered_by="`unit/cli/test_doctor_command`: the command; the findings of a session",
+)
 def test_the_command_line_prints_its_findings_as_json_and_leaves_no_file(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     process = start(tmp_path, "doctor", "--master", MASTER, "--dir", str(runs), "--json")
