@@ -16,6 +16,7 @@ from sparktrain import formatting
 from sparktrain.boundary import message_of
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
+from sparktrain.ipython_shell import ipython_shell
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.threads import spawn
 
@@ -326,10 +327,7 @@ def choose_display(*, quiet: bool = False, stream: TextIO | None = None) -> Disp
 
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
-    # Only sys.modules is read: a kernel has imported IPython, and no other process imports it for this.
-    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = find_shell() if find_shell is not None else None
-    return getattr(shell, "kernel", None) is not None
+    return getattr(ipython_shell(), "kernel", None) is not None
 
 
 def is_live(stream: TextIO) -> bool:

@@ -65,7 +65,7 @@ from sparktrain.usercode.target import Target
 logger = logging.getLogger("sparktrain")
 
 NAMES = 16
-"""Number of other names to try where the generated one is taken: each ends in four random digits."""
+"""Number of other names to try where the generated one is taken: each ends in four random hexadecimal digits."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,17 +125,9 @@ class SamplerThread:
 
     def _serve(self) -> None:
         """The sampler's thread."""
-        process = os.getpid()
         while (call := self._calls.get()) is not None:
             self._current = call.doing, self._clock.now()
-            result = None
-            failed = None
-            try:
-                result = guarded(call.doing, call.work)
-            except BaseException as error:
-                failed = error
-            if os.getpid() != process:  # a fork of the driver must not continue as one
-                os._exit(1 if failed is not None else 0)
+            result, failed = _outcome(call.doing, call.work)
             self._current = None
             call.done(result, failed)
 
@@ -174,25 +166,26 @@ def guarded(doing: str, call: Callable[[], T]) -> T:
         ) from error
 
 
+def _outcome(doing: str, call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """What `guarded` returns, and what it raises."""
+    process = os.getpid()
+    result = None
+    failed = None
+    try:
+        result = guarded(doing, call)
+    except BaseException as error:
+        failed = error
+    if os.getpid() != process:  # the sampler has forked: the child must not continue as a driver
+        os._exit(1 if failed is not None else 0)
+    return result, failed
+
+
 def guarded_aside(doing: str, call: Callable[[], T], timeout_s: float | None) -> T:
     """As `guarded`, in a thread of its own, before a run has an event loop: for `timeout_s` at most, and for no longer
     than until Ctrl-C. Blocks."""
     ended: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-    process = os.getpid()
-
-    def work() -> None:
-        result = None
-        failed = None
-        try:
-            result = guarded(doing, call)
-        except BaseException as error:
-            failed = error
-        if os.getpid() != process:
-            os._exit(1 if failed is not None else 0)
-        ended.put((result, failed))
-
     limit_s = CALL_TIMEOUT_S if timeout_s is None else min(CALL_TIMEOUT_S, timeout_s)
-    spawn(work, "sparktrain-sampler")
+    spawn(lambda: ended.put(_outcome(doing, call)), "sparktrain-sampler")
     try:
         result, failed = ended.get(timeout=limit_s)
     except queue.Empty:

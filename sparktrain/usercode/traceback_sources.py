@@ -8,8 +8,8 @@ import zipfile
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
+from sparktrain.ipython_shell import ipython_shell
 from sparktrain.protocol.code_origins import MOST_LEFT, NAME, Origins, Source, encode
 from sparktrain.usercode.imports import NEVER_LOCAL, find_local, is_local
 from sparktrain.usercode.module_zip import EPOCH
@@ -91,8 +91,6 @@ def _sources(function: bytes) -> dict[str, Source]:
 
 def _cell(name: str) -> str | None:
     """`Cell In[3]`, as IPython calls it; None for anything else."""
-    # While IPython is being imported, the module is there without its names.
-    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell: Any = find_shell() if find_shell is not None else None
+    shell = ipython_shell()
     label_parts = shell.compile.format_code_name(name) if shell is not None else None
     return " ".join(label_parts) if label_parts else None
