@@ -12,6 +12,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -90,8 +91,18 @@ class Sources:
     def place_of(self, name: str) -> Path | None:
         """See `find_local`."""
         if name not in self._places:
-            self._places[name] = find_local(name)
+            self._places[name] = find_local(name) if name in sys.modules or name in self._names_on_path else None
         return self._places[name]
+
+    @functools.cached_property
+    def _names_on_path(self) -> frozenset[str]:
+        """What the folders of the path have, without suffixes."""
+        # Thousands of texts in code may name a module, and Python looks for each in all folders: 75 us a text.
+        names: set[str] = set()
+        for folder in sys.path:
+            with suppress(OSError):  # a zip file, or a folder that is not there
+                names.update(entry.partition(".")[0] for entry in os.listdir(folder or "."))
+        return frozenset(names)
 
     def local_names(self, modules: Iterable[str]) -> list[str]:
         """The local top-level modules among dotted names, sorted."""
