@@ -43,7 +43,7 @@ classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then
 demo: ## a sweep of four trials on real images, on a Spark of this machine
 	@scripts/setup.sh demo
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
-	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
+	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --grid epochs=2 --metric accuracy
 
 demo-data: setup ## a table of 200,000 rows made by Spark, a gang of two that trains on it, and a scored table
 	$(BIN)/python examples/churn.py

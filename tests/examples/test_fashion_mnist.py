@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.all(
-    case="`make demo` as its user runs it",
+    case="`make demo` with six epochs, as its user runs it",
     covered_by="`examples/test_gangs`: the same function trains in a gang; `spark/test_command_line`: a "
     "sweep of the command line",
 )
