@@ -108,9 +108,8 @@ def preload_for(
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         modules.add(defined.__name__)
         files.append(Path(defined.__file__))
-    files += [file for place in _dynamic(target, sources, ()) for file in sources.files_of(place.stem)]
-    # Only what the function's own modules reach: one file of its package that names OMP_NUM_THREADS kept TensorFlow out
-    # of the zygote, and each trial paid for the import.
+    # Only what the function's own modules reach, and no package that a text may name: one file that names
+    # OMP_NUM_THREADS kept TensorFlow out of the zygote, and each trial paid for the import.
     return chosen(imports | reached_imports(sources, modules, files), gang, env)
 
 

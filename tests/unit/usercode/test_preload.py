@@ -152,3 +152,10 @@ def test_nothing_is_imported() -> None:
     before = set(sys.modules)
     preload_for(cell("def train():\n    import h5py, sklearn.gaussian_process"))
     assert set(sys.modules) == before
+
+
+def test_the_training_function_of_a_benchmark_has_its_libraries_in_the_zygote() -> None:
+    """Texts in its modules name packages of this checkout, and files there name variables that libraries read."""
+    from benchmarks.recovery import train
+
+    assert {"keras", "numpy"} <= set(preload_for(train))
