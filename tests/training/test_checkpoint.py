@@ -50,10 +50,9 @@ async def test_checkpoints(bench: Bench, tmp_path: Path) -> None:
 
 
 async def test_training_waits_for_a_copy_in_memory_alone(bench: Bench) -> None:
-    measured = (await call(bench, "measure_the_stall")).metrics
-    ratio = measured["capture_s"] / measured["copy_s"]
-    print(
-        f"{measured['mb']:.0f} MB: capture {measured['capture_s'] * 1e3:.1f} ms, np.copy "
-        f"{measured['copy_s'] * 1e3:.1f} ms, ratio {ratio:.2f}"
-    )
-    assert ratio < 1.5
+    """How long the copy takes is measured beside a plain copy by `benchmarks.checkpoint_stall`, on a quiet machine."""
+    cost = (await call(bench, "capture_into_spare_memory")).metrics
+    assert cost["bytes"] > 99e6
+    assert cost["new arrays"] == 0, "the copy reuses the memory of the last one"
+    assert cost["peak_bytes"] < cost["bytes"] / 100, "and nothing is copied twice"
+    assert cost["opened"] == 0, "no file is written while training waits"
