@@ -22,7 +22,7 @@ from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.state.outcome import Report
 from sparktrain.store.url import open_store
-from tests.unit.driver.books import NoBook
+from tests.unit.driver.journals import NoJournal
 
 NAME = "run"
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 def _written(folder: str, count: int, block: int, trials: int) -> list[tuple[str, str]]:
     store, layout = open_store(folder), RunLayout(NAME)
-    recorder = MetricRecorder(NoBook(), MetricLog(store, layout), SystemClock())
+    recorder = MetricRecorder(NoJournal(), MetricLog(store, layout), SystemClock())
     heard, stored = Spent(), Spent()
     for first in range(0, count, block):
         reports = [(number % trials, _report(number // trials, number)) for number in range(first, first + block)]

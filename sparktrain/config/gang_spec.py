@@ -90,16 +90,16 @@ class GangSpec:
         _ = self.servers
 
     def _check_averaging(self) -> None:
-        served = self.backend is Backend.PARAMETER_SERVER
+        is_ps_backend = self.backend is Backend.PARAMETER_SERVER
         if self.local_steps is None:
-            if served and self.servers.local:
+            if is_ps_backend and self.servers.local:
                 raise SpecError(
                     "ps_mode 'local-sgd' without local_steps: it is how many steps a worker trains by itself before it "
                     "pushes; pass local_steps=8, or another mode"
                 )
             return
         prefix = f"local_steps={self.local_steps} with"
-        if served and not self.servers.local:
+        if is_ps_backend and not self.servers.local:
             raise SpecError(
                 f"{prefix} ps_mode {self.ps_mode.value!r}: there the servers get each gradient; pass "
                 "ps_mode='local-sgd', or leave local_steps out"

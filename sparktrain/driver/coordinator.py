@@ -69,7 +69,7 @@ OUTLOOK_S = 5.0
 
 WORDS_S = 1.0
 """Interval at which Spark is asked why agents were lost, until it reports a reason."""
-WORD_TIMEOUT_S = 20.0
+LOSS_REASON_TIMEOUT_S = 20.0
 """How long Spark may take to report the reason before a trial is given up."""
 
 STOPPED_SETTLE_S = 3.0
@@ -111,17 +111,17 @@ class Coordinator:
         server: Server,
         clock: Clock,
         outlook: Callable[[], str] = str,
-        words: TaskFailures | None = None,
+        loss_reasons: TaskFailures | None = None,
         outlook_s: float = OUTLOOK_S,
     ) -> None:
-        """`outlook` reports each `outlook_s` seconds why agents do not come, `words` why they were lost, where that
-        can be known; both may block, and are called in threads of their own."""
+        """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, where
+        that can be known; both may block, and are called in threads of their own."""
         self._outlook_s = outlook_s
         self._server = server
         self._outlook = outlook
-        self._words = words
+        self._loss_reasons = loss_reasons
         self._clock = clock
-        self._machine = Machine(LEASE_S, 0.0 if words is None else WORD_TIMEOUT_S)
+        self._machine = Machine(LEASE_S, 0.0 if loss_reasons is None else LOSS_REASON_TIMEOUT_S)
         self._inbox: deque[on.Event] = deque()
         self._folding = False
         self._run: ActiveRun | None = None
@@ -135,8 +135,8 @@ class Coordinator:
         """Listen for agents; returns the address that they can connect to."""
         self._background(self._tick(), self._break)
         self._background(self._server.keep_certificates())
-        if self._words is not None:
-            self._background(self._explain_losses(self._words))
+        if self._loss_reasons is not None:
+            self._background(self._explain_losses(self._loss_reasons))
         self._server.on_feed = self._on_feed
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
@@ -473,14 +473,14 @@ class Coordinator:
             run.outlook = "; ".join(filter(None, (self._server.absences.summary() if missing else "", outlook)))
             await self._clock.sleep(self._outlook_s)
 
-    async def _explain_losses(self, words: TaskFailures) -> None:
+    async def _explain_losses(self, loss_reasons: TaskFailures) -> None:
         """Ask Spark why agents were lost, as long as some loss has no reason."""
         unexplained = self._server.unexplained
         while True:
             await self._clock.sleep(WORDS_S)
             # Spark's status store has the reason seconds to minutes after the stream has ended.
             if stages := unexplained.stages(self._clock.now()):
-                failed = await aside(partial(words, stages), "sparktrain-words")
+                failed = await aside(partial(loss_reasons, stages), "sparktrain-loss_reasons")
                 for agent, cause in unexplained.settle(failed):
                     logger.info("agent %s was lost: %s", agent, cause)
                     self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(cause)))

@@ -75,7 +75,7 @@ class JournalWriter:
 
     def __init__(
         self,
-        book: JournalPort,
+        journal: JournalPort,
         records: Sequence[AnyRecord],
         perform: Callable[[do.Command], None],
         clock: Clock,
@@ -86,7 +86,7 @@ class JournalWriter:
         follows the one before it by `compact_after` records at least."""
         self.failed: Exception | None = None
         """Why the journal can no longer be written: another driver has taken over, or the store is gone."""
-        self._book = book
+        self._journal = journal
         self._perform = perform
         self._clock = clock
         self._written: list[AnyRecord] = list(records)
@@ -172,13 +172,13 @@ class JournalWriter:
 
     async def _check(self) -> None:
         try:
-            await (self._settle() if self._newest else aside(self._book.check))
+            await (self._settle() if self._newest else aside(self._journal.check))
         except OSError as error:  # it matters once there is something to write
             logger.info("the store does not show which driver owns the run: %s", error)
 
     async def _settle(self) -> None:
         self._settling = True
-        await aside(self._book.settle)
+        await aside(self._journal.settle)
         self._settling = self._newest = False
 
     async def _write_group(self) -> None:
@@ -186,7 +186,7 @@ class JournalWriter:
         if self._settling:
             await self._settle()
         group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
-        await aside(lambda: self._book.append(group))
+        await aside(lambda: self._journal.append(group))
         self._newest = True
         self._written += group
         self._done += len(group)
@@ -194,12 +194,12 @@ class JournalWriter:
         while self._held and self._held[0][0] <= self._done:
             self._perform(self._release())
         if self._clock.now() >= self._exists_until:  # a driver that writes all the time never comes to `_check`
-            await aside(self._book.check)
+            await aside(self._journal.check)
             self._exists_until = self._clock.now() + CHECK_S
         if len(self._written) >= self._compact_at and not self._compacting:
             # Beside the loop: sorting out some ten thousand records once held up the messages of all agents.
             self._compacting = True
-            self._background(self._compact(self._book.compaction(), list(self._written)))
+            self._background(self._compact(self._journal.compaction(), list(self._written)))
 
     async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
         """Compact the first records, while others are appended."""

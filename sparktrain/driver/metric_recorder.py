@@ -29,7 +29,7 @@ class MetricRecorder(JournalPort):
 
     def __init__(
         self,
-        book: JournalPort,
+        journal: JournalPort,
         log: MetricLog,
         clock: Clock,
         waiting: WaitingReports | None = None,
@@ -37,7 +37,7 @@ class MetricRecorder(JournalPort):
     ) -> None:
         """`heard` gets what `record` gets; it must neither block nor raise."""
         self._heard = heard
-        self._book = book
+        self._journal = journal
         self._log = log
         self._clock = clock
         self._waiting = waiting or WaitingReports()
@@ -65,21 +65,21 @@ class MetricRecorder(JournalPort):
         # never the reverse.
         if late or any(isinstance(record, _FLUSHES) for record in records):
             self._flush()
-        self._book.append(records)
+        self._journal.append(records)
 
     def compaction(self) -> Rewriting:
         """See base class."""
-        return self._book.compaction()
+        return self._journal.compaction()
 
     def settle(self) -> None:
         """See base class."""
         self._flush()
-        self._book.settle()
+        self._journal.settle()
 
     def check(self) -> None:
         """See base class."""
         self._flush()
-        self._book.check()
+        self._journal.check()
 
     def _flush(self) -> None:
         if (dropped := self._dropped) > self._named:

@@ -187,7 +187,7 @@ class TrialResult:
         )
 
 
-class Home(Protocol):
+class RunContext(Protocol):
     """What a run must do, and where its files are."""
 
     @property
@@ -206,10 +206,10 @@ class Home(Protocol):
         ...
 
 
-def result_of(trial: Trial, home: Home) -> TrialResult:
+def result_of(trial: Trial, context: RunContext) -> TrialResult:
     """The result of a trial, so far when its status is not final yet."""
-    members = _member_results(trial, home)
-    shape = home.spec.replication
+    members = _member_results(trial, context)
+    shape = context.spec.replication
     replica = shape.replica(trial.id)
     return TrialResult(
         id=trial.id,
@@ -234,15 +234,15 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
     )
 
 
-def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
+def _member_results(trial: Trial, context: RunContext) -> tuple[MemberResult, ...]:
     """The members of its newest gang; none when it never had one."""
     if trial.generation == NOT_FORMED:
         return ()
     members = []
-    for rank, (role, host) in enumerate(zip(home.spec.gang.roles(), _hosts(trial), strict=False)):
+    for rank, (role, host) in enumerate(zip(context.spec.gang.roles(), _hosts(trial), strict=False)):
         again = trial.incarnation(rank)
-        member = Member(RunId(home.spec.name), trial.id, trial.generation, Rank(rank), again)
-        log = home.store.where(home.layout.member(member).log)
+        member = Member(RunId(context.spec.name), trial.id, trial.generation, Rank(rank), again)
+        log = context.store.where(context.layout.member(member).log)
         members.append(MemberResult(rank=rank, role=role, host=host, log=log))
     return tuple(members)
 

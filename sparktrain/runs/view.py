@@ -303,10 +303,10 @@ class _Times:
                 self.saved[checkpoint.manifest] = at
 
 
-def _trial(trial: Trial, home: RunData, times: _Times) -> TrialView:
+def _trial(trial: Trial, run: RunData, times: _Times) -> TrialView:
     newest = trial.checkpoints.newest
-    result = result_of(trial, home)
-    if (labels := home.labels.get(trial.id)) is not None:
+    result = result_of(trial, run)
+    if (labels := run.labels.get(trial.id)) is not None:
         result = replace(result, notes=labels.notes, tags=labels.tags)
     return TrialView(
         result=result,
@@ -314,7 +314,7 @@ def _trial(trial: Trial, home: RunData, times: _Times) -> TrialView:
         report=trial.last_report,
         reported=times.reported.get(trial.id),
         checkpoint=newest,
-        manifest=home.store.where(newest.manifest) if newest is not None else None,
+        manifest=run.store.where(newest.manifest) if newest is not None else None,
         saved=times.saved.get(newest.manifest) if newest is not None else None,
         checkpoints=tuple(trial.checkpoints.retained),
         last_step=times.last_steps.get(trial.id),

@@ -32,8 +32,8 @@ from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
+from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
-from sparktrain.state.pruning.races import Races
 from sparktrain.state.pruning.user_stops import UserStops
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
@@ -69,7 +69,7 @@ class RunMachine:
         self._reason_timeout_s = reason_timeout_s
         self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
-        self._races = Races(sweep)
+        self._case_closing = CaseClosing(sweep)
         self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
@@ -414,7 +414,7 @@ class RunMachine:
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
         # Closed cases first: a trial that is closed here must not get a gang below.
-        commands += self._conclude(self._races.settle())
+        commands += self._conclude(self._case_closing.settle())
         for trial in self.sweep.pruned.take_running():
             commands += self._stop_trial(self.sweep.trials[trial], at)
         for trial in self.sweep.exploits.take_running():

@@ -97,14 +97,14 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     context = TrainContext(assignment, wire, clock, gang)
     import_hook.provide(context)
     entered = clock.now()
-    served = call.gang.backend is Backend.PARAMETER_SERVER
-    by_itself = has_ps(gang.formation) and (served or runs_everywhere(function))
-    if by_itself and not served:
+    is_ps_backend = call.gang.backend is Backend.PARAMETER_SERVER
+    by_itself = has_ps(gang.formation) and (is_ps_backend or runs_everywhere(function))
+    if by_itself and not is_ps_backend:
         context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
     wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
     try:
-        if served and gang.formation.role is Role.PS:
+        if is_ps_backend and gang.formation.role is Role.PS:
             serve_shard(gang.formation, call.gang.servers, gang.release_port)
         if not by_itself:
             serve_if_server(gang.formation, gang.release_port)

@@ -18,7 +18,7 @@ OTHER_KILLS = pytest.mark.all(
 )
 MIXED_PRECISION = pytest.mark.all(
     case="one worker in mixed precision with a server",
-    covered_by="a ring in mixed precision; `training/test_served_model`",
+    covered_by="a ring in mixed precision; `training/test_ps_model`",
 )
 
 EQUAL = 1e-6

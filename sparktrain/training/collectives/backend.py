@@ -76,10 +76,10 @@ def load(backend: Backend) -> JoinRing:
 def _without_ring(joining: Joining) -> Ring:
     """Members that meet at their parameter servers alone."""
     from sparktrain.training.parameter_server.live_places import LivePlaces
-    from sparktrain.training.parameter_server.served_model import ServedModel
-    from sparktrain.training.parameter_server.served_ring import ServedRing
+    from sparktrain.training.parameter_server.ps_model import PsModel
+    from sparktrain.training.parameter_server.ps_ring import PsRing
 
     formation = joining.formation
     places = LivePlaces(formation, joining.exchange.moved)
-    served = ServedModel(places, joining.servers, joining.incarnation, slow_s=joining.operation_s)
-    return ServedRing(formation.rank, served)
+    ps_model = PsModel(places, joining.servers, joining.incarnation, slow_s=joining.operation_s)
+    return PsRing(formation.rank, ps_model)

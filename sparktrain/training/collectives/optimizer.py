@@ -14,7 +14,7 @@ from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.outer_scale import OuterScale
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.keras.missing_wrappers import FirstStep
-from sparktrain.training.parameter_server.served_model import ServedModel
+from sparktrain.training.parameter_server.ps_model import PsModel
 from sparktrain.training.parameter_server.server_push import ServerAverager, ServerPush, distribute_to_servers
 
 
@@ -44,8 +44,8 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
             f"the optimizer {optimizer.name!r} is distributed already; distribute each optimizer once, "
             "and before it is compiled into a model"
         )
-    if ring.served is not None:
-        return _to_servers(optimizer, ring.served, compression, ring.local_steps)
+    if ring.ps_model is not None:
+        return _to_servers(optimizer, ring.ps_model, compression, ring.local_steps)
     if ring.local_steps is not None:
         refuse_compression(compression, ring.local_steps)
         if ring.size > 1:
@@ -131,7 +131,7 @@ def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "no
 
     Raises SpecError for an unknown compression, and in gangs that average no gradients.
     """
-    if ring.served is not None:
+    if ring.ps_model is not None:
         raise SpecError(
             "ctx.distribute_tape() in a gang with backend 'parameter-server': its servers apply gradients; use "
             "ctx.distribute(optimizer) and optimizer.apply_gradients(), or choose backend 'horovod' or 'tensorflow'"
@@ -239,14 +239,14 @@ def _own_apply(optimizer: Any) -> Any:
     return getattr(optimizer, "__dict__", {}).get("apply")
 
 
-def _to_servers(optimizer: Any, served: ServedModel, compression: str, steps: int | None) -> Any:
+def _to_servers(optimizer: Any, ps_model: PsModel, compression: str, steps: int | None) -> Any:
     if compression != "none":
         raise SpecError(
             f"compression={compression!r} in a gang with backend 'parameter-server': its servers take gradients in the "
             "types of the variables; leave it out"
         )
     if steps is not None:
-        served.check(optimizer)
-        optimizer.apply = LocalSteps(optimizer, ServerAverager(optimizer, served), steps)
+        ps_model.check(optimizer)
+        optimizer.apply = LocalSteps(optimizer, ServerAverager(optimizer, ps_model), steps)
         return optimizer
-    return distribute_to_servers(optimizer, served)
+    return distribute_to_servers(optimizer, ps_model)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from sparktrain.training.collectives.call_log import CallLog
-    from sparktrain.training.parameter_server.served_model import ServedModel
+    from sparktrain.training.parameter_server.ps_model import PsModel
 
 
 class Ring(ABC):
@@ -27,7 +27,7 @@ class Ring(ABC):
     size: int
     calls: "CallLog | None" = None
     """The collectives that this member has started; None where there is no other member to compare them with."""
-    served: "ServedModel | None" = None
+    ps_model: "PsModel | None" = None
     """The parameter servers that apply this member's gradients; None where its own optimizer does."""
     local_steps: int | None = None
     """How many steps each member trains by itself before all average their weights; None: they average gradients."""

@@ -46,7 +46,7 @@ def allgather(ring: Ring, value: Any) -> Any:
 
 def _check_waits(ring: Ring, operation: str) -> None:
     """Raise SpecError where members do not wait for each other."""
-    if ring.served is not None:
+    if ring.ps_model is not None:
         raise SpecError(
             f"ctx.{operation}() in a gang with backend 'parameter-server': its members do not wait for each other; "
             "leave it out, or choose backend 'horovod' or 'tensorflow'"

@@ -35,7 +35,7 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     Snapshots,
 )
 from sparktrain.training.keras.memory_callback import KeepInMemory, MemorySnapshots
-from sparktrain.training.keras.served_training import ServedTraining
+from sparktrain.training.keras.ps_training import PsTraining
 from sparktrain.training.keras.user_callbacks import (
     Arrange,
     CallbackStateKeeper,
@@ -105,14 +105,14 @@ def keras_callbacks(
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
     chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
-    if warmup and ring.served is not None:
+    if warmup and ring.ps_model is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
         chain += [WarmUp(ring, position, warmup)]
     chain += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, past, deps.compare)]
     chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
-    if ring.served is not None:
-        chain += [ServedTraining(ring.served, position)]
+    if ring.ps_model is not None:
+        chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
     chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]

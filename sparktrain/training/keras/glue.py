@@ -14,7 +14,7 @@ from sparktrain.training.keras.callbacks import CallbackDeps
 from sparktrain.training.keras.callbacks import keras_callbacks as callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
 from sparktrain.training.keras.loss_scaling import weigh_losses
-from sparktrain.training.parameter_server.served_model import OPTIMIZERS, ServedModel
+from sparktrain.training.parameter_server.ps_model import OPTIMIZERS, PsModel
 
 _FIT = "fit()"
 """The name under which `fit` saves its state beside the model."""
@@ -23,10 +23,10 @@ _FIT = "fit()"
 class KerasSnapshots:
     """Saves and restores for `fit`, through `ctx.checkpoint`."""
 
-    def __init__(self, checkpoints: CheckpointSaver, keep: int, served: ServedModel | None = None) -> None:
+    def __init__(self, checkpoints: CheckpointSaver, keep: int, ps_model: PsModel | None = None) -> None:
         self._checkpoints = checkpoints
         self._keep = keep
-        self._served = served
+        self._ps_model = ps_model
 
     def peek(self) -> StagePosition | None:
         """The position of the newest checkpoint; one of the user's own loop has no epoch. Raises CheckpointError."""
@@ -40,14 +40,14 @@ class KerasSnapshots:
     def restore(self, model: Any, *, alike: bool) -> None:
         """Set the built model and its optimizer to the newest checkpoint. Raises UserError, CheckpointError."""
         restored = self._checkpoints.restore(model, alike=alike)
-        if self._served is not None and restored is not None:
-            self._served.restore(restored.extra.get(OPTIMIZERS, []))
+        if self._ps_model is not None and restored is not None:
+            self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
         """Copy what `restore` needs; a thread writes the copy."""
         content: dict[str, Any] = {_FIT: dict(place.content)}
-        if self._served is not None:
-            content[OPTIMIZERS] = self._served.saved()
+        if self._ps_model is not None:
+            content[OPTIMIZERS] = self._ps_model.saved()
         self._checkpoints.save(
             place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
         )
@@ -131,7 +131,7 @@ def keras_callbacks(
         if ring.size > 1:
             check_equal(ring, model)
 
-    snapshots = KerasSnapshots(checkpoints, keep, ring.served)
+    snapshots = KerasSnapshots(checkpoints, keep, ring.ps_model)
     snaps = KerasMemory(memory) if memory is not None else None
     facts = ring, position, clock, report, should_stop, stepped
     deps = CallbackDeps(*facts, compare, check, snapshots, own_folders, snaps)

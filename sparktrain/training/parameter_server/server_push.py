@@ -12,38 +12,38 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives.local_steps import Averager
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.parameter_server.keras_rule import check_optimizer
-from sparktrain.training.parameter_server.served_model import ServedModel
+from sparktrain.training.parameter_server.ps_model import PsModel
 
 NAME = "sparktrain_servers"
 """The name of the operation in a graph."""
 
 
-def distribute_to_servers(optimizer: Any, served: ServedModel) -> Any:
+def distribute_to_servers(optimizer: Any, ps_model: PsModel) -> Any:
     """Make `optimizer` push its gradients in place of applying them; returns `optimizer` itself.
 
     It keeps its class and its variables, which do not change: the servers' optimizers have the state. Raises SpecError.
     """
     check_optimizer(optimizer, 1)
-    optimizer.apply = ServerPush(optimizer, served)
+    optimizer.apply = ServerPush(optimizer, ps_model)
     return optimizer
 
 
 class ServerPush:
     """Takes the place of an optimizer's `apply`."""
 
-    def __init__(self, optimizer: Any, served: ServedModel) -> None:
+    def __init__(self, optimizer: Any, ps_model: PsModel) -> None:
         self._optimizer = optimizer
-        self._served = served
+        self._ps_model = ps_model
 
     @as_written
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         optimizer = self._optimizer
         variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
-        _begin(optimizer, self._served, variables)
+        _begin(optimizer, self._ps_model, variables)
         dense = [_dense(gradient, weight) for gradient, weight in zip(grads, variables, strict=True)]
         rate = optimizer._learning_rate
         rate = tf.convert_to_tensor(rate.value) if hasattr(rate, "value") else tf.constant(0.0)
-        values = tf.numpy_function(self._served.step, [rate, *dense], [grad.dtype for grad in dense], name=NAME)
+        values = tf.numpy_function(self._ps_model.step, [rate, *dense], [grad.dtype for grad in dense], name=NAME)
         for variable, value in zip(variables, values, strict=True):
             variable.assign(tf.reshape(value, variable.shape))
         optimizer.iterations.assign_add(1)
@@ -52,26 +52,26 @@ class ServerPush:
 class ServerAverager(Averager):
     """By the servers: each member averages on its own, and waits for no other."""
 
-    def __init__(self, optimizer: Any, served: ServedModel) -> None:
+    def __init__(self, optimizer: Any, ps_model: PsModel) -> None:
         self._optimizer = optimizer
-        self._served = served
+        self._ps_model = ps_model
 
     def check(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Raises SpecError for an eager first step."""
-        _begin(self._optimizer, self._served, variables)
+        _begin(self._optimizer, self._ps_model, variables)
 
     def average(self, optimizer: Any) -> None:
         """See base class."""
-        variables = self._served.variables
+        variables = self._ps_model.variables
         values = [tf.convert_to_tensor(weight.value) for weight in variables]
-        averages = tf.numpy_function(self._served.exchange, values, [tensor.dtype for tensor in values], name=NAME)
+        averages = tf.numpy_function(self._ps_model.exchange, values, [tensor.dtype for tensor in values], name=NAME)
         for variable, value in zip(variables, averages, strict=True):
             variable.assign(tf.reshape(value, variable.shape))
 
 
-def _begin(optimizer: Any, served: ServedModel, variables: Sequence[Any]) -> None:
+def _begin(optimizer: Any, ps_model: PsModel, variables: Sequence[Any]) -> None:
     """In a loop of the user's own: `fit` starts by a callback. A trace comes before the first step is computed."""
-    if served.begun:
+    if ps_model.begun:
         return
     if tf.executing_eagerly():
         raise SpecError(
@@ -80,7 +80,7 @@ def _begin(optimizer: Any, served: ServedModel, variables: Sequence[Any]) -> Non
             "callbacks=ctx.keras_callbacks()"
         )
     with tf.init_scope():
-        served.begin(optimizer, variables)
+        ps_model.begin(optimizer, variables)
 
 
 def _dense(gradient: Any, variable: Any) -> tf.Tensor:

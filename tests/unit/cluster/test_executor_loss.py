@@ -165,7 +165,7 @@ async def preempted_once() -> RunOutcome:
     transport, store = MemoryTransport(), World().store
     messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())
-    made = Coordinator(server, QuickClock(), words=lambda stages: messages if set(stages) == {2} else {})
+    made = Coordinator(server, QuickClock(), loss_reasons=lambda stages: messages if set(stages) == {2} else {})
     sweep = prepared(1)
     work = replace(sweep, spec=replace(sweep.spec, max_retries=0), store=store).work(
         1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")

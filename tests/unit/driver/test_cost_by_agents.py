@@ -13,7 +13,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.records import GangFormed
 from tests.support.call_count import counted
-from tests.unit.driver.books import NoBook
+from tests.unit.driver.journals import NoJournal
 
 FEW, MANY = 60, 240
 GROWTH = 1.5
@@ -43,7 +43,7 @@ def claim_gpus(agents: int) -> int:
 def hold_back(agents: int) -> int:
     """The store is busy with the records of all gangs, and each agent is sent something more."""
     performed: list[do.Command] = []
-    writer = JournalWriter(NoBook(), [], performed.append, SystemClock(), lambda work: None)
+    writer = JournalWriter(NoJournal(), [], performed.append, SystemClock(), lambda work: None)
     members = [Member(RunId("run"), TrialId(slot), Generation(1)) for slot in range(agents)]
     for slot, member in enumerate(members):
         writer.take(do.WriteRecord(GangFormed(trial=member.trial, generation=member.generation, hosts=("host",))))

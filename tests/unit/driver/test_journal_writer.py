@@ -23,17 +23,17 @@ MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 class SlowRewriting(Rewriting):
     """Puts a snapshot when it is let to."""
 
-    def __init__(self, book: "SlowBook") -> None:
-        self._book = book
+    def __init__(self, journal: "SlowJournal") -> None:
+        self._journal = journal
 
     def write(self, records: Sequence[AnyRecord]) -> None:
-        assert self._book.free_to_compact.acquire(timeout=30.0)
-        if self._book.no_snapshot is not None:
-            raise self._book.no_snapshot
-        self._book.snapshots.append(list(records))
+        assert self._journal.free_to_compact.acquire(timeout=30.0)
+        if self._journal.no_snapshot is not None:
+            raise self._journal.no_snapshot
+        self._journal.snapshots.append(list(records))
 
 
-class SlowBook(JournalPort):
+class SlowJournal(JournalPort):
     """Writes a group when it is let to."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Desk:
     """A journal writer, and what it has done."""
 
     def __init__(self) -> None:
-        self.book = SlowBook()
+        self.journal = SlowJournal()
         self.compact_after = module.COMPACT_AFTER
         self.done: list[do.Command] = []
         self.failed: list[tuple[Exception, list[do.Command]]] = []
@@ -88,7 +88,7 @@ class Desk:
         self.writing: asyncio.Task[None] | None = None
 
     def new_scribe(self, records: Sequence[AnyRecord] = ()) -> JournalWriter:
-        return JournalWriter(self.book, records, self.done.append, self.clock, self.spawn, self.compact_after)
+        return JournalWriter(self.journal, records, self.done.append, self.clock, self.spawn, self.compact_after)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         self.beside.append(asyncio.create_task(work))
@@ -96,7 +96,7 @@ class Desk:
     async def compact(self) -> None:
         """Let each compaction come to its end."""
         for task in self.beside:
-            self.book.free_to_compact.release()
+            self.journal.free_to_compact.release()
             await asyncio.wait_for(task, 30.0)
         self.beside.clear()
 
@@ -108,7 +108,7 @@ class Desk:
 
     async def write(self, groups: int = 1) -> None:
         for _ in range(groups):
-            self.book.free.release()
+            self.journal.free.release()
         assert self.writing is not None
         await asyncio.wait_for(self.writing, 30.0)
 
@@ -156,15 +156,15 @@ async def test_records_that_come_meanwhile_are_the_next_group(desk: Desk) -> Non
     desk.take(formed(1), conclude[1])
     desk.take(formed(2), conclude[2])
     await desk.write(groups=2)
-    assert [len(group) for group in desk.book.groups] == [1, 2]
+    assert [len(group) for group in desk.journal.groups] == [1, 2]
     assert desk.done == conclude
 
 
 async def test_a_journal_that_fails_gives_back_what_was_not_done(desk: Desk) -> None:
-    desk.book.error = DeposedError("another driver")
+    desk.journal.error = DeposedError("another driver")
     desk.take(formed(), START, STOP_A)
     await desk.write()
-    assert desk.failed == [(desk.book.error, [START])]
+    assert desk.failed == [(desk.journal.error, [START])]
     assert desk.done == [STOP_A], "who was stopped is stopped, whatever becomes of the journal"
     end = do.EndRun(RunId("run"), "stopped", "")
     desk.take(formed(), START, do.ConcludeTrial(TrialId(0)), STOP_B, end)
@@ -194,7 +194,7 @@ async def test_the_journal_is_compacted_now_and_then(few: Desk) -> None:
     few.take(*(reported(step) for step in range(7, 9)))
     await few.write()
     await few.compact()
-    assert [steps(snapshot) for snapshot in few.book.snapshots] == [[4], [8]]
+    assert [steps(snapshot) for snapshot in few.journal.snapshots] == [[4], [8]]
 
 
 async def test_nothing_waits_for_a_compaction(few: Desk) -> None:
@@ -203,27 +203,27 @@ async def test_nothing_waits_for_a_compaction(few: Desk) -> None:
     few.take(*(formed(trial) for trial in range(1, 21)), START)
     await few.write()
     assert few.done == [START]
-    assert (len(few.beside), few.book.snapshots) == (1, []), "and one runs at a time"
+    assert (len(few.beside), few.journal.snapshots) == (1, []), "and one runs at a time"
     await few.compact()
     few.take(formed(21))
     await few.write()
     await few.compact()
-    first, second = few.book.snapshots
+    first, second = few.journal.snapshots
     assert (len(first), len(second)) == (1, 22), "what came beside the first is in the second"
 
 
 async def test_a_journal_that_cannot_be_compacted_goes_on(few: Desk) -> None:
     for error in (StoreTimeoutError("slow"), DeposedError("another driver")):
-        few.book.no_snapshot = error
+        few.journal.no_snapshot = error
         few.take(*(reported(step) for step in range(5)), START)
         await few.write()
         await few.compact()
     assert (few.failed, few.done) == ([], [START, START])
-    few.book.no_snapshot = None
+    few.journal.no_snapshot = None
     few.take(*(reported(step) for step in range(5, 10)))
     await few.write()
     await few.compact()
-    assert [steps(snapshot) for snapshot in few.book.snapshots] == [[9]]
+    assert [steps(snapshot) for snapshot in few.journal.snapshots] == [[9]]
 
 
 async def test_what_compactions_write_grows_with_the_journal_and_no_faster(desk: Desk) -> None:
@@ -233,8 +233,8 @@ async def test_what_compactions_write_grows_with_the_journal_and_no_faster(desk:
         desk.take(*(formed(trial) for trial in range(first, first + 1000)))
         await desk.write()
         await desk.compact()
-    assert sum(map(len, desk.book.snapshots)) < 1.5 * trials
-    assert len(desk.book.snapshots) >= 3
+    assert sum(map(len, desk.journal.snapshots)) < 1.5 * trials
+    assert len(desk.journal.snapshots) >= 3
 
 
 async def test_a_journal_is_not_compacted_again_by_each_driver(desk: Desk) -> None:
@@ -249,26 +249,26 @@ async def test_a_journal_is_not_compacted_again_by_each_driver(desk: Desk) -> No
     desk.take(formed(1))
     await desk.write()
     await desk.compact()
-    assert [len(snapshot) for snapshot in desk.book.snapshots] == [2]
+    assert [len(snapshot) for snapshot in desk.journal.snapshots] == [2]
 
 
 async def test_a_driver_with_nothing_to_write_asks_who_is_in_charge(desk: Desk) -> None:
     desk.take(STOP_A)
-    assert desk.book.checks == 0
+    assert desk.journal.checks == 0
     desk.clock.at += CHECK_S
     desk.take(STOP_A)
     await desk.write()
-    assert (desk.book.checks, desk.failed) == (1, [])
-    desk.book.error = StoreTimeoutError("slow")
+    assert (desk.journal.checks, desk.failed) == (1, [])
+    desk.journal.error = StoreTimeoutError("slow")
     desk.clock.at += CHECK_S
     desk.take(STOP_A)
     await desk.write()
     assert desk.failed == [], "it matters once there is something to write"
-    desk.book.error = DeposedError("another driver")
+    desk.journal.error = DeposedError("another driver")
     desk.clock.at += CHECK_S
     desk.take(STOP_A)
     await desk.write()
-    assert desk.failed == [(desk.book.error, [])]
+    assert desk.failed == [(desk.journal.error, [])]
 
 
 async def test_a_driver_that_writes_all_the_time_asks_as_often(desk: Desk) -> None:
@@ -276,7 +276,7 @@ async def test_a_driver_that_writes_all_the_time_asks_as_often(desk: Desk) -> No
         desk.clock.at += 0.6 * CHECK_S
         desk.take(formed(number))
         await desk.write()
-    assert (len(desk.book.groups), desk.book.checks) == (4, 2)
+    assert (len(desk.journal.groups), desk.journal.checks) == (4, 2)
 
 
 async def test_it_tells_how_long_the_store_takes(desk: Desk) -> None:
@@ -293,24 +293,24 @@ async def test_the_newest_records_are_followed_by_something_once_it_is_quiet(des
     """So that they are not taken, when they are lost, for records that never counted."""
     desk.take(formed())
     await desk.write()
-    assert desk.book.settled == 0, "not in the way of what comes next"
+    assert desk.journal.settled == 0, "not in the way of what comes next"
     for _ in range(3):
         desk.clock.at += CHECK_S
         desk.take(STOP_A)
         await desk.write()
-    assert (desk.book.settled, desk.book.checks) == (1, 2)
+    assert (desk.journal.settled, desk.journal.checks) == (1, 2)
 
 
 async def test_what_follows_the_newest_records_is_tried_again_before_others_are_written(desk: Desk) -> None:
     """The journal takes no other batch of a number than the one that was tried before."""
     desk.take(formed())
     await desk.write()
-    desk.book.error = StoreTimeoutError("slow")
+    desk.journal.error = StoreTimeoutError("slow")
     desk.clock.at += CHECK_S
     desk.take(STOP_A)
     await desk.write()
     assert desk.failed == []
-    desk.book.error = None
+    desk.journal.error = None
     desk.take(formed(1))
     await desk.write()
-    assert (desk.book.settled, [len(group) for group in desk.book.groups]) == (1, [1, 1])
+    assert (desk.journal.settled, [len(group) for group in desk.journal.groups]) == (1, [1, 1])

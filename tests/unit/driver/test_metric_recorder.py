@@ -23,7 +23,7 @@ from sparktrain.state.records import (
 )
 from sparktrain.state.trial import TrialStatus
 from tests.unit.clocks import HandClock
-from tests.unit.driver.books import NoBook
+from tests.unit.driver.journals import NoJournal
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
 
 LAYOUT, TRIAL = RunLayout("run"), TrialId(3)
@@ -38,7 +38,7 @@ ENDS: list[AnyRecord] = [
 ]
 
 
-class Witness(NoBook):
+class Witness(NoJournal):
     """A journal that knows what was stored before each of its records."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -56,9 +56,9 @@ def stored(store: MemoryStore) -> list[int]:
 class Bench:
     def __init__(self, index: int = -1, waiting: WaitingReports | None = None) -> None:
         self.store, self.clock = MemoryStore(), HandClock()
-        self.book = Witness(self.store)
+        self.journal = Witness(self.store)
         log = MetricLog(GatedStore(self.store, FailAt(index, "before", fault())), LAYOUT)
-        self.recorder = MetricRecorder(self.book, log, self.clock, waiting)
+        self.recorder = MetricRecorder(self.journal, log, self.clock, waiting)
 
     def report(self, *steps: int) -> None:
         self.recorder.record(MEMBER, [Report(step, {"loss": 0.5}, 12.0) for step in steps])
@@ -70,7 +70,7 @@ def test_reports_are_stored_before_what_they_led_to(record: AnyRecord) -> None:
     bench.report(1, 2)
     bench.recorder.append([FORMED])
     bench.recorder.append([record])
-    assert bench.book.seen == [("GangFormed", []), (type(record).__name__, [1, 2])]
+    assert bench.journal.seen == [("GangFormed", []), (type(record).__name__, [1, 2])]
     [row, _] = read_blocks(bench.store, LAYOUT)[1]
     assert (row.trial, row.generation, row.rank, row.time, row.metrics) == (3, 2, 0, 12.0, {"loss": 0.5})
 
@@ -82,7 +82,7 @@ def test_other_records_bring_reports_along_when_these_have_waited() -> None:
     bench.recorder.append([REPORTED])
     bench.report(2)
     bench.recorder.append([REPORTED])
-    assert bench.book.seen == [("TrialReported", [1]), ("TrialReported", [1])]
+    assert bench.journal.seen == [("TrialReported", [1]), ("TrialReported", [1])]
 
 
 def test_a_journal_without_records_stores_reports_too() -> None:
@@ -107,10 +107,10 @@ def test_a_store_that_fails_costs_no_report_and_no_record_comes_before_it() -> N
     bench.report(1)
     with pytest.raises(OSError, match="the store failed"):
         bench.recorder.append(ENDS[:1])
-    assert bench.book.seen == []
+    assert bench.journal.seen == []
     bench.report(2)
     bench.recorder.append(ENDS[:1])
-    assert bench.book.seen == [("CheckpointAcknowledged", [1, 2])]
+    assert bench.journal.seen == [("CheckpointAcknowledged", [1, 2])]
 
 
 def test_a_long_outage_costs_no_report() -> None:
@@ -135,10 +135,10 @@ def test_a_store_that_fails_in_the_middle_costs_no_report() -> None:
     with pytest.raises(OSError, match="the store failed"):
         bench.recorder.append(ENDS[:1])
     assert 0 < len(stored(bench.store)) < 100
-    assert bench.book.seen == []
+    assert bench.journal.seen == []
     bench.report(100)
     bench.recorder.append(ENDS[:1])
-    assert bench.book.seen == [("CheckpointAcknowledged", list(range(101)))]
+    assert bench.journal.seen == [("CheckpointAcknowledged", list(range(101)))]
 
 
 def test_reports_that_come_during_a_write_wait_for_the_next_one() -> None:
@@ -151,7 +151,7 @@ def test_reports_that_come_during_a_write_wait_for_the_next_one() -> None:
             bench.clock.at += 1.0
             bench.report(int(bench.clock.at))
 
-    bench.recorder = MetricRecorder(bench.book, Busy(bench.store, LAYOUT), bench.clock)
+    bench.recorder = MetricRecorder(bench.journal, Busy(bench.store, LAYOUT), bench.clock)
     bench.report(0)
     bench.recorder.append(ENDS[-1:])
     assert stored(bench.store) == [0]

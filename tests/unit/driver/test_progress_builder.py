@@ -27,7 +27,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
 from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.url import open_store
-from tests.unit.driver.books import NoBook
+from tests.unit.driver.journals import NoJournal
 from tests.unit.state.world import LEASE_S, World
 
 RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
@@ -45,7 +45,7 @@ def work(tmp_path: Path) -> RunRequest:
         total=1,
         agents=2,
         watcher=NullDisplay(),
-        journal=NoBook(),
+        journal=NoJournal(),
         driver_started=DriverStarted(plan="", at=0.0),
     )
 

@@ -41,7 +41,7 @@ OPTIMIZERS = "parameter servers"
 """The name of the optimizers' own variables in a checkpoint."""
 
 
-class ServedModel:
+class PsModel:
     """The trainable variables of one model. One thread at a time may call it; all methods but `stopped` may block.
 
     They raise RingError for a server that does not answer in time, and ProtocolError for one that refuses.

@@ -19,8 +19,8 @@ from sparktrain.threads import spawn
 from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.parameter_server.keras_rule import keras_rule
 from sparktrain.training.parameter_server.live_places import LivePlaces
-from sparktrain.training.parameter_server.served_model import ServedModel
-from sparktrain.training.parameter_server.served_ring import ServedRing
+from sparktrain.training.parameter_server.ps_model import PsModel
+from sparktrain.training.parameter_server.ps_ring import PsRing
 from sparktrain.training.parameter_server.shard_messages import Endpoint
 from sparktrain.training.parameter_server.shard_server import ShardServer
 
@@ -47,7 +47,7 @@ class Servers:
             MemberAddress("here", "127.0.0.1", port, role) for port, role in zip(ports, roles, strict=True)
         )
         self.moved: dict[int, MemberAddress] = {}
-        self.members: list[ServedModel] = []
+        self.members: list[PsModel] = []
 
     def move(self, certificates: RunCertificates, number: int) -> None:
         """Start a successor of a server elsewhere; the old one stays."""
@@ -55,9 +55,9 @@ class Servers:
         rank = len(self.places) - (len(self.servers) - 1) + number
         self.moved[rank] = replace(self.places[rank], port=self.servers[-1].endpoint.port)
 
-    def member(self, rank: int = 0, *, slow_s: float = 10.0) -> ServedModel:
+    def member(self, rank: int = 0, *, slow_s: float = 10.0) -> PsModel:
         places = LivePlaces(Formation(rank, self.places), self.moved.get)
-        made = ServedModel(places, self.keys, 0, slow_s=slow_s, answer_s=5.0)
+        made = PsModel(places, self.keys, 0, slow_s=slow_s, answer_s=5.0)
         self.members.append(made)
         return made
 
@@ -124,7 +124,7 @@ def trained(model: Any, *, graph: bool = True) -> Any:
     return [each.numpy() for each in model.trainable_variables]
 
 
-def two_begun(gang: Servers) -> tuple[ServedModel, ServedModel, list[Any]]:
+def two_begun(gang: Servers) -> tuple[PsModel, PsModel, list[Any]]:
     """The chief and a worker of `gang` that train, and their models."""
     members, models = [gang.member(rank) for rank in range(2)], [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
     for member, model in zip(members, models, strict=True):
@@ -142,7 +142,7 @@ def two_begun(gang: Servers) -> tuple[ServedModel, ServedModel, list[Any]]:
 )
 def test_a_loop_trains_what_keras_alone_trains(served: Make, optimizer: Any, servers: int, graph: bool) -> None:
     gang = served(servers)
-    model = model_of(distribute(optimizer(), ServedRing(0, gang.member())))
+    model = model_of(distribute(optimizer(), PsRing(0, gang.member())))
     if not graph:
         gang.members[0].begin(model.optimizer, model.trainable_variables)
     for got, expected in zip(trained(model, graph=graph), trained(model_of(optimizer()), graph=graph), strict=True):
@@ -156,7 +156,7 @@ def test_a_server_that_has_moved_continues_while_the_old_one_still_answers(
 ) -> None:
     """As when the host of the old one is cut off from the coordinator alone. One push has gradients for the old one."""
     gang = served(2)
-    model = model_of(distribute(keras.optimizers.SGD(0.1), ServedRing(0, gang.member())))
+    model = model_of(distribute(keras.optimizers.SGD(0.1), PsRing(0, gang.member())))
     step, (x, y) = tf.function(step_of(model)), rows()
     for start in range(0, 32, 8):
         if start == 16:
@@ -170,7 +170,7 @@ def test_a_server_that_has_moved_continues_while_the_old_one_still_answers(
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
 def test_an_eager_first_step_is_refused(served: Make) -> None:
-    model = model_of(distribute(keras.optimizers.SGD(0.1), ServedRing(0, served(1).member())))
+    model = model_of(distribute(keras.optimizers.SGD(0.1), PsRing(0, served(1).member())))
     with pytest.raises(SpecError, match=r"compute steps in a tf\.function"):
         trained(model, graph=False)
 
@@ -182,7 +182,7 @@ def test_a_second_optimizer_is_refused(served: Make) -> None:
     with pytest.raises(SpecError, match="one model with one optimizer"):
         member.begin(second.optimizer, second.trainable_variables)
     with pytest.raises(SpecError, match="distributed already"):
-        distribute(distribute(first.optimizer, ServedRing(0, member)), ServedRing(0, member))
+        distribute(distribute(first.optimizer, PsRing(0, member)), PsRing(0, member))
 
 
 def test_all_members_start_with_the_variables_of_the_chief(served: Make) -> None:
@@ -231,13 +231,13 @@ def test_one_member_stops_the_others_in_this_fit_alone(served: Make) -> None:
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
 def test_a_restored_gang_has_the_history_of_its_optimizer(served: Make) -> None:
     first = served(2)
-    model = model_of(distribute(keras.optimizers.Adam(0.01), ServedRing(0, first.member())))
+    model = model_of(distribute(keras.optimizers.Adam(0.01), PsRing(0, first.member())))
     trained(model)
     saved = first.members[0].saved()
     weights = model.get_weights()
     expected = trained(model)
 
-    again = model_of(distribute(keras.optimizers.Adam(0.01), ServedRing(0, (second := served(2)).member())))
+    again = model_of(distribute(keras.optimizers.Adam(0.01), PsRing(0, (second := served(2)).member())))
     again.set_weights(weights)
     second.members[0].restore(saved)
     for got, wanted in zip(trained(again), expected, strict=True):
@@ -253,8 +253,8 @@ def test_another_number_of_servers_starts_without_the_history(served: Make, caps
     assert "of a gang with ps=2, and this one has ps=1" in "".join(capsys.readouterr())
 
 
-def local_ring(member: ServedModel, steps: int) -> ServedRing:
-    ring = ServedRing(0, member)
+def local_ring(member: PsModel, steps: int) -> PsRing:
+    ring = PsRing(0, member)
     ring.local_steps = steps
     return ring
 

@@ -9,7 +9,7 @@ from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 
 
-class Races:
+class CaseClosing:
     """Closes the cases of one run. What it knows follows from the trials alone."""
 
     def __init__(self, sweep: Sweep) -> None:

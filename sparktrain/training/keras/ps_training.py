@@ -6,18 +6,18 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives.optimizer import is_distributed, own_optimizers, reduce_outside_scale
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.user_callbacks import InternalCallback
-from sparktrain.training.parameter_server.served_model import ServedModel, learning_rate
+from sparktrain.training.parameter_server.ps_model import PsModel, learning_rate
 
 
-class ServedTraining(InternalCallback):
+class PsTraining(InternalCallback):
     """Gives the model the variables of the servers, stops it with the other members, and ends with the final ones.
 
     Comes after the callback that resumes, and after that which reports progress: the chief waits for the others.
     """
 
-    def __init__(self, served: ServedModel, position: Position) -> None:
+    def __init__(self, ps_model: PsModel, position: Position) -> None:
         super().__init__()
-        self._served = served
+        self._ps_model = ps_model
         self._position = position
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -30,7 +30,7 @@ class ServedTraining(InternalCallback):
                 f"the model has optimizers of its own ({', '.join(extras)}), and parameter servers apply one: choose "
                 "backend 'horovod' or 'tensorflow'"
             )
-        self._served.check(model.optimizer)
+        self._ps_model.check(model.optimizer)
         reduce_outside_scale(model.optimizer)
         if not is_distributed(model.optimizer):
             raise SpecError(
@@ -45,22 +45,22 @@ class ServedTraining(InternalCallback):
         if model.jit_compile:  # XLA cannot compile a call of Python
             model.jit_compile = False
             model.make_train_function(force=True)
-        self._served.begin(model.optimizer, model.trainable_variables, self._position.fit)
+        self._ps_model.begin(model.optimizer, model.trainable_variables, self._position.fit)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Raises SpecError when a callback has changed the learning rate."""
-        if not self._repeats and not self._served.local:
-            self._served.check_rate(learning_rate(self.model.optimizer))
+        if not self._repeats and not self._ps_model.local:
+            self._ps_model.check_rate(learning_rate(self.model.optimizer))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if self._served.stopped:
+        if self._ps_model.stopped:
             self._position.stopped = self.model.stop_training = True
 
     def on_train_end(self, logs: Any = None) -> None:
         """Raises RingError."""
         if not self._repeats:
-            self._served.end(self._position.fit, stops=bool(self.model.stop_training))
+            self._ps_model.end(self._position.fit, stops=bool(self.model.stop_training))
 
     @property
     def _repeats(self) -> bool:

@@ -6,7 +6,7 @@ from sparktrain.driver.journal_writer import JournalPort, Rewriting
 from sparktrain.state.records import AnyRecord
 
 
-class NoBook(JournalPort):
+class NoJournal(JournalPort):
     """Takes everything, and forgets it."""
 
     def append(self, records: Sequence[AnyRecord]) -> None:
