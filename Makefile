@@ -15,7 +15,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-all test-rig test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-newest-python test-all test-rig test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -63,6 +63,9 @@ test-unit: packages ## the innermost ring, in half a minute: after each edit
 
 test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit
 	$(BIN)/pytest -n $(WORKERS) $(CORE) -m "not all and not rig" $(ARGS)
+
+test-newest-python: ## the innermost ring on Python 3.13, of a Debian 13 that debootstrap fetches once (as root)
+	@scripts/test_newest_python.sh $(ARGS)
 
 test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)

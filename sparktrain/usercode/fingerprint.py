@@ -3,6 +3,7 @@
 Pickles will not do: the same function, pickled by another process, or in another cell of a notebook, has other bytes.
 """
 
+import dis
 import functools
 import hashlib
 import zipfile
@@ -25,6 +26,8 @@ DIGITS = 16
 """Hexadecimal digits of a SHA-256: enough to distinguish versions of one file."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, date, time, timedelta, Decimal, Fraction, PurePath)
 """Types with a complete `repr`."""
+_POSITIONS = frozenset(("__firstlineno__", "__static_attributes__"))
+"""What Python itself stores in the body of a class."""
 
 
 def fingerprint(target: Target, code: Code, *, sources: Sources | None = None) -> dict[str, str]:
@@ -134,9 +137,22 @@ class _Digests:
 
     def _of_code(self, code: CodeType) -> Iterator[bytes]:
         """The instructions of a code object, without line numbers."""
-        yield code.co_code
         yield repr((code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
-        yield from map(self.of, code.co_consts)
+        if _POSITIONS.isdisjoint(code.co_names):
+            yield code.co_code
+            yield from map(self.of, code.co_consts)
+        else:
+            yield from self._of_class_body(code)
+
+    def _of_class_body(self, code: CodeType) -> Iterator[bytes]:
+        # From Python 3.13 on, a body stores its line among its constants, and names of attributes in any order: a
+        # comment above a class would be other code. Instructions have a constant by its index, which the line shifts.
+        instructions = list(dis.get_instructions(code))
+        for instruction, following in zip(instructions, [*instructions[1:], None], strict=True):
+            if following is None or following.argval not in _POSITIONS:
+                is_constant = instruction.opcode in dis.hasconst
+                yield f"{instruction.opname} {'' if is_constant else instruction.arg}".encode()
+                yield self.of(instruction.argval) if is_constant else b""
 
     def _of_class(self, value: type) -> Iterator[bytes]:
         yield value.__qualname__.encode()
