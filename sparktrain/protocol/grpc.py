@@ -16,9 +16,6 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-import grpc
-from grpc import aio
-
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
@@ -27,6 +24,7 @@ from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import Gate, listen
 from sparktrain.protocol.grpc_causes import AttemptError, failed
 from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, common_options
+from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.link_rules import AGENT_SPEECH, COORDINATOR_SPEECH, Closing, Refusal
 from sparktrain.protocol.messages import UploadDone, UploadHeader
 from sparktrain.protocol.ticket import AgentTicket

@@ -1,8 +1,7 @@
 """Why an address of the coordinator did not answer, from gRPC's text."""
 
-import grpc
-
 from sparktrain.protocol import codec
+from sparktrain.protocol.grpc_without_fork_handlers import grpc
 
 # gRPC's texts for the causes: (part of the text, cause, whether another attempt cannot succeed).
 _REFUSED = "connection refused: nothing listens there"

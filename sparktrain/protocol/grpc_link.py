@@ -4,9 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import grpc
-from grpc import aio
-
+from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.link_rules import Speech
 from sparktrain.protocol.transport import FLUSH_AT_MOST_S, FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink
 

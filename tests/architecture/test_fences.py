@@ -160,6 +160,7 @@ FENCES = [
             "sparktrain/executor/nursery.py",
             "sparktrain/executor/zygote_process.py",
             "sparktrain/nesting.py",
+            "sparktrain/protocol/grpc_without_fork_handlers.py",  # for the import of gRPC alone
             "sparktrain/store/hadoop/hadoop_conf.py",
             "sparktrain/store/hadoop/token_file.py",
             "sparktrain/webserve/server_process.py",

@@ -5,13 +5,12 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-import grpc
 import pytest
-from grpc import aio
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import DriverUnreachableError
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.transport import LinkClosedError, ListenError, Unreachable
 from tests.support.transports import JOIN, GrpcHarness, stage
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grpc import aio
 
 from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.grpc_link import ServerStream
+from sparktrain.protocol.grpc_without_fork_handlers import aio
 from sparktrain.protocol.link_rules import Closing, Refusal
 from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
 from sparktrain.state.message import LARGEST_OF_AGENT_BYTES, Message

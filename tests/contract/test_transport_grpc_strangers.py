@@ -10,15 +10,14 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import grpc
 import pytest
-from grpc import aio
 
 from sparktrain.clock import SystemClock
 from sparktrain.protocol.certificates import CertificateKeeper, issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import STRANGERS_OF_ADDRESS
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.messages import Heartbeat, UploadDone
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Unreachable

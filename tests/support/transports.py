@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import grpc
 import pytest
-from grpc import aio
 
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
@@ -20,6 +18,7 @@ from sparktrain.protocol import certificates, codec
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.messages import (
     AckCheckpoint,
     Advise,
