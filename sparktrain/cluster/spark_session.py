@@ -3,6 +3,7 @@
 import logging
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -111,6 +112,11 @@ def _absent(defaults: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, s
 
 
 def _problem(where: str, error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return (
+            f"no Spark session on {where}: this machine does not know the address of a name ({error.strerror}); "
+            f"localhost and its own name, {socket.gethostname()}, each need a line in /etc/hosts"
+        )
     lines = [line.removeprefix(": ") for line in str(error).splitlines() if not line.startswith(_OF_PY4J)]
     problem = next(iter(lines), type(error).__name__)
     return f"no Spark session on {where}: {problem}; check that Java 17 is installed and that the master runs"
