@@ -76,9 +76,9 @@ def sweep(
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
-    Blocks until every trial has ended, and shows progress meanwhile. A trial that fails is a result: nothing is raised
-    for it. Call it in the driver, from any thread: concurrent calls share the session's slots, and a call that needs
-    more than are free raises PoolError.
+    Blocks until every trial has ended, and shows progress meanwhile. A failed trial is a result, and raises nothing.
+    Call it in the driver, from any thread. Concurrent calls share the session's slots, and a call that needs more slots
+    than are free raises PoolError.
 
     Args:
         train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter
@@ -91,12 +91,12 @@ def sweep(
             dir and name.
 
     Returns:
-        One entry for each trial in `.trials`, and the best one as `.best`. `results.json` of the run directory has the
-        same.
+        The result with one entry for each trial in `.trials`, and the best trial as `.best`. `results.json` in the run
+        directory has the same content.
 
     Raises:
-        UserError: the call is wrong, which is found before anything starts; or the function cannot be loaded on
-            executors, the data cannot be trained on, the sampler raised: the run ends then, and keeps its results.
+        UserError: the call is wrong, and raises before anything starts. Or executors cannot load the function, the data
+            is unsuitable for training, or the sampler raised: then the run ends, and keeps its results.
         InfraError: the cluster failed; `results.json` has the trials that had ended.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has the trials that had ended.
     """
@@ -118,8 +118,8 @@ def launch(
 
     Args:
         spark: the session to use; None for the active one.
-        map_fun: the training function, as of `sweep`. Without `metric` it may return nothing.
-        args_dict: a list of values for each of its parameters; the lists have equal lengths.
+        map_fun: the training function, as for `sweep`. Without `metric` it may return nothing.
+        args_dict: a list of values for each parameter of the function; the lists have equal lengths.
         **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`,
             none of them required.
     """
@@ -135,28 +135,28 @@ def run(
     spark: "Session | LocalMachine | None" = None,
     **options: Unpack[RunArguments],
 ) -> RunResult:
-    """Train one model in a gang of `workers` processes: each calls `train` once, in a slot of its own.
+    """Train one model in a gang of `workers` processes: each process calls `train` once, in its own slot.
 
     Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang restarts and
-    resumes from its newest checkpoint. Call it in the driver, from any thread, as `sweep`.
+    resumes from its newest checkpoint. Call it in the driver, from any thread, like `sweep`.
 
     Args:
         train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter
-            `ctx`. What it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or
+            `ctx`. Its return value in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or
             nothing.
-        params: its parameters.
+        params: the parameters of the function.
         spark: the session to use; the active one by default. Spark Connect sessions work too, and
             `sparktrain.local()` trains on this machine without Spark.
         **options: the options that `RunKeywords` in `sparktrain.config.option_catalog` defines, such as workers,
             dir and name.
 
     Returns:
-        The metrics that the chief returned, and where model and logs are. `results.json` of the run directory has it
-        as a sweep of one trial.
+        The metrics that the chief returned, and the paths of the model and the logs. `results.json` in the run
+        directory has the same content, as a sweep of one trial.
 
     Raises:
-        UserError: the call is wrong, which is found before anything starts; or the function cannot be loaded on
-            executors, the data cannot be trained on, the sampler raised: the run ends then, and keeps its results.
+        UserError: the call is wrong, and raises before anything starts. Or executors cannot load the function, or the
+            data is unsuitable for training: then the run ends, and keeps its results.
         RunFailedError: the training function failed; the error names the member and has its traceback.
         RunLostError: members were lost more often than `max_retries` allows.
         RunStoppedError: `timeout` passed before the function returned.
@@ -176,21 +176,21 @@ def resume(
 ) -> SweepResult | RunResult:
     """Resume the run in `directory` with its own function, space and options, without the program that started it.
 
-    Trials that have a result keep it; the others run, from their newest checkpoint where they have one. The call
-    returns the result of a complete run at once. Repeating the call of `sweep` or `run`, with the same `dir` and
-    `name`, resumes too. Blocks as these do.
+    Trials that have a result keep it. The others run, from their newest checkpoint if they have one. For a complete run
+    the call returns the result at once. If you repeat the call of `sweep` or `run` with the same `dir` and `name`, it
+    resumes the run too. Blocks as `sweep` and `run` do.
 
     Args:
         directory: the run directory, `dir/name`: a path or a URL.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
-        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. A run that was
-            started with `env` needs it again: its values are stored nowhere.
+        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. If the run started
+            with `env`, pass `env` again, because sparktrain stores its values nowhere.
 
     Returns:
         What the call that started the run would have returned: a `SweepResult` or a `RunResult`.
 
     Raises:
-        UserError: there is no run, another driver owns it, or its files are corrupt: see `sparktrain fsck`. The other
+        UserError: there is no run, another driver owns it, or its files are corrupt (see `sparktrain fsck`). The other
             errors are those of `sweep` and `run`.
     """
     _check_place("resume", spark)
@@ -209,23 +209,25 @@ def extend(
     spark: "Session | LocalMachine | None" = None,
     **options: Unpack[ExtendArguments],
 ) -> SweepResult:
-    """Continue a sweep, finished or stopped, with more trials or a wider space, under its name and in its directory.
+    """Continue a finished or stopped sweep with more trials or a wider space, under its name and in its directory.
 
-    Trials that have a result keep it, the sampler knows all of them, and the function is the stored one. The same call
-    again adds as many trials again: after a lost driver, call `resume`. Blocks as `sweep` does.
+    Trials that have a result keep it, and the sampler learns from all of them. The run uses its stored function. If you
+    repeat the call, it adds the same number of trials once more, so call `resume` after a lost driver. Blocks as
+    `sweep` does.
 
     Args:
         run: the run directory, a path or a URL, or its result.
-        space: a dict with the parameters that get other values: a choice or a list may get more of them, a range may
-            grow. For a space with conditions, the whole space.
+        space: a dict with the parameters that get other values. You can add values to a choice or a list, and widen a
+            range. For a space with conditions, pass the whole space.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
         **options: the options that `ExtendKeywords` in `sparktrain.config.option_catalog` defines.
 
     Returns:
-        All trials, those of before too.
+        The result with all trials, former ones included.
 
     Raises:
-        UserError: nothing would be added, or the space is no wider one; what `resume` raises; errors of `sweep`.
+        UserError: the call would add nothing, or the space is not wider. The other errors are those of `resume` and
+            `sweep`.
     """
     _check_place("extend", spark)
     keywords = settled(ExtendKeywords, options, "extend")
@@ -262,14 +264,15 @@ def refit(
 ) -> RunResult:
     """Continue training the best trial of a sweep in a gang of any size: a new run, from the checkpoint of the trial.
 
-    It starts from a copy, and is by default beside the sweep. Blocks as `run` does.
+    The new run starts from a copy of the checkpoint. By default its directory is beside that of the sweep. Blocks as
+    `run` does.
 
     Args:
         run: the sweep's result, or its run directory: a path or a URL.
-        params: parameters in place of those of the trial, such as a larger number of epochs.
-        train: the training function; by default the one that the run directory holds.
+        params: parameters that replace those of the trial, such as a larger number of epochs.
+        train: the training function; by default the one in the run directory.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
-        **options: those of `RefitKeywords`; metric, mode and dir: by default those of the sweep.
+        **options: those of `RefitKeywords`. The defaults of metric, mode and dir are those of the sweep.
 
     Raises:
         NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
@@ -333,9 +336,9 @@ def resume_target(
 
 
 class Pool(ShownPool):
-    """Agents that stay between calls, so that a notebook's next cell starts at once. `sparktrain.pool` makes it.
+    """Agents that stay between calls, so that a notebook's next cell starts at once. `sparktrain.pool` creates it.
 
-    Its methods block; call them from the thread that made the pool.
+    The methods block. Call them from the thread that created the pool.
     """
 
     def __init__(self, agents: AgentPool) -> None:
@@ -358,7 +361,7 @@ class Pool(ShownPool):
         """Sweep as `sparktrain.sweep` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
-            **options: those of `sparktrain.sweep` that concern no session.
+            **options: those of `sparktrain.sweep`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", PoolSweepKeywords))
         return self._call(compose(train, space, chosen), chosen)
@@ -374,7 +377,7 @@ class Pool(ShownPool):
         """Sweep as `sparktrain.launch` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
-            **options: those of `sparktrain.launch` that concern no session.
+            **options: those of `sparktrain.launch`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "launch", PoolLaunchKeywords))
         return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
@@ -387,14 +390,14 @@ class Pool(ShownPool):
         """Train as `sparktrain.run` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
-            **options: those of `sparktrain.run` that concern no session.
+            **options: those of `sparktrain.run`, except those about the session.
         """
         chosen = RunOptions(settled(RunKeywords, options, "run", PoolRunKeywords))
         prepared = compose(train, single({} if params is None else params), chosen)
         return run_end(prepared, self._call(prepared, chosen)).result()
 
     def close(self) -> None:
-        """End what runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
+        """End all runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
         self._agents.close()
 
     def _sweep(self, call: str, train: Callable[..., Any], space: SpaceLike, options: Mapping[str, Any]) -> SweepResult:
@@ -418,7 +421,7 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
         **options: the options that `PoolKeywords` in `sparktrain.config.option_catalog` defines.
 
     Returns:
-        A `Pool` with `sweep`, `launch` and `run`, which take the options that concern no session.
+        A `Pool` with `sweep`, `launch` and `run`, which take all options except those about the session.
 
     Raises:
         UserError: there is no session, or it has too few slots.
@@ -439,18 +442,19 @@ def session(
 ) -> "AbstractContextManager[Session]":
     """Start Spark for a program, without the lines that Spark prints: `with session("local[2]"): sweep(...)`.
 
-    Entering the block starts Spark, which takes some seconds, and makes its session the active one; leaving it stops
-    Spark. The driver's warnings and errors go into a file, which is kept where it has errors, unless your
-    `SPARK_CONF_DIR` has a `log4j2.properties`. Calls take any other session too: this one is a convenience.
+    Entering the block starts Spark, which takes some seconds, and makes its session the active one. Leaving the block
+    stops Spark. The driver's warnings and errors go into a file, which stays only if it has errors. If your
+    `SPARK_CONF_DIR` has a `log4j2.properties`, that file decides. Calls accept any other session too: this function is
+    a convenience.
 
     Args:
-        master: such as `local[2]`, `yarn` or `spark://host:7077`. By default that of `spark-submit`, and in a program
-            that it has not started a cluster of two executors on this machine.
+        master: such as `local[2]`, `yarn` or `spark://host:7077`. The default is the master that `spark-submit` sets;
+            without `spark-submit` it is a cluster of two executors on this machine.
         conf: Spark's configuration, such as `{"spark.executor.memory": "4g"}`.
-        name: of the application.
+        name: the name of the application.
 
     Raises:
-        SessionError: PySpark is not installed, Spark cannot start, or runs in this process already.
+        SessionError: PySpark is not installed, Spark cannot start, or Spark runs in this process already.
     """
     require_spark("session()")
     from sparktrain.cluster.spark_session import program_session  # a run on this machine alone needs no Spark

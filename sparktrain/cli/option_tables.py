@@ -73,7 +73,7 @@ def _meaning(declared: Declared) -> str:
 
 
 def _default(declared: Declared) -> str:
-    return "must be given" if declared.option.required else declared.option.default_words
+    return "required" if declared.option.required else declared.option.default_words
 
 
 def arguments_module() -> str:

@@ -11,20 +11,20 @@ GANG = "The gang"
 
 
 class AveragingKeywords(Keywords):
-    """Options of all gangs about when their members average."""
+    """Options about when the members of a gang average."""
 
     local_steps: int | None = option(
-        "Steps that each member trains by itself before all average their weights.",
+        "Steps that each member trains by itself before all members average their weights.",
         whole_or_none(1),
         panel=GANG,
-        says="none: gradients are averaged in each step",
+        says="none: members average gradients in each step",
         page="gangs.md#local-steps",
         also=("local_iterations", "averaging_period", "sync_every", "interval_steps"),
     )
 
 
 class GangKeywords(AveragingKeywords):
-    """Options of runs of one gang about its members."""
+    """Options about the members of a run's gang."""
 
     workers: int = option(
         "Members that train, including the chief.",
@@ -36,7 +36,7 @@ class GangKeywords(AveragingKeywords):
         required=True,
     )
     ps: int = option(
-        "Parameter servers beside them, with backend tensorflow or parameter-server.",
+        "Parameter servers in addition to workers, with backend tensorflow or parameter-server.",
         integer(0),
         default=0,
         panel=GANG,
@@ -50,14 +50,14 @@ class GangKeywords(AveragingKeywords):
         page="parameter-server.md#modes",
     )
     backup_workers: int = option(
-        "How many gradients of a round need not come, with ps_mode sync.",
+        "How many gradients of a round may be missing, with ps_mode sync.",
         integer(0),
         default=0,
         panel=GANG,
         page="parameter-server.md#modes",
     )
     evaluator: bool = option(
-        "One more member that evaluates, with backend tensorflow.",
+        "Add a member that evaluates, with backend tensorflow.",
         FLAG,
         default=False,
         panel=GANG,

@@ -1,8 +1,8 @@
 """Every option of every call, defined once.
 
-A class below is what one call takes by name, and its instance has the checked values. Signature and docstring of the
-call, the types in `call_arguments` that editors show for it, the flags of the command line, the settings of a parameter
-file, the checks of values and the tables in docs/ are made from it.
+Each class below lists the options that one call takes by name, and its instance holds the checked values. sparktrain
+derives from it the signature and docstring of the call, the types in `call_arguments` that editors show, the flags of
+the command line, the settings of a parameter file, the checks of values, and the tables in docs/.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeyword
 BackendName = Literal["auto", "horovod", "tensorflow", "parameter-server", "none"]
 
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
-"""What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
+"""Modules that the zygotes of a pool import by default; they skip a library that is not installed."""
 CODE_BYTES = 60 * 2**20
 METRIC = "The metric"
 RUN = "The run"
@@ -44,7 +44,7 @@ SPARK = "Spark"
 
 def _metric(*, required: bool) -> Any:
     return option(
-        "Entry of the function's result that trials are compared by.",
+        "Entry of the function's result by which trials are compared.",
         ValueRule(metric_names.metric_name, "NAME"),
         panel=METRIC,
         says="none: no trial is best",
@@ -55,10 +55,10 @@ def _metric(*, required: bool) -> Any:
 
 def _gpu_memory() -> int | None:
     return option(
-        "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU where it fits.",
+        "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU if it has enough.",
         MEMORY,
         panel=SPARK,
-        says="all of its GPUs",
+        says="all memory of its GPUs",
         page="gpus.md#slices-of-a-gpu",
         also=("gpu_mem", "gpu_memory_limit", "memory_limit", "gpu_fraction"),
     )
@@ -74,17 +74,17 @@ class DataKeywords(Keywords):
         says="none",
         flag_doc="Files for ctx.dataset(NAME): Parquet, Arrow or TFRecord, such as train=hdfs:///x/*.parquet. "
         "Repeatable.",
-        details="A DataFrame is written once into the run directory before training starts.",
+        details="sparktrain writes a DataFrame into the run directory once, before training starts.",
         page="data.md",
     )
     data_cache: str | None = option(
-        "Local directory on executor hosts where data is kept that was read once.",
+        "Local directory on executor hosts that caches data from the store.",
         PLACE,
         says="the temporary directory",
         page="data-reference.md#read-once-for-each-host",
     )
     data_cache_limit: int | None = option(
-        "Bytes that this directory may take on each host, for the data of all runs.",
+        "Most bytes of this directory on each host, for the data of all runs.",
         integer(1),
         says="a quarter of the free disk",
         page="data-reference.md#read-once-for-each-host",
@@ -95,15 +95,16 @@ class EnvironmentKeywords(Keywords):
     """Options of all calls that start trials."""
 
     env: Mapping[str, str] = option(
-        "Variables of the trials' environment: a value by name.",
+        "Environment variables for trials: a value by name.",
         ValueRule(environment.variables, "NAME[=VALUE]", repeats=True, takes=Mapping[str, str | float]),
         default={},
         says="none",
-        flag_doc="Variable for trials; NAME alone takes its value here, which `ps` does not show. Repeatable.",
+        flag_doc="Environment variable for trials; NAME alone takes its value here, which hides it from `ps`. "
+        "Repeatable.",
         page="code-and-environment.md#the-environment-of-a-trial",
     )
     forward_env: tuple[str, ...] = option(
-        "Names of the driver's variables that trials get, such as WANDB_*.",
+        "Names of the driver's environment variables that trials get, such as WANDB_*.",
         ValueRule(environment.patterns, "N1,N2", takes=Sequence[str]),
         default=(),
         says="none",
@@ -113,13 +114,13 @@ class EnvironmentKeywords(Keywords):
 
 
 class ProgressKeywords(TrackingKeywords):
-    """Options of all calls that show progress, and pass it on."""
+    """Options of all calls that show progress or report it elsewhere."""
 
     progress: bool = option("Show progress.", FLAG, default=True, flag=None, in_file=False, page="results.md")
     tensorboard: bool = option("Serve TensorBoard while the run lasts.", FLAG, default=False, page="tensorboard.md")
     page: bool = option("Serve a page of the run while it lasts.", FLAG, default=False, page="page.md")
     retry_failed: bool = option(
-        "Retry failed trials, too, with the code as it is now.",
+        "Retry failed trials too, with the current code.",
         FLAG,
         default=False,
         panel=RESUMING,
@@ -132,12 +133,12 @@ class DirectoryKeywords(Keywords):
     """Options of calls that create a run directory."""
 
     mode: Mode | None = option(
-        "Better end of the metric: max or min.",
+        "Which end of the metric is better: max or min.",
         ValueRule(metric_names.mode, "max|min"),
         panel=METRIC,
-        says="by the name of the metric",
-        details="A loss or an error is better when it is lower, an accuracy or a score when it is higher; a name that "
-        "shows neither needs `mode`.",
+        says="what the name of the metric implies",
+        details="A loss or an error is better when it is lower, an accuracy or a score when it is higher; if the "
+        "name implies neither, pass `mode`.",
         page="results.md#which-end-is-best",
     )
     backend: gang_spec.Backend | Literal["auto"] = option(
@@ -145,51 +146,53 @@ class DirectoryKeywords(Keywords):
         ValueRule(gang_spec.backend_or_auto, "NAME", takes=BackendName | gang_spec.Backend),
         default="auto",
         panel=GANG,
-        details="auto takes Horovod where driver and executors have it, else TensorFlow's collectives; with none each "
-        "member runs by itself, and knows its rank.",
+        details="auto uses Horovod if driver and executors have it, and TensorFlow's collectives otherwise; with none "
+        "each member runs by itself, and knows its rank.",
         page="gangs.md#which-backend-when",
     )
     name: str | None = option(
         "Name of the run and of its directory.",
         ValueRule(sweep_spec.run_name, "NAME"),
         says="function and time",
-        details="The same `dir` and `name` again resume the run.",
+        details="A later call with the same `dir` and `name` resumes the run.",
         page="resume.md",
     )
-    dir: str = option("Where run directories are made: a path or a URL.", PLACE, default=DEFAULT_DIR, page="stores.md")
+    dir: str = option(
+        "Where sparktrain creates run directories: a path or a URL.", PLACE, default=DEFAULT_DIR, page="stores.md"
+    )
     seed: int | None = option(
-        "Seed of the run; each `ctx.seed` follows from it and the trial's id.",
+        "Seed of the run; sparktrain derives each `ctx.seed` from it and the trial's id.",
         ValueRule(sweep_spec.sweep_seed, "N", integer(0).read),
-        says="at random",
+        says="random",
     )
 
 
 class LimitKeywords(Keywords):
-    """Options of these calls about time, sizes, changes and GPUs."""
+    """Options of sweeps and runs about time, sizes, changes and GPUs."""
 
     timeout: float | None = option(
-        "Stop the run after this time: seconds, or as in 90s, 5m, 1h30m.", TIME, says="never"
+        "Stop the run after this time: seconds, or text such as 90s, 5m, 1h30m.", TIME, says="never"
     )
-    start_timeout: float = option("Wait this long for agents while there are none.", WAIT, default=300.0, says="5m")
+    start_timeout: float = option("How long to wait for agents while there are none.", WAIT, default=300.0, says="5m")
     store_timeout: float = option(
-        "Longest outage of its store that the run outlives.",
+        "Longest outage of its store that the run survives.",
         WAIT,
         default=STORE_TIMEOUT_S,
         says="5m",
-        details="After it the run ends, and can be resumed.",
+        details="After a longer outage the run ends, and you can resume it.",
         page="stores.md",
     )
     max_retries: int = option(
-        "Retries of a trial, or of the gang of a run, after a process, agent or executor was lost.",
+        "Retries of a trial, or of the gang of a run, after the loss of a process, agent or executor.",
         integer(0),
         default=3,
         page="training-function.md",
     )
     preload: tuple[str, ...] | None = option(
-        "Modules that are imported before training starts.", MODULES, says="what the function uses"
+        "Modules to import before training starts.", MODULES, says="those that the function uses"
     )
     log_limit: int = option(
-        "Bytes of each member's log that are kept.", integer(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
+        "Most bytes to keep of each member's log.", integer(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
     )
     code_limit: int = option(
         "Most bytes of the pickled function, with its modules and captured values.",
@@ -199,13 +202,13 @@ class LimitKeywords(Keywords):
         page="code-and-environment.md#how-your-code-travels",
     )
     data_version: str | None = option(
-        "Your name for the data: a run is not resumed with data of another version.",
+        "Your name for the data: a run does not resume with data of another version.",
         TEXT,
         says="none",
         page="resume.md",
     )
     allow_changed: tuple[str, ...] = option(
-        "What may differ from before: code, space, data, metric, seed or gang.",
+        "What may have changed since the run started: code, space, data, metric, seed or gang.",
         CHANGED,
         default=(),
         says="nothing",
@@ -224,9 +227,9 @@ class CommonKeywords(ProgressKeywords, EnvironmentKeywords, DataKeywords, LimitK
 class TrialsKeywords(SearchKeywords, AveragingKeywords, CommonKeywords):
     """Options of all sweeps."""
 
-    trial_timeout: float | None = option("End a trial after this time; it counts as failed.", TIME, says="never")
+    trial_timeout: float | None = option("End a trial after this time, and count it as failed.", TIME, says="never")
     hang_timeout: float | None = option(
-        "End a trial that has reported steps, and reports none for this time.",
+        "End a trial that has reported steps, and then reports none for this time.",
         TIME,
         says="120s in a fit with ctx.keras_callbacks(), else never",
     )
@@ -234,7 +237,7 @@ class TrialsKeywords(SearchKeywords, AveragingKeywords, CommonKeywords):
         "End the sweep when this many trials have failed; none: never.",
         ValueRule(sweep_spec.failures, "N"),
         default="auto",
-        says="when the first trials all fail alike",
+        says="when the first trials all fail in the same way",
         details="The first trials are two for each slot, and at least three.",
         page="training-function.md#when-the-first-trials-fail",
     )
@@ -259,19 +262,19 @@ class ConcurrencyKeywords(Keywords):
     """Options of sweeps that start their own agents."""
 
     max_concurrent_trials: int | None = option(
-        "Most trials that train at a time.",
+        "Most trials that train at the same time.",
         integer(1),
         panel=SPARK,
         says="as many as the session has slots for",
-        details="A trial takes as many slots as its gang has members, so that n trials of k members take n * k; where "
-        "the session has fewer, fewer trials train at a time.",
+        details="A trial takes as many slots as its gang has members, so n trials of k members take n * k slots; if "
+        "the session has fewer slots, fewer trials train at the same time.",
         page="sessions.md",
         also=("agents", "max_parallel_trials", "n_jobs", "parallelism"),
     )
 
 
 class StudyKeywords(ConcurrencyKeywords, TrialsKeywords):
-    """Options of `optuna.optimize`, which has callbacks of its own."""
+    """Options of `optuna.optimize`, which has its own callbacks."""
 
 
 class LaunchKeywords(ConcurrencyKeywords, PoolLaunchKeywords):
@@ -286,10 +289,10 @@ class PoolRunKeywords(CallbackKeywords, GangKeywords, CommonKeywords):
     """Options of `Pool.run`."""
 
     metric: str | None = option(
-        "Entry of the function's result that checkpoints are compared by.",
+        "Entry of the function's result by which checkpoints are compared.",
         ValueRule(metric_names.metric_name, "NAME"),
         panel=METRIC,
-        says="none: the newest is kept",
+        says="none: the newest checkpoint stays",
     )
 
 
@@ -297,7 +300,7 @@ class StandbyKeywords(Keywords):
     """Options of runs of one gang that start their own agents."""
 
     agents: int | None = option(
-        "Agents to start for the one gang of a run; those beyond its members stand by for lost ones.",
+        "Agents to start for the gang of a run; those beyond its members stand by to replace lost ones.",
         integer(1),
         panel=SPARK,
         says="one for each member",
@@ -318,10 +321,10 @@ class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, Co
     """Options of `extend`."""
 
     trials: int | None = option(
-        "How many trials a sampled sweep gets beside those that it has.",
+        "How many trials to add to a sampled sweep.",
         integer(1),
         panel=TRIALS,
-        says="none: its space has more values",
+        says="none: only a wider space adds trials",
         in_file=False,
         page="resume.md#more-trials-and-wider-spaces",
         also=("n_trials", "num_samples", "max_trials", "more"),
@@ -329,15 +332,17 @@ class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, Co
 
 
 class RefitKeywords(RunKeywords):
-    """Options of `refit`: those of `run`, and which trial of the sweep."""
+    """Options of `refit`: those of `run`, and the choice of the trial."""
 
-    trial: int | None = option("Number of the trial that is trained on.", integer(0), panel=TRIALS, says="the best one")
+    trial: int | None = option(
+        "Number of the trial to continue training.", integer(0), panel=TRIALS, says="the best one"
+    )
     from_checkpoint: str = option(
         "Checkpoint of the trial to start from: newest, best, or none for step 0.",
         ValueRule(checkpoint_choice, "newest|best|none", takes=bool | str),
         default="newest",
         panel=TRIALS,
-        says="newest, or step 0 where the trial has none",
+        says="newest, or step 0 if the trial has none",
         page="gangs.md#the-best-trial-longer-or-wider",
     )
 
@@ -353,13 +358,13 @@ class PoolKeywords(Keywords):
         page="sessions.md",
     )
     preload: tuple[str, ...] = option(
-        "Modules that are imported before the first call.",
+        "Modules to import before the first call.",
         MODULES,
         default=DEFAULT_PRELOAD,
         details="A call adds the other modules that it uses.",
     )
     idle_timeout: float | None = option(
-        "Give the slots back after this time without a call; the next call starts new agents.",
+        "Release the slots after this time without a call; the next call starts new agents.",
         TIME,
         default=600.0,
         says="10m",

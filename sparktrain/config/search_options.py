@@ -1,4 +1,4 @@
-"""The options of a call about which trials it runs, and how far; a part of `option_catalog`."""
+"""The options of a call about its trials, and about when they stop; a part of `option_catalog`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,23 +17,23 @@ TRIALS = "What to try"
 
 
 def _or_none(check: Callable[[Any, str], tuple[T, ...]]) -> Callable[[Any, str], tuple[T, ...]]:
-    """`check`, where None stands for nothing."""
+    """`check`, which takes None for an empty tuple."""
     return lambda value, subject: () if value is None else check(value, subject)
 
 
 class SearchKeywords(Keywords):
-    """Options of all sweeps about their trials."""
+    """Options about the trials of a sweep."""
 
     trials: int | None = option(
-        "Most trials that run.",
+        "Most trials to run.",
         integer(1),
         panel=TRIALS,
         says="all",
-        details="With `repeats` or `folds`: most sets of parameters that are tried.",
+        details="With `repeats` or `folds`: most sets of parameters to try.",
         also=("n_trials", "num_samples", "max_evals", "max_trials"),
     )
     repeats: int = option(
-        "Trials of each set of parameters, with seeds of their own: sets are compared by their means.",
+        "Trials of each set of parameters, each with its own seed; sets are compared by their means.",
         integer(1),
         default=1,
         panel=TRIALS,
@@ -50,7 +50,7 @@ class SearchKeywords(Keywords):
         also=("cv", "n_folds", "nfolds", "n_splits", "num_folds"),
     )
     racing: bool = option(
-        "Whether repeats and folds of a set of parameters are not run once it cannot become the best one.",
+        "Whether to skip the remaining repeats and folds of a set of parameters that can no longer become the best.",
         SWITCH,
         default=True,
         panel=TRIALS,
@@ -80,12 +80,12 @@ class SearchKeywords(Keywords):
         panel=TRIALS,
         says="none: one metric decides",
         flag_doc="A metric that counts beside --metric, such as latency_ms:min. Repeatable.",
-        details='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
+        details='A dict such as `{"latency_ms": "min"}`; None stands for the end that the name implies.',
         page="search.md#several-metrics",
         also=("objectives", "directions", "metrics"),
     )
     constraints: tuple[Constraint, ...] = option(
-        "Bounds of metrics: a trial that breaks one is never the best.",
+        "Bounds of metrics: a trial that violates one is never the best.",
         ValueRule(_or_none(objectives.constraints), "BOUND", repeats=True, takes=Sequence[str] | None),
         default=(),
         panel=TRIALS,
@@ -104,7 +104,7 @@ class SearchKeywords(Keywords):
         also=("loss_threshold",),
     )
     plateau: int | None = option(
-        "End the sweep when this many trials in a row have not improved the best one.",
+        "End the sweep when this many trials in a row have not improved the best result.",
         integer(1),
         panel=TRIALS,
         says="never",
@@ -112,7 +112,7 @@ class SearchKeywords(Keywords):
         also=("early_stop_fn",),
     )
     budget: float | None = option(
-        "End the sweep when its slots have trained for this time in all, such as 100h.",
+        "End the sweep when its slots have trained for this time in total, such as 100h.",
         TIME,
         says="never",
         panel=TRIALS,
@@ -120,12 +120,12 @@ class SearchKeywords(Keywords):
         also=("time_budget_s",),
     )
     warm_start: tuple[WarmSource, ...] | None = option(
-        "Former runs, or a table of results, that the sampler learns from, or points to try first.",
+        "Former runs or a table of results for the sampler to learn from, or points to try first.",
         ValueRule(warm_sources, "PATH", repeats=True, takes=Any),
         panel=TRIALS,
-        says="nothing is known",
+        says="none",
         flag_doc="Directory of a former run, from which the sampler learns. Repeatable.",
-        details="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
+        details="Pass a directory, a result, a DataFrame or a dict of parameters, or a list of them.",
         page="search.md#from-former-results",
         also=("points_to_evaluate", "enqueue", "initial_points", "x0", "baseline", "trials_from"),
     )
@@ -136,8 +136,8 @@ class SearchKeywords(Keywords):
         panel=TRIALS,
         says="none: every trial runs to its end",
         flag_doc="Rule that stops trials which cannot win, such as asha or asha:most=27,eta=3. Repeatable.",
-        details="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
-        "does; `st.ASHA(most=27)` and others have options.",
+        details="A rule looks at what trials report with `ctx.report`. With several rules, a trial stops when any "
+        "of them stops it; `st.ASHA(most=27)` and others have options.",
         page="stopping.md",
         also=("scheduler", "pruner", "early_stopping", "early_stopping_policy"),
     )

@@ -32,7 +32,7 @@ class MLflow:
     uri: str | None = field(default=None, repr=False)
     """Address of the tracking server, or of its database; by default that of the variable `MLFLOW_TRACKING_URI`."""
     experiment: str = "sparktrain"
-    """Name of the experiment, which is created unless it is there."""
+    """Name of the experiment, which sparktrain creates if it does not exist."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of the parent run."""
     log_model: Literal["best", "none"] = "best"
@@ -48,7 +48,7 @@ class MLflow:
             raise SpecError("tags must be a dict of texts by name; write {'team': 'vision'}")
 
     def address(self, default: str = "") -> str:
-        """The URI that counts: `default` is that of the environment. Raises SpecError for none, and for one that MLflow
+        """The URI to use: `default` is that of the environment. Raises SpecError for none, and for one that MLflow
         cannot use here."""
         uri = default if self.uri is None else self.uri
         if not uri:
@@ -144,17 +144,17 @@ def _has_host(url: str) -> bool:
 
 
 class CallbackKeywords(Keywords):
-    """Options of calls with callbacks of ours."""
+    """Options of calls that take callbacks of sparktrain."""
 
     callbacks: tuple[Any, ...] = option(
-        "Objects on the driver that learn about the run, its trials and what they report.",
+        "Objects on the driver that receive events of the run, its trials and their reports.",
         ValueRule(callbacks, "OBJECT", takes=Sequence[Any] | Any),
         default=(),
         says="none",
         panel=TRACKING,
         flag=None,
         in_file=False,
-        details="An instance of a subclass of `sparktrain.Callback`, or several; none can end or slow the run.",
+        details="Pass one instance of a subclass of `sparktrain.Callback`, or several; none can end or slow the run.",
         page="tracking.md",
         also=("callback", "loggers"),
     )
@@ -164,11 +164,11 @@ class TrackingKeywords(Keywords):
     """Options of all calls that train: who else learns about the run."""
 
     tracking: MLflow | None = option(
-        "Where runs are tracked: mlflow, at the address in MLFLOW_TRACKING_URI.",
+        "Where to track runs: mlflow, at the address in MLFLOW_TRACKING_URI.",
         ValueRule(tracking, "NAME", takes=str | MLflow),
         panel=TRACKING,
         says="nowhere",
-        details="`MLflow(uri=..., experiment=..., tags=..., log_model=...)` sets more.",
+        details="`MLflow(uri=..., experiment=..., tags=..., log_model=...)` sets more options.",
         page="tracking.md#mlflow",
         also=("tracker", "logger", "mlflow"),
     )
@@ -177,12 +177,12 @@ class TrackingKeywords(Keywords):
         ValueRule(notice, "TARGET"),
         panel=TRACKING,
         says="nothing",
-        details="In Python, a function of one argument too.",
+        details="In Python, it may also be a function of one argument.",
         page="tracking.md#notify",
         also=("on_end", "webhook"),
     )
     notify_after: float = option(
-        "How long no report and no end of a trial may come before `notify` gets a notice.",
+        "Send a notice to `notify` after this time without a report or the end of a trial.",
         WAIT,
         default=DEFAULT_AFTER_S,
         says="30m",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TableColumns = Mapping[str, "Sequence[Any] | NDArray[Any] | pa.ChunkedArray"]
-"""The columns of a table, by name; in those that are no arrays, None stands for what a row lacks."""
+"""The columns of a table by name; in a sequence, None stands for a missing value."""
 
 
 def parquet_of(columns: TableColumns) -> bytes:

@@ -29,50 +29,50 @@ class RunResult(GangOutcome):
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
-        """The only trial, or none: as of a `SweepResult`."""
+        """The only trial, or none, for code that also reads a `SweepResult`."""
         return () if self.trial is None else (self.trial,)
 
     @users_call
     def history(self) -> "pd.DataFrame":
-        """What the members reported: as `SweepResult.history`."""
+        """All reports of the members: see `SweepResult.history`."""
         return stored_history(self._files)
 
     @users_call
     def reports(self) -> "pd.DataFrame":
-        """What the members reported, in long form: as `SweepResult.reports`."""
+        """All reports of the members in long form: see `SweepResult.reports`."""
         return files_of(self._files).reports()
 
     @users_call
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the run as one HTML file: as `SweepResult.report`."""
+        """Write the run as one HTML file: see `SweepResult.report`."""
         from sparktrain.report.writing import write_report
 
         return write_report([files_of(self._files).directory], path)
 
     @cached_property
     def plot(self) -> "ResultPlots":
-        """The views of the run as plots, mostly `curves()` and `timeline()`: as `SweepResult.plot`."""
+        """The views of the run as plots, mostly `curves()` and `timeline()`: see `SweepResult.plot`."""
         from sparktrain.notebook.result_plots import ResultPlots
 
         return ResultPlots(self.name, self.directory)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The run as its only trial, or no row: as `SweepResult.to_pandas`."""
+        """One row for the only trial, or no row: see `SweepResult.to_pandas`."""
         return trial_frame(SweepOutcome(name=self.name, status=SweepStatus.SUCCEEDED, trials=self.trials))
 
     @users_call
     def failures(self) -> "pd.DataFrame":
-        """The run when it failed or was lost: as `SweepResult.failures`, with one row or none."""
+        """One row if the run failed or was lost, otherwise none: see `SweepResult.failures`."""
         return failure_frame(self.trials)
 
     @users_call
     def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:
-        """What a member printed, as text: as `TrialResult.read_log`."""
+        """The output of a member as text: see `TrialResult.read_log`."""
         return _only(self.trial).read_log(rank, generation, tail)
 
     @users_call
     def load_model(self, **options: Any) -> Any:
-        """The model that the chief exported: as `TrialResult.load_model`."""
+        """Load the model that the chief exported: see `TrialResult.load_model`."""
         return _only(self.trial).load_model(**options)
 
     @property
@@ -91,7 +91,7 @@ class RunResult(GangOutcome):
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run of one gang ended, well or not."""
+    """How a run of one gang ended, whether it succeeded or not."""
 
     sweep: SweepOutcome
     """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
@@ -99,7 +99,7 @@ class RunEnd:
     """The path of the model that the chief of the newest gang exported."""
 
     def result(self) -> RunResult:
-        """What the training function returned. Raises RunFailedError when it did not return."""
+        """The result, with what the training function returned. Raises RunFailedError when it did not return."""
         trial = self.trial
         if trial is None or trial.status is not TrialStatus.SUCCEEDED:
             raise _error(self.sweep, trial)
@@ -120,7 +120,7 @@ class RunEnd:
 
 
 def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:
-    """The error of a run that has no result: the root cause first, then what leads to it."""
+    """The error of a run that has no result: the root cause first, then the details."""
     failure = trial.error if trial is not None else None
     kinds = {TrialStatus.LOST: RunLostError, TrialStatus.FAILED: RunFailedError}
     kind = kinds.get(trial.status, RunStoppedError) if trial is not None else RunStoppedError

@@ -16,20 +16,20 @@ from sparktrain.runs.watcher import Observer
 
 @users_call
 def load(directory: str | PathLike[str]) -> SweepResult | RunResult:
-    """Open the run in `directory`: a finished one, one without its driver, or one that still runs.
+    """Open the run in `directory`, whether it has finished, still runs, or has lost its driver.
 
-    Needs neither Spark nor TensorFlow, writes nothing, and may run on any host that reaches the directory: a path,
-    or a URL such as `hdfs:///runs/mnist` or `s3://bucket/runs/mnist`. Blocks on the store, and up to 2 s on a driver
-    that does not answer.
+    Needs neither Spark nor TensorFlow, writes nothing, and works on any host that reaches the directory: a path, or a
+    URL such as `hdfs:///runs/mnist` or `s3://bucket/runs/mnist`. Blocks on the store, and up to 2 s on a driver that
+    does not answer.
 
     Returns:
-        A `SweepResult` for a run of `sweep` or `launch`, a `RunResult` for one of `run`, as it is now: call it
-        again for newer results. Where the run has not ended, `status` is `running`, or `stopped` when its driver
-        does not answer, and trials may be `queued` or `running`. A `RunResult` has the `status` and the `error` of a
-        run that failed; nothing is raised for it.
+        A `SweepResult` for a run of `sweep` or `launch`, and a `RunResult` for one of `run`, in its current state: call
+        `load` again for newer results. If the run has not ended, `status` is `running`, or `stopped` when its driver
+        does not answer, and trials may be `queued` or `running`. For a run that failed, `load` raises nothing: the
+        `RunResult` has its `status` and `error`.
 
     Raises:
-        RunDirectoryError: there is no run in the directory, or its files are corrupt: see `sparktrain fsck`.
+        RunDirectoryError: there is no run in the directory, or its files are corrupt (see `sparktrain fsck`).
         StoreError: the store failed; the same call may succeed later.
     """
     place = run_in(directory_of(directory, "directory"), LOOK_TIMEOUT_S)

@@ -40,15 +40,15 @@ _STATES = {
 
 @dataclass
 class _Stored:
-    """What the run directory has beside the result."""
+    """What only the run directory has, and not the result."""
 
     leaves: dict[str, Leaf] = field(default_factory=dict)
     started: dict[int, float] = field(default_factory=dict)
     ended: dict[int, float] = field(default_factory=dict)
     curves: dict[int, dict[int, float]] = field(default_factory=dict)
-    """Values of the metric by trial and step, of the chief."""
+    """Values of the metric that the chief reported, by trial and step."""
     distributions: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Distributions that a trial of `sparktrain.optuna` named itself, as Optuna's JSON."""
+    """Distributions that the objective of a trial of `sparktrain.optuna` requested, as Optuna's JSON."""
 
 
 def check_optuna(called: str) -> None:
@@ -84,7 +84,7 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
 
 
 def _objectives(outcome: SweepOutcome, chosen: str, metric: str | None) -> list[Objective]:
-    """What the study compares: the metrics of the sweep, or the one that is given."""
+    """What the study compares: the metrics of the sweep, or only `metric`."""
     objective = Objective(chosen, "min" if outcome.mode == "min" else "max")
     return [objective, *outcome.other_metrics] if metric is None else [objective]
 
@@ -155,12 +155,12 @@ _ABSENT = object()
 
 
 def _plain(value: Any) -> Any:
-    """A value as every storage of Optuna takes it: lists and dicts are JSON."""
+    """A value that every storage of Optuna accepts: lists and dicts become JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
 
 
 def _distributions(leaves: Mapping[str, Leaf], params: Iterable[Mapping[str, Any]]) -> "dict[str, BaseDistribution]":
-    """One distribution for each parameter: that of the space where it has all values, or else these values."""
+    """A distribution for each parameter: that of the space if it contains all values, or else a choice of them."""
     from optuna.distributions import CategoricalDistribution
 
     values: dict[str, list[Any]] = {}
@@ -201,7 +201,7 @@ def _contains_all(distribution: "BaseDistribution", values: Iterable[Any]) -> bo
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:
-    """Each value once, in their order; 1, 1.0 and True are the same to Optuna."""
+    """Each value once, in order; for Optuna 1, 1.0 and True are the same."""
     return list(dict.fromkeys(values))
 
 
@@ -246,7 +246,7 @@ def _frozen(
 
 
 def _attrs(trial: TrialResult, compared: Collection[str]) -> dict[str, Any]:
-    """What Optuna has no place for; empty where there is nothing."""
+    """What fits no other field of an Optuna trial; without empty values."""
     attrs = {name: value for name, value in trial.metrics.items() if name not in compared}
     details = {
         "status": trial.status.value,

@@ -38,12 +38,12 @@ class SweepResult(SweepOutcome):
     @property
     @users_call
     def best(self) -> TrialResult:
-        """The succeeded trial with the best metric, the first one of equals.
+        """The succeeded trial with the best metric; of equal trials, the first.
 
-        With repeats or folds: the best trial of the best case, so that its model can be loaded.
+        With repeats or folds it is the best trial of the best case, so that you can load its model.
 
-        Raises NoBestTrialError when there is none; the message has how many trials failed, why most of them did, and
-        where the log is, or that the run has no metric.
+        Raises NoBestTrialError when there is none. The message contains how many trials failed, why most of them
+        failed, and where the log is, or that the run has no metric.
         """
         best_trial = next(iter(self.ranked), None)
         if best_trial is None:
@@ -52,12 +52,13 @@ class SweepResult(SweepOutcome):
 
     @users_call
     def top(self, k: int = 10) -> list[TrialResult]:
-        """The best `k` trials, the best first: `top(1)[0]` is `best`. Fewer where fewer have a result.
+        """The best `k` trials, the best first: `top(1)[0]` is `best`. Returns fewer if fewer have a result.
 
-        Succeeded trials with a finite metric, in the order of the metric by `mode`, the first of equals first. Those
-        that break a constraint come after all others. With repeats or folds the trials of the best case come first.
+        The list contains succeeded trials with a finite metric, sorted by the metric and `mode`; equal trials stay in
+        their order. Trials that violate a constraint come after all others. With repeats or folds the trials of the
+        best case come first.
 
-        Does not block. Raises SpecError for `k` below 1, NoBestTrialError as `best`.
+        Does not block. Raises SpecError for `k` below 1, and NoBestTrialError as `best` does.
         """
         limit = count(k, "k", 1)
         keeping = self.ranked
@@ -71,9 +72,9 @@ class SweepResult(SweepOutcome):
     @property
     @users_call
     def best_case(self) -> CaseResult:
-        """The set of parameters with the best mean of the metric, among those with a result of each trial.
+        """The set of parameters with the best mean of the metric, among those for which each trial has a result.
 
-        Raises NoBestTrialError, as `best`.
+        Raises NoBestTrialError, as `best` does.
         """
         case = next(iter(self.ranked_cases), None)
         if case is None:
@@ -86,14 +87,14 @@ class SweepResult(SweepOutcome):
     ) -> list[TrialResult]:
         """The trials that no other trial dominates: none is at least as good in all metrics and better in one.
 
-        Only succeeded trials count that have a finite value of each metric and keep all constraints. They are sorted by
-        the first metric, the best first; of equal trials all are on the front.
+        Only succeeded trials count that have a finite value of each metric, and violate no constraint. They are sorted
+        by the first metric, the best first. If trials are equal, all of them are on the front.
 
         Args:
             objectives: each metric, and which end is better: `{"accuracy": "max", "latency_ms": "min"}`. None stands
                 for the end that the metric's name implies. By default the metric and `other_metrics` of the sweep.
             constraints: bounds of metrics, such as `["latency_ms <= 20"]`, with `<=`, `<`, `>=` or `>`. A trial
-                without the metric does not keep them. By default those of the sweep.
+                without the metric violates its bound. By default those of the sweep.
 
         Returns an empty list when no trial is left. Does not block. Raises SpecError for values of another kind, and
         for a metric that no succeeded trial has.
@@ -109,30 +110,30 @@ class SweepResult(SweepOutcome):
 
     @users_call
     def history(self) -> "pd.DataFrame":
-        """What all trials reported: one row for each step of each member that reports.
+        """The reports of all trials: one row for each step of each member that reports.
 
         The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC, by the clock of the member's host), then one
-        for each metric, NaN where a report has none of that name. A metric with the name of one of the first columns
-        has the column `metrics.NAME`. Rows are in the order of trials, steps and ranks.
+        for each metric, which is NaN if a report lacks that metric. A metric with the name of one of the first columns
+        has the column `metrics.NAME`. Rows are sorted by trial, step and rank.
 
-        Each step is there once. A generation that resumes from a checkpoint, or starts again, reports steps that the
-        one before it had reported too: the newest generation wins, from the first step on that it has reported itself.
+        Each step appears once. A generation that resumes from a checkpoint, or restarts, repeats steps that the
+        previous one has reported. From the first step that the newest generation reports, its rows replace older ones.
 
-        Blocks on the store. Raises RunDirectoryError for reports that are corrupt, OSError when the store fails, and
+        Blocks on the store. Raises RunDirectoryError for corrupt reports, OSError when the store fails, and
         MissingFileError for a result that has no directory.
         """
         return stored_history(self._files)
 
     @users_call
     def reports(self) -> "pd.DataFrame":
-        """What all trials reported, in long form: one row for each metric of each report.
+        """The reports of all trials in long form: one row for each metric of each report.
 
-        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC), `name` and `value` of the metric, as in the
-        Parquet files beneath `reports` of the run directory, and `superseded`: True where a newer generation has
-        reported this step again, so that `history()` leaves the row out. Rows are in the order of trials, steps, ranks
-        and generations; a report without metrics has none.
+        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC), and `name` and `value` of the metric, as in
+        the Parquet files in `reports` of the run directory. The column `superseded` is True if a newer generation has
+        reported the step too, so that `history()` omits the row. Rows are sorted by trial, step, rank and generation.
+        A report without metrics has no row.
 
-        Blocks on the store. Raises as `history`.
+        Blocks on the store. Raises the same errors as `history`.
         """
         return files_of(self._files).reports()
 
@@ -141,10 +142,10 @@ class SweepResult(SweepOutcome):
         """Write the run as one HTML file, which needs no network: results, curves, timeline, cost. Returns its path.
 
         Args:
-            path: the file; by default NAME-report.html in the current folder. A file that is there is replaced.
+            path: the file; by default NAME-report.html in the current folder. An existing file is replaced.
 
         Blocks on the store. Raises SpecError for a file that cannot be written or a result without a directory,
-        RunDirectoryError when nothing of the run can be read, OSError when the store fails.
+        RunDirectoryError when nothing of the run can be read, and OSError when the store fails.
         """
         from sparktrain.report.writing import write_report
 
@@ -152,10 +153,10 @@ class SweepResult(SweepOutcome):
 
     @users_call
     def failures(self) -> "pd.DataFrame":
-        """The trials that failed or were lost, one row for each.
+        """The trials that failed or were lost, with one row for each trial.
 
         The columns are `trial`, `status`, `kind` (of the error, as in docs/results.md), `error` (its summary), `host`
-        and `rank` of the member that failed first, `loss` (what the cluster reported), `generations`, and `log` of that
+        and `rank` of the member that failed first, `loss` (what the cluster reported), `generations`, and `log` of this
         member.
         """
         return failure_frame(self.trials)
@@ -164,8 +165,8 @@ class SweepResult(SweepOutcome):
     def plot(self) -> "ResultPlots":
         """The views of the run as plots: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
 
-        In a notebook `result.plot.history()` at the end of a cell shows a drawing; `result.plot.history().figure()` is
-        a figure of plotly, with the extra `plot`. See docs/notebooks.md.
+        In a notebook `result.plot.history()` at the end of a cell shows a drawing. With the extra `plot` installed,
+        `result.plot.history().figure()` is a figure of plotly. See docs/notebooks.md.
         """
         from sparktrain.notebook.result_plots import ResultPlots
 
@@ -174,7 +175,7 @@ class SweepResult(SweepOutcome):
     def to_pandas(self) -> "pd.DataFrame":
         """One row for each trial: `id`, `params.*`, `metrics.*`, `extra.*`, `status`, `seconds`, `error`, `log`, ....
 
-        With repeats or folds, `case`, `repeat` and `fold` follow `id`. A cell is empty (NaN or None) where a trial has
+        With repeats or folds, `case`, `repeat` and `fold` follow `id`. A cell is empty (NaN or None) if its trial has
         no such parameter, metric or error.
         """
         return trial_frame(self)
@@ -183,15 +184,16 @@ class SweepResult(SweepOutcome):
     def to_study(self, metric: str | None = None) -> "Study":
         """The sweep as a study of Optuna in memory, for `optuna.importance`, `optuna.visualization` and the dashboard.
 
-        Each trial has its parameters, state (`PRUNED` too), value, intermediate values by step, times, and as user
-        attributes its other metrics, log and error. Distributions are those of the space; a list, or what the space
-        does not describe, is categorical, and a nested parameter has its path as name, such as `optimizer.lr`.
+        Each trial has its parameters, state (`PRUNED` too), value, intermediate values by step, and times. Its user
+        attributes are its other metrics, log and error. Distributions are those of the space. A list, or a parameter
+        that the space does not describe, is categorical. The name of a nested parameter is its path, such as
+        `optimizer.lr`.
 
         Args:
-            metric: what the study compares; that of the sweep by default.
+            metric: the metric that the study compares; by default that of the sweep.
 
         Blocks on the store. Raises SpecError when Optuna is not installed or there is no such metric,
-        RunDirectoryError for files that are corrupt, OSError when the store fails.
+        RunDirectoryError for corrupt files, and OSError when the store fails.
         """
         return study_of(self, self._files, metric)
 
@@ -205,7 +207,7 @@ class SweepResult(SweepOutcome):
 
 
 def sweep_result(outcome: SweepOutcome) -> SweepResult:
-    """`outcome`, as a call returns it."""
+    """`outcome` as the result that a call returns."""
     return SweepResult(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
 
 
@@ -226,7 +228,7 @@ def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
 
 
 def trial_columns(outcome: SweepOutcome) -> dict[str, list[Any]]:
-    """The columns of `SweepResult.to_pandas`, for code that needs no pandas; None where a trial has no such value."""
+    """The columns of `SweepResult.to_pandas` for code without pandas; None if a trial has no such value."""
     rows = [_row(trial) for trial in outcome.trials]
     return {name: [row.get(name) for row in rows] for name in _columns(outcome)}
 
