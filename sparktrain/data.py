@@ -35,9 +35,10 @@ def parquet(
 ) -> FileSource:
     """Parquet files: paths or URLs of files and folders, also with `*`, `?`, `[...]` and `**`.
 
-    `columns`: those to read, all by default; fields of structs as `"a.b"`. Folders `name=value` beneath a path are
-    columns too. `pad`: lengths to which lists are filled with zeros. `on_error="skip"` reads all files before the start
-    and leaves out corrupt row groups, with a warning. A row group is what is shuffled and held in memory as a whole.
+    `columns`: the columns to read, by default all; fields of structs are `"a.b"`. Folders `name=value` beneath a path
+    become columns too. `pad`: the lengths to which lists are filled with zeros. `on_error="skip"` reads all files
+    before the start, and skips corrupt row groups with a warning. sparktrain shuffles each row group as a whole, and
+    holds it in memory as a whole.
 
     Raises SpecError for arguments of other types.
     """
@@ -52,7 +53,7 @@ def arrow(
     pad: Mapping[str, int] | None = None,
     on_error: OnError = "raise",
 ) -> FileSource:
-    """Arrow IPC files and streams, also Feather version 2. Arguments: see `parquet`. Raises SpecError."""
+    """Arrow IPC files and streams, and Feather version 2. Arguments: see `parquet`. Raises SpecError."""
     return FileSource("arrow", _paths(paths, "arrow"), _columns(columns), checked_pad(pad), checked_on_error(on_error))
 
 
@@ -65,12 +66,12 @@ def tfrecord(
 ) -> FileSource:
     """TFRecord files. Paths, `pad` and `on_error`: see `parquet`.
 
-    `features`: the columns to take from each `tf.train.Example`: `"int64"`, `"float32"` or `"bytes"` for one value,
-    `("float32", 784)` for a list of 784, `("int64", None)` for lists of any one length, or of several with `pad`.
-    Without it, the only column is `record`, the bytes of each record.
+    `features`: the columns to take from each `tf.train.Example`. A column is `"int64"`, `"float32"` or `"bytes"` for
+    one value, `("float32", 784)` for a list of 784, and `("int64", None)` for lists that all have the same length, or,
+    with `pad`, several lengths. Without `features`, the only column is `record`, the bytes of each record.
 
-    `compression`: found out by default. A compressed file is read and decompressed as a whole each time that its rows
-    are fetched, and shuffled as a whole: keep files below 1 GiB decompressed.
+    `compression`: detected by default. sparktrain reads, decompresses and shuffles a compressed file as a whole, each
+    time that it fetches rows of the file. Keep files below 1 GiB decompressed.
 
     Raises SpecError for arguments of other types.
     """
@@ -93,10 +94,10 @@ def tfrecord(
 def dataframe(
     df: Any, key: str | None = None, pad: Mapping[str, int] | None = None, partitions: int | None = None
 ) -> FrameSource:
-    """A Spark DataFrame, classic or Connect, that is written once before training.
+    """A Spark DataFrame, classic or Connect, that sparktrain writes once before training.
 
-    `key` names its content: a run is not resumed with another one. `partitions`: repartition it
-    before it is written. `pad`: see `parquet`. Raises SpecError for arguments of other types.
+    `key` names its content: a run does not resume with another key. `partitions`: sparktrain repartitions the DataFrame
+    before it writes it. `pad`: see `parquet`. Raises SpecError for arguments of other types.
     """
     if not is_frame(df):
         raise SpecError(f"df is {described(df)}; pass a Spark DataFrame, or use table(...) for a pandas or Arrow table")
@@ -116,10 +117,10 @@ def table(table: Any, pad: Mapping[str, int] | None = None) -> TableSource:
 
 
 def stream(df_or_rdd: Any, checkpoint: str | None = None) -> StreamSource:
-    """A Spark DataFrame or RDD that is fed to members while they train, and never written. Raises SpecError.
+    """A Spark DataFrame or RDD that Spark feeds to members while they train, and never writes. Raises SpecError.
 
     `checkpoint`: for Structured Streaming, a folder in storage that Spark reaches, such as HDFS. The next query, of a
-    resumed run or another epoch, continues there after the last micro-batch that members have acknowledged.
+    resumed run or of another epoch, continues after the last micro-batch that members have acknowledged.
     """
     is_rdd = any(base.__module__.startswith("pyspark.") and base.__name__ == "RDD" for base in type(df_or_rdd).__mro__)
     if not is_frame(df_or_rdd) and not is_rdd:

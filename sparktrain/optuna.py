@@ -48,22 +48,22 @@ def optimize(
     pool: Pool | None = None,
     **options: Unpack[StudyArguments],
 ) -> SweepResult:
-    """Run an ordinary Optuna objective on executors, each trial in a process of its own, and record it in the study.
+    """Run an ordinary Optuna objective on executors, each trial in its own process, and record it in the study.
 
-    Blocks until every trial has ended. Only this process touches the study and its storage, in one thread: the trial on
-    an executor asks it for each `suggest_*` and `should_prune`. A trial that fails is a result, and the others
-    continue. The same call with the same `dir` and `name` resumes the run: `n_trials` counts those before.
+    Blocks until every trial has ended. Only this process uses the study and its storage, in one thread: the trial on
+    an executor asks this process for each `suggest_*` and `should_prune`. A failed trial is a result, and the others
+    continue. The same call with the same `dir` and `name` resumes the run: `n_trials` includes the former trials.
 
     Args:
         study: the study, with any storage, sampler, pruner and number of objectives.
         objective: takes a `trial`, and a `TrainContext` if it has a parameter `ctx`; returns the value, or a tuple of
             values. It may raise `optuna.TrialPruned`.
-        n_trials: the number of trials of the run, at most; needed unless there is a timeout, or the sampler of the
-            study ends by itself.
-        n_jobs: trials at a time; by default, and for -1, one for each slot.
-        callbacks: called as `callback(study, frozen_trial)` in this process after each trial, in a thread of its own.
-            `study.stop()` in one, in the study's sampler, or as `trial.study.stop()` in the objective, ends the run
-            once the trials that run have ended.
+        n_trials: the most trials of the run; required unless there is a timeout, or the sampler of the study ends by
+            itself.
+        n_jobs: how many trials run at the same time; by default, and for -1, one for each slot.
+        callbacks: sparktrain calls `callback(study, frozen_trial)` in this process after each trial, in a separate
+            thread. `study.stop()` in a callback or in the study's sampler, or `trial.study.stop()` in the objective,
+            ends the run once the running trials have ended.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
         pool: the pool to run on, in place of a session.
         **options: those of `sparktrain.launch`, such as dir and name, except what the study has: metric, mode, sampler,
@@ -73,7 +73,7 @@ def optimize(
         The trials with their parameters, the metric `value`, or `values_0`, `values_1` and so on, and their logs.
 
     Raises:
-        UserError: the call is wrong, which is found before anything starts; or executors cannot load the objective.
+        UserError: the call is wrong, and raises before anything starts; or executors cannot load the objective.
         SamplerError: the study, its storage or a callback raised; the run keeps its results, and the same call resumes
             it.
         InfraError: the cluster failed.

@@ -60,34 +60,35 @@ def predict(
 ) -> "DataFrame":
     """Add the predictions of a trained model to a Spark DataFrame, classic or of Spark Connect.
 
-    The rows are predicted when an action needs them, in Spark's Python workers. Each worker loads the model once, reads
-    columns by the rules of training data, and leaves all other columns as they are. The call itself blocks on the
-    store that has the model and, the first time on this machine, some seconds until a process of its own has found the
-    inputs of the model. Where this machine has no TensorFlow, a Spark task does that.
+    Spark's Python workers predict the rows when an action needs them. Each worker loads the model once, reads columns
+    by the rules of training data, and leaves all other columns unchanged. The call itself blocks on the store that has
+    the model. The first call on this machine also takes some seconds, in which a separate process determines the inputs
+    of the model. If this machine has no TensorFlow, a Spark task does that.
 
     Args:
         df: the rows. Executors need TensorFlow and this package.
         model: the result of a run or trial, the directory of a run, or a `.keras` file, in any store that executors
-            reach. Of a sweep, the best trial has the model.
-        output: the name of the new column. A model with several outputs gives a struct with a field for each; with a
-            dict of names by output, each of them gives a column.
-        batch_size: so many rows at a time.
+            reach. For a sweep, it is the model of the best trial.
+        output: the name of the new column. A model with several outputs returns a struct with a field for each; with a
+            dict of names by output, each output becomes a column.
+        batch_size: how many rows to predict at a time.
         columns: the columns that feed the model. By default those with the names of its inputs, or else the only one
             that fits its only input. A list has one column for each input, or, for a model with one input, columns of
-            numbers side by side; a dict has columns by input. Fields of structs are `a.b`.
-        keep: the columns of `df` that the result has: all, none, or those in a list.
-        on_null: what a row with a null in its feature columns gives: `error`, which names the columns, or `null`.
-        modules: to import before the model is loaded, here and on executors, because they register layers of your own.
+            numbers that are put side by side. A dict has the columns by input. Fields of structs are `a.b`.
+        keep: the columns of `df` to keep in the result: all, none, or those in a list.
+        on_null: the output for a row with a null in its feature columns: `error`, which names the columns, or `null`.
+        modules: modules to import before the model is loaded, here and on executors, because they register your own
+            layers.
 
     Returns:
-        A lazy DataFrame. An output of one value a row is a column of numbers, strings or booleans; any other is a
-        column of arrays.
+        A lazy DataFrame. An output with one value for each row is a column of numbers, strings or booleans. Any other
+        output is a column of arrays.
 
     Raises:
-        DataError: columns are missing, have no rule, or are not what the model takes; or the model cannot be used. For
+        DataError: columns are missing, have no rule, or do not fit the model, or the model cannot be used. For wrong
             values, the action raises Spark's own error, which contains this one.
         SpecError: an argument is wrong.
-        MissingFileError: the run exported no model, or there is no such file.
+        MissingFileError: the run exported no model, or the file does not exist.
         SessionError: the session is stopped.
         StoreError: the store failed; the same call may succeed later.
     """
@@ -109,9 +110,10 @@ def register_predict(
 ) -> Any:
     """Register an SQL function that predicts with a trained model, as in `SELECT churn(features) FROM customers`.
 
-    Its arguments are those of the model in the order of its inputs; a model with one input also takes several numbers,
-    side by side. It gives what the column of `predict` has, and workers share a model with `predict`. Blocks and raises
-    as `predict` does; the types of arguments are checked when a query runs.
+    The arguments of the function are the inputs of the model in their order. For a model with one input, it also
+    accepts several numbers, which are put side by side. The function returns the values that `predict` puts into its
+    column, and workers share a model with `predict`. Blocks and raises as `predict` does. Argument types are checked
+    when a query runs.
 
     Args:
         spark: the session, classic or of Spark Connect.

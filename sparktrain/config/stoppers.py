@@ -1,7 +1,7 @@
 """The rules that a user can choose to stop trials which cannot win; `state.pruning` applies them.
 
-A rule is a frozen record, so that a run stores it with its plan. Steps are those of `ctx.report(step, ...)`: those who
-count them from 1 pass `steps_from=1`, because it cannot be seen from a first report after a restart.
+A rule is a frozen record, so that a run stores it with its plan. Steps are those of `ctx.report(step, ...)`. A function
+that counts them from 1 needs `steps_from=1`, because the first report after a restart does not show where they start.
 """
 
 import math
@@ -50,7 +50,7 @@ class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
     """What the rules of successive halving share."""
 
     most: int | None = None
-    """The steps of a whole trial. None: those of the first trial that succeeds; until then no trial is stopped."""
+    """The steps of a whole trial. None: those of the first trial that succeeds; until then the rule stops no trial."""
     eta: int = 3
     """At each rung, the best 1/`eta` of the trials there continue; rungs are `eta` times as far apart each time."""
     first: int | None = None
@@ -97,15 +97,16 @@ class ASHA(_Halving, frozen=True, tag="asha", kw_only=True):
     """Asynchronous successive halving (arXiv 1810.05934, section 3), in the form that stops, or in that which pauses.
 
     After `first`, `first * eta`, `first * eta**2` ... steps a trial continues if it is among the best 1/`eta` of those
-    that came so far; ties continue, and so do the first `eta - 1`. A first rung that is too early stops good trials:
-    with `first=1` of 27 the best of 40 trials is kept in 38 % of runs, with 3 of 27 in 96 %.
+    that have come to this rung. Ties continue, and so do the first `eta - 1` trials. A first rung that is too early
+    stops good trials: with `first=1` of 27 steps the best of 40 trials survives in 38 % of runs, with 3 of 27 in 96 %.
     """
 
     word: ClassVar[str] = "asha"
 
     promote: bool = False
-    """A trial that is not among the best of its rung is paused, not stopped: it gives back its slot, and continues from
-    its checkpoint once it is (algorithm 2 of the paper). The training function must save checkpoints."""
+    """Whether the rule pauses a trial that is not among the best of its rung, and does not stop it. A paused trial
+    releases its slot, and continues from its checkpoint once it is among the best (algorithm 2 of the paper). The
+    training function must save checkpoints."""
 
     def __post_init__(self) -> None:
         """Raises SpecError."""
@@ -115,9 +116,9 @@ class ASHA(_Halving, frozen=True, tag="asha", kw_only=True):
 
 
 class Hyperband(_Halving, frozen=True, tag="hyperband", kw_only=True):
-    """Hyperband (arXiv 1603.06560, section 3) over `ASHA`: trials are spread over brackets with different first rungs.
+    """Hyperband (arXiv 1603.06560, section 3) over `ASHA`: it spreads trials over brackets with different first rungs.
 
-    For metrics that are misleading early. A trial's bracket follows from its number.
+    Choose it for metrics that are misleading early. The number of a trial determines its bracket.
     """
 
     word: ClassVar[str] = "hyperband"
@@ -134,8 +135,8 @@ class Hyperband(_Halving, frozen=True, tag="hyperband", kw_only=True):
 class Median(StopRule, frozen=True, tag="median", kw_only=True):
     """The median rule (Golovin et al., Google Vizier, KDD 2017, section 3.2).
 
-    A trial is stopped where its best value so far is worse than the median of the mean values, up to the same step, of
-    the trials that have ended and came as far.
+    The rule stops a trial if its best value so far is worse than the median of other trials' mean values up to the same
+    step. Only trials that have ended, and that have reached this step, count.
     """
 
     word: ClassVar[str] = "median"
@@ -143,7 +144,7 @@ class Median(StopRule, frozen=True, tag="median", kw_only=True):
     warmup: int = 0
     """Steps before a trial may be stopped."""
     min_trials: int = 5
-    """Ended trials that must have come as far."""
+    """How many ended trials must have reached the step."""
 
     def __post_init__(self) -> None:
         """Raises SpecError."""
@@ -158,7 +159,7 @@ class Patience(StopRule, frozen=True, tag="patience", kw_only=True):
     word: ClassVar[str] = "patience"
 
     steps: int = 10
-    """Steps without an improvement after which a trial is stopped."""
+    """Steps without an improvement after which the rule stops a trial."""
     min_delta: float = 0.0
     """How much better than the best so far a value must be to count as an improvement."""
 
@@ -172,7 +173,7 @@ class Patience(StopRule, frozen=True, tag="patience", kw_only=True):
 class Threshold(StopRule, frozen=True, tag="threshold", kw_only=True):
     """Stops a trial if its metric leaves the range from `lower` to `upper`, or is not finite.
 
-    Without limits, only the latter.
+    Without limits, it stops only trials with a metric that is not finite.
     """
 
     word: ClassVar[str] = "threshold"
@@ -196,14 +197,14 @@ class Threshold(StopRule, frozen=True, tag="threshold", kw_only=True):
 class Wilcoxon(StopRule, frozen=True, tag="wilcoxon", kw_only=True):
     """Stops a trial that is worse than the best one by Wilcoxon's signed-rank test over their common steps.
 
-    For steps that are folds or problem instances in the same order in each trial, not epochs of one training. Needs
-    scipy, which `sparktrain[search]` has.
+    Choose it if steps are folds or problem instances in the same order in each trial, and not epochs of one training.
+    It needs scipy, which `sparktrain[search]` installs.
     """
 
     word: ClassVar[str] = "wilcoxon"
 
     p: float = 0.1
-    """The trial is stopped where the probability of a difference like this by chance is below `p`."""
+    """The rule stops a trial if the probability of such a difference by chance is below `p`."""
     min_steps: int = 2
     """Common steps before a trial may be stopped."""
 
@@ -218,9 +219,9 @@ class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
     """Population based training (arXiv 1711.09846, section 4): trials that run side by side learn from each other.
 
     After each `every` steps, a trial among the worst continues from the newest checkpoint of one of the best, chosen at
-    random (exploit), with its parameters slightly changed (explore). Each parameter so follows a schedule. The training
-    function must save checkpoints, and give the sweep as many slots as it has trials: only those that are not over are
-    compared.
+    random (exploit), with its parameters slightly changed (explore). In this way each parameter follows a schedule. The
+    training function must save checkpoints. Give the sweep as many slots as it has trials, because the rule compares
+    only trials that have not ended.
     """
 
     word: ClassVar[str] = "pbt"
@@ -230,11 +231,11 @@ class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
     quantile: float = 0.2
     """The share of the population that counts as the worst, and as the best."""
     resample: float = 0.25
-    """The probability that a parameter is drawn from its distribution, in place of a change."""
+    """The probability that a parameter is drawn from its distribution instead of changed."""
     factors: tuple[float, ...] = (0.8, 1.2)
-    """What a number is multiplied by: one of these. Choices and lists move to a neighbour."""
+    """A number is multiplied by one of these factors. A choice or a list moves to a neighbour."""
     most: int | None = None
-    """The steps of a whole trial: from there on, it takes over no other one."""
+    """The steps of a whole trial: after them, the trial takes over no other one."""
 
     def __post_init__(self) -> None:
         """Raises SpecError."""
