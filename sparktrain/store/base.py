@@ -1,5 +1,6 @@
 """The contract of a store: the storage that outlives the processes of a run."""
 
+import errno
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -305,6 +306,16 @@ def path_problem(path: str) -> str | None:
     if f"/{UNPUBLISHED}" in slashed_path:
         return f"must have no part that starts with {UNPUBLISHED!r}"
     return None
+
+
+def exists_error(where: str) -> FileExistsError:
+    """The error for a path that is taken."""
+    return FileExistsError(errno.EEXIST, "there is such a file in the store already", where)
+
+
+def missing_error(where: str) -> FileNotFoundError:
+    """The error for a path without a file."""
+    return FileNotFoundError(errno.ENOENT, "no such file in the store", where)
 
 
 def strays_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:

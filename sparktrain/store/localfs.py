@@ -32,6 +32,8 @@ from sparktrain.store.base import (
     Written,
     by_range,
     check_path,
+    exists_error,
+    missing_error,
 )
 from sparktrain.store.local_calls import LocalCall, explained
 from sparktrain.store.local_folder import OwnPart
@@ -129,7 +131,7 @@ class LocalStore(Store):
         def look(target: Path) -> FileInfo:
             file_stat = os.stat(target)
             if not stat.S_ISREG(file_stat.st_mode):
-                raise _missing(target)
+                raise missing_error(str(target))
             identity = f"{file_stat.st_dev}-{file_stat.st_ino}"
             return FileInfo(file_stat.st_size, file_stat.st_mtime, f"{file_stat.st_mtime_ns} ns", identity)
 
@@ -197,7 +199,7 @@ class LocalStore(Store):
 
         def open_new() -> FileIO:
             if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
+                raise exists_error(str(target))
             return _opened(unpublished)
 
         file = self._in_folder(call, target.parent, lambda: call.ask(open_new))
@@ -267,7 +269,7 @@ class LocalStore(Store):
         try:
             return self._call(path).ask(lambda: look(target))
         except _NO_FILE as error:
-            raise _missing(target) from error
+            raise missing_error(str(target)) from error
 
     def _file(self, path: str) -> Path:
         return self.root / check_path(path)
@@ -347,7 +349,7 @@ class LocalNewFile(NewFile):
             self.discard()
         call.ask(lambda: _sync_folder(self._target.parent))
         if not created:
-            raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(self._target))
+            raise exists_error(str(self._target))
         return Written(self._size, self._digest.hexdigest())
 
     def discard(self) -> None:
@@ -355,10 +357,6 @@ class LocalNewFile(NewFile):
         with suppress(OSError):
             self._file.close()
             self._unpublished.unlink(missing_ok=True)
-
-
-def _missing(target: Path) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "no such file in the store", str(target))
 
 
 def _opened(path: Path) -> FileIO:

@@ -8,7 +8,6 @@ has the deadline of its `RetryPolicy`, which all its requests and pauses share; 
 timeout is left behind with its client.
 """
 
-import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -30,12 +29,14 @@ from sparktrain.store.base import (
     Usage,
     WriteStream,
     check_path,
+    exists_error,
+    missing_error,
 )
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls, RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hdfs_stream import HadoopStream
-from sparktrain.store.hadoop.transfers import HadoopNewFile, OpenFile, Unpublished, find, no_such_file
+from sparktrain.store.hadoop.transfers import HdfsDraft, HadoopNewFile, OpenFile, find
 from sparktrain.store.parallel import spread
 
 PROBING = RetryPolicy(total_s=20.0, call_s=10.0, again_s=2.0)
@@ -114,23 +115,10 @@ class HadoopStore(Store):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
         call, target = self._start("put", path)
-        while True:
-            if find(call, target) is not None:
-                return False
-            file = Unpublished(target)
-            try:
-                file.open(call)
-                file.write(call, data)
-                file.close(call)
-                return file.publish(call)
-            # The client names no DataNode to avoid, and one that is dead fails a write at once: all of it is sent
-            # again, under another name.
-            except HadoopCallError as failure:
-                file.discard(call)
-                call.retry_after(failure)
-            except BaseException:
-                file.discard(call)
-                raise
+        try:
+            return HdfsDraft(self.where(path), target).publish(call, data)
+        except FileExistsError:
+            return False
 
     def read(self, path: str) -> bytes:
         """See base class."""
@@ -150,7 +138,7 @@ class HadoopStore(Store):
         call, target = self._start("look at", path)
         entry = find(call, target)
         if entry is None or not entry.is_file:
-            raise no_such_file(self.where(path))
+            raise missing_error(self.where(path))
         return FileInfo(entry.size, entry.modified_ms / 1000, f"{entry.modified_ms} ms")
 
     def pieces(self, path: str) -> Iterator[bytes]:
@@ -197,22 +185,12 @@ class HadoopStore(Store):
 
     def create(self, path: str) -> NewFile:
         """See base class."""
-        call, target = self._start("create", path)
-        if find(call, target) is not None:
-            raise _exists_error(self.where(path))
-        while True:
-            file = Unpublished(target)
-            try:
-                file.open(call)
-                return HadoopNewFile(self._calls, self.where(path), file)
-            except HadoopCallError as failure:
-                file.discard(call)
-                call.retry_after(failure)
+        return HadoopNewFile(self._calls, self.where(check_path(path)), self._target(path))
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class. Needs a file system that can append, which an erasure-coded one cannot."""
         if not self.put_if_absent(path, b""):
-            raise _exists_error(self.where(path))
+            raise exists_error(self.where(path))
         return self._stream(self.where(path), self._target(path))
 
     def _stream(self, where: str, path: str) -> WriteStream:
@@ -331,7 +309,3 @@ def _listed(call: HdfsCall, folder: str) -> list[HdfsEntry]:
         return call.ask(lambda client: client.folder(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _exists_error(where: str) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "there is such a file in the store already", where)

@@ -1,13 +1,12 @@
 """Files of HDFS that are not published yet, and files that are read."""
 
-import errno
 import hashlib
 from collections.abc import Callable
 from typing import TypeVar
 from uuid import uuid4
 
 from sparktrain.errors import StoreError, StoreRefusedError
-from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, NewFile, Written
+from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, NewFile, Written, exists_error, missing_error
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
@@ -55,23 +54,13 @@ class Unpublished:
             self._do(call, writing(writer, view[start : start + PIECE_BYTES]))
         self._size += len(data)
 
-    def close(self, call: HdfsCall) -> None:
-        """Close the file and verify its size: a broken connection closes a partial file as if it were complete."""
-        writer = self._writer
-        path = self._path
-        if writer is None:
-            raise ValueError(f"{self._target} is no longer being written")
-        self._do(call, lambda client: writer.close())
-        self._writer, self._closed = None, self._do(call, lambda client: client.status(path))
-        if self._closed.size != self._size:
-            raise HadoopCallError(f"{self._closed.size} of {self._size} bytes have arrived", "try again")
-
     def publish(self, call: HdfsCall) -> bool:
-        """Rename the closed file to its name: False when that is taken. Retries, also when answers are lost.
+        """Close the file, and rename it to its name: False when that is taken. Retries the rename.
 
         Raises StoreError; the file is then complete under its name or absent, unless the NameNode has not yet executed
         the last request.
         """
+        self._close(call)
         target = self._target
         while True:
             is_taken = False
@@ -95,10 +84,6 @@ class Unpublished:
                 failure or HadoopCallError("the rename to its name failed", "see whether its folder exists")
             )
 
-    def fresh(self) -> "Unpublished":
-        """Another temporary file for the same target, not created yet."""
-        return Unpublished(self._target)
-
     def discard(self, call: HdfsCall) -> None:
         """Delete the file, unless it is published. Never raises."""
         path = self._path
@@ -113,6 +98,18 @@ class Unpublished:
                     writer.abandon()
 
         call.clean_up(discard)
+
+    def _close(self, call: HdfsCall) -> None:
+        """Close the file and verify its size: a broken connection closes a partial file as if it were complete."""
+        writer = self._writer
+        path = self._path
+        if writer is None:
+            raise ValueError(f"{self._target} is no longer being written")
+        self._do(call, lambda client: writer.close())
+        self._writer = None
+        self._closed = self._do(call, lambda client: client.status(path))
+        if self._closed.size != self._size:
+            raise HadoopCallError(f"{self._closed.size} of {self._size} bytes have arrived", "try again")
 
     def _take_back(self, call: HdfsCall) -> bool:
         """Rename the file to another temporary name: True when that worked, False when it had its final name already.
@@ -167,27 +164,87 @@ def renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
     return lambda client: client.rename(source, target)
 
 
-class HadoopNewFile(NewFile):
-    """A file under a temporary name, until it is renamed to its own.
+class HdfsDraft:
+    """A file that is not published yet, and is rewritten while its content is still in memory.
 
-    Its first 16 MiB stay in memory, and a request that fails before there are more is retried with a new temporary
-    file: a NameNode places blocks on a DataNode that has died until it misses its heartbeats for 10 minutes by default,
-    and the client names none to avoid. A later failure ends the file: start another.
+    A request that fails is then retried with a new temporary file: a NameNode places blocks on a DataNode that has died
+    until it misses its heartbeats for 10 minutes by default, and the client names none to avoid. Used by one thread.
     """
 
-    def __init__(self, calls: HdfsCalls, where: str, file: Unpublished) -> None:
+    def __init__(self, where: str, target: str) -> None:
+        self._where = where
+        self._target = target
+        self._file: Unpublished | None = None
+        self._ended = False
+
+    def ask(self, call: HdfsCall, content: bytes | bytearray | None, request: Callable[[Unpublished], T]) -> T:
+        """The result of `request` for a file with this content; None where it is too much to rewrite.
+
+        Raises FileExistsError when the name is taken before a temporary file is created. Any error ends the file: how
+        much has arrived is unknown.
+        """
+        if self._ended:
+            raise ValueError(f"{self._where} was published, discarded, or has failed: it accepts no more data")
+        try:
+            while True:
+                try:
+                    return request(self._file or self._started(call, content))
+                except HadoopCallError as failure:
+                    if content is None:
+                        raise call.failed(failure) from failure
+                    # Under a new name: the failed request may still be executed, and would write into this file.
+                    self._drop(call)
+                    call.retry_after(failure)
+        except BaseException:
+            self.discard(call)
+            raise
+
+    def publish(self, call: HdfsCall, content: bytes | bytearray | None) -> bool:
+        """Publish the file, and end it: False when its name is taken. Raises as `ask`."""
+        published = self.ask(call, content, lambda file: file.publish(call))
+        self._ended = True
+        self._file = None
+        return published
+
+    def discard(self, call: HdfsCall) -> None:
+        """Delete the file, unless it is published, and accept no more requests. Never raises."""
+        self._ended = True
+        self._drop(call)
+
+    def _started(self, call: HdfsCall, content: bytes | bytearray | None) -> Unpublished:
+        if find(call, self._target) is not None:
+            raise exists_error(self._where)
+        file = self._file = Unpublished(self._target)
+        file.open(call)
+        # A copy: a request that was given up may still hold a view, and a bytearray with views cannot grow.
+        file.write(call, bytes(content or b""))
+        return file
+
+    def _drop(self, call: HdfsCall) -> None:
+        file = self._file
+        self._file = None
+        if file is not None:
+            file.discard(call)
+
+
+class HadoopNewFile(NewFile):
+    """A draft that readers see once it is published. Its first 16 MiB stay in memory; a failure after that ends it."""
+
+    def __init__(self, calls: HdfsCalls, where: str, target: str) -> None:
+        """Create the temporary file. Raises FileExistsError when the name is taken, and StoreError."""
         self._calls = calls
         self._where = where
-        self._file: Unpublished | None = file
+        self._draft = HdfsDraft(where, target)
         self._digest = hashlib.sha256()
         self._size = 0
         self._start: bytearray | None = bytearray()
         """All that was written; None once that is too much."""
+        self._draft.ask(calls.start("create", where), self._start, lambda file: None)
 
     def write(self, data: bytes | memoryview) -> None:
-        """See base class. A failure ends the file: how much has arrived is unknown."""
+        """See base class. A failure ends the file."""
         call = self._calls.start("write", self._where)
-        self._ask(call, lambda file: file.write(call, data))
+        self._draft.ask(call, self._start, lambda file: file.write(call, data))
         self._digest.update(data)
         self._size += len(data)
         if self._size > RESENT_BYTES:
@@ -198,46 +255,13 @@ class HadoopNewFile(NewFile):
     def publish(self) -> Written:
         """See base class."""
         call = self._calls.start("publish", self._where)
-        try:
-            self._ask(call, lambda file: file.close(call))
-            published = self._open().publish(call)
-        finally:
-            self.discard()
-        if not published:
-            raise FileExistsError(errno.EEXIST, "there is such a file in the store already", self._where)
+        if not self._draft.publish(call, self._start):
+            raise exists_error(self._where)
         return Written(self._size, self._digest.hexdigest())
-
-    def _ask(self, call: HdfsCall, request: Callable[[Unpublished], None]) -> None:
-        """Make a request; while all that was written is known, retry it after that in a new temporary file."""
-        file = self._open()
-        is_new = False
-        while True:
-            try:
-                if is_new:
-                    file.open(call)
-                    file.write(call, bytes(self._start or b""))
-                request(file)
-                return
-            except HadoopCallError as failure:
-                self.discard()
-                if self._start is None:
-                    raise call.failed(failure) from failure
-                call.retry_after(failure)
-                # Under a new name: the failed request may still be executed, and would write into this file.
-                self._file = file = file.fresh()
-                is_new = True
 
     def discard(self) -> None:
         """See base class."""
-        file = self._file
-        self._file = None
-        if file is not None:
-            file.discard(self._calls.start("discard", self._where))
-
-    def _open(self) -> Unpublished:
-        if self._file is None:
-            raise ValueError(f"{self._where} was published, discarded, or has failed: it accepts no more data")
-        return self._file
+        self._draft.discard(self._calls.start("discard", self._where))
 
 
 class OpenFile:
@@ -274,7 +298,7 @@ class OpenFile:
                 self._reader = None
                 call.retry_after(failure)
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise no_such_file(self._where) from error
+                raise missing_error(self._where) from error
 
     def _opened(self, call: HdfsCall) -> Reader:
         reader = call.run_once(lambda client: client.open(self._path))
@@ -288,8 +312,3 @@ class OpenFile:
 
 def _reading(reader: Reader, work: Callable[[Reader], bytes]) -> Callable[[HadoopClient], bytes]:
     return lambda client: work(reader)
-
-
-def no_such_file(where: str) -> FileNotFoundError:
-    """The error for a path without a file."""
-    return FileNotFoundError(errno.ENOENT, "no such file in the store", where)

@@ -17,10 +17,11 @@ from sparktrain.store.base import (
     Written,
     by_range,
     check_path,
+    exists_error,
     path_problem,
 )
 from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
-from sparktrain.store.objects.requests import ObjectStoreCall, exists_error
+from sparktrain.store.objects.requests import ObjectStoreCall
 
 OPEN_S = 30.0
 """How long `probe` waits for the client's library and its credentials: on a busy host that takes seconds by itself."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import BlockingClock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.store.base import exists_error, missing_error
 from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure
 
 _REQUEST_S = 60.0
@@ -95,13 +96,8 @@ class ObjectStoreCall:
         if failure.kind is RequestErrorKind.TAKEN:
             return exists_error(self._name)
         if failure.kind is RequestErrorKind.MISSING:
-            return FileNotFoundError(errno.ENOENT, "no such file in the store", self._name)
+            return missing_error(self._name)
         problem = f"{failure.cause}; {failure.step}"
         if failure.kind is RequestErrorKind.REFUSED:
             return StoreRefusedError(errno.EACCES, problem, self._name)
         return StoreError(errno.EIO, problem, self._name)
-
-
-def exists_error(name: str) -> FileExistsError:
-    """The error for a path that is taken."""
-    return FileExistsError(errno.EEXIST, "there is such a file in the store already", name)
