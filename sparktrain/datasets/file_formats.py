@@ -1,7 +1,7 @@
 """What the readers of Parquet, Arrow and TFRecord files have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ class CorruptFileError(DataError):
         self.good = good
 
 
-class GroupedFile(Protocol):
+class GroupedFile(ABC):
     """A file of the user, after the parts that all groups need were read. Any thread may call it; calls block."""
 
     schema: pa.Schema
@@ -31,24 +31,24 @@ class GroupedFile(Protocol):
     footer_checksum: int | None
     """CRC-32C of the footer, or of the schema where a stream starts; None for formats without either."""
 
+    @abstractmethod
     def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
         """The groups for readers of these columns, and the lengths of rows as far as the index of the file has them.
 
         Raises CorruptFileError.
         """
-        ...
 
+    @abstractmethod
     def nulls(self, names: Sequence[str]) -> dict[str, int]:
         """Numbers of nulls of those columns that have some, as far as the file's own statistics count them."""
-        ...
 
+    @abstractmethod
     def read(self, group: Group, names: Sequence[str]) -> pa.RecordBatch:
         """The rows of a group, with at least the columns of these names. Raises CorruptFileError."""
-        ...
 
+    @abstractmethod
     def number(self, group: Group) -> int | None:
         """The position of a group in the file; None when the file has no numbers for its groups."""
-        ...
 
 
 def read_exactly(store: Store, path: str, start: int, length: int) -> bytes:

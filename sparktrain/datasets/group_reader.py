@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sparktrain.datasets import group_file
 from sparktrain.datasets.columns import Column
+from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.host_cache import HostCache
 from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, Stack, empty, scatter
 from sparktrain.datasets.manifest import Manifest
@@ -30,22 +31,10 @@ OPEN_BYTES = 2 * 2**30
 """The most of mapped groups that a process holds open."""
 
 
-class Fetcher(Protocol):
-    """Reads groups from where they are. Any thread may use it."""
-
-    def fetch(self, file_index: int, group_index: int) -> pa.RecordBatch:
-        """The group in plain form, verified. Blocks on the store. Raises OSError, StoreError, DataError."""
-        ...
-
-    def local_path(self, file_index: int) -> str | None:
-        """The path of a file of groups that this host can map; None for others."""
-        ...
-
-
 class GroupReader:
     """The rows of one dataset, in one process. Any thread calls its methods; threads of its own fetch ahead."""
 
-    def __init__(self, manifest: Manifest, fetcher: Fetcher, cache: Callable[[], HostCache]) -> None:
+    def __init__(self, manifest: Manifest, fetcher: GroupFetcher, cache: Callable[[], HostCache]) -> None:
         """`cache` opens the cache at its first use: files that this host can map need none."""
         self._manifest = manifest
         self._fetcher = fetcher

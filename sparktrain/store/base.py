@@ -2,8 +2,8 @@
 
 import errno
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -77,9 +77,10 @@ class Leftover(Struct, frozen=True):
     """In bytes, as far as the store knows."""
 
 
-class WriteStream(Protocol):
+class WriteStream(ABC):
     """A log that grows. Used by one thread at a time."""
 
+    @abstractmethod
     def write(self, data: bytes) -> None:
         """Add `data` to the end; blocks until the store, or a buffer of bounded size, has taken all of it.
 
@@ -87,37 +88,36 @@ class WriteStream(Protocol):
         once, HDFS after a few seconds, an object store at the end. Raises OSError when the store fails, ValueError
         after `close`.
         """
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Make everything that was written visible and durable; blocks until it is. A second call does nothing.
 
         Raises OSError when the store fails; the end of what was written may then be lost, and the rest is intact.
         """
-        ...
 
 
-class NewFile(Protocol):
+class NewFile(ABC):
     """A file that readers see only when it is complete. Used by one thread at a time."""
 
+    @abstractmethod
     def write(self, data: bytes | memoryview) -> None:
         """Add `data` to the end; blocks until the store has taken it. Raises OSError, or ValueError after the end."""
-        ...
 
+    @abstractmethod
     def publish(self) -> Written:
         """Make the complete file visible and durable under its path; blocks until it is.
 
         Raises FileExistsError when the path is taken by now, and any other OSError when the store fails: either nothing
         is published then, or the complete file.
         """
-        ...
 
+    @abstractmethod
     def discard(self) -> None:
         """Discard what was written. Does nothing after `publish` or a first `discard`. Never raises."""
-        ...
 
 
-class Store(Protocol):
+class Store(ABC):
     """Files beneath one root, named by relative paths with `/` between their parts (see `check_path`).
 
     Folders are not part of the contract: the first file in a folder creates it. Every method but `where` blocks on the
@@ -130,26 +130,27 @@ class Store(Protocol):
     """
 
     @property
+    @abstractmethod
     def address(self) -> StoreAddress:
         """The address with which `open_store` opens this store in another process."""
-        ...
 
     @property
     def shows_streams(self) -> bool:
         """Whether readers see what is written to `open_stream` before it is closed."""
         return True
 
+    @abstractmethod
     def where(self, path: str = "") -> str:
         """The full name of `path`, or of the root, for people and for `open_store`; does not touch the store."""
-        ...
 
+    @abstractmethod
     def probe(self) -> None:
         """Prove that put-if-absent, read and delete work. Creates the root when it is missing.
 
         Raises RunDirectoryError with the cause and the next step. Each writer calls it before a run.
         """
-        ...
 
+    @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file `path` with `data`: True; False when the file exists already, whichever process created it.
 
@@ -157,40 +158,39 @@ class Store(Protocol):
         True, and no reader ever sees a part of the data. Durable: when it returns True or False, the file survives the
         end of every process and of the machine. When it raises, or its process dies, the file is complete or absent.
         """
-        ...
 
+    @abstractmethod
     def read(self, path: str) -> bytes:
         """The content of the file `path`; FileNotFoundError when there is none."""
-        ...
 
+    @abstractmethod
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Up to `length` bytes of the file `path` from byte `start`; fewer, or none, where the file ends earlier.
 
         FileNotFoundError when there is no file. Both numbers are at least 0.
         """
-        ...
 
+    @abstractmethod
     def stat(self, path: str) -> FileInfo:
         """Size and time of the file `path`; FileNotFoundError when there is none."""
-        ...
 
+    @abstractmethod
     def pieces(self, path: str) -> Iterator[bytes]:
         """The content of the file `path`, in pieces of 1 byte to 4 MiB, for files too large for memory.
 
         Errors are raised on iteration: FileNotFoundError at the first piece when there is no file.
         """
-        ...
 
+    @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file `path`."""
-        ...
 
+    @abstractmethod
     def list(self, prefix: str = "") -> list[str]:
         """The paths of all files beneath the folder `prefix`, at any depth, sorted; empty when there is no such folder.
 
         Files that are created or deleted during the call may be listed or not.
         """
-        ...
 
     def entries(self, prefix: str = "") -> Sequence[str]:
         """The names directly in the folder `prefix`, sorted; names of folders end with a slash.
@@ -221,23 +221,23 @@ class Store(Protocol):
         except FileNotFoundError:  # deleted since it was listed
             return None
 
+    @abstractmethod
     def create(self, path: str) -> NewFile:
         """Start a large file, written in pieces and published as a whole. FileExistsError when `path` exists.
 
         A process that dies before `publish` leaves nothing under `path`; what it leaves elsewhere is never listed.
         """
-        ...
 
+    @abstractmethod
     def open_stream(self, path: str) -> WriteStream:
         """Create the file `path` and append to it: a log, or metrics. FileExistsError when it exists.
 
         The file is visible as it grows, and durable once it is closed. A process that dies leaves a prefix.
         """
-        ...
 
+    @abstractmethod
     def delete(self, path: str) -> None:
         """Delete the file `path`, if it exists. Only the coordinator may decide that, and calls it."""
-        ...
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete those of these files that exist, in any order. Only the coordinator calls it.

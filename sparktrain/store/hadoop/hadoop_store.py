@@ -8,9 +8,10 @@ has the deadline of its `RetryPolicy`, which all its requests and pauses share; 
 timeout is left behind with its client.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from uuid import uuid4
 
 from sparktrain.clock import BlockingClock, SystemClock
@@ -34,9 +35,10 @@ from sparktrain.store.base import (
 )
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls, RetryPolicy
+from sparktrain.store.hadoop.hadoop_conf import split, user
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hdfs_stream import HadoopStream
-from sparktrain.store.hadoop.transfers import HdfsDraft, HadoopNewFile, OpenFile, find
+from sparktrain.store.hadoop.transfers import HadoopNewFile, HdfsDraft, OpenFile, find
 from sparktrain.store.parallel import spread
 
 PROBING = RetryPolicy(total_s=20.0, call_s=10.0, again_s=2.0)
@@ -53,33 +55,29 @@ class HadoopStore(Store):
     """
 
     def __init__(
-        self,
-        address: StoreAddress,
-        root: str,
-        policy: RetryPolicy | None = None,
-        clock: BlockingClock | None = None,
+        self, address: StoreAddress, policy: RetryPolicy | None = None, clock: BlockingClock | None = None
     ) -> None:
-        """`address` is resolved; `root` is its absolute path, without a slash at its end; `clock`: see `HdfsCalls`."""
+        """`address` comes from `resolve`, or `with_user`; `clock`: see `HdfsCalls`."""
         self._address = address
-        self._root = root
+        self._root = split(address.url)[1]
         self._policy = policy or RetryPolicy.of(address.timeout_s)
         self._calls = HdfsCalls(self._connect, self._explain, self._policy, clock)
 
+    @abstractmethod
     def _connect(self, abandoned: int) -> HadoopClient:
         """Create a client, given the number of abandoned ones. May block, and raise what clients raise."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _explain(self, error: BaseException) -> OSError:
         """See `HdfsCalls`."""
-        raise NotImplementedError
 
-    def _probing(self) -> "HadoopStore":
+    def _probing(self) -> Self:
         """The same store, with the policy `PROBING`."""
-        raise NotImplementedError
+        return type(self)(self._address, PROBING)
 
     def _user(self) -> str:
         """The user that writes, for messages."""
-        raise NotImplementedError
+        return user(self._address.settings)
 
     @property
     def address(self) -> StoreAddress:

@@ -16,9 +16,9 @@ from sparktrain.errors import SpecError
 from sparktrain.store.hadoop import host_names
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
-from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split, user
+from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind, explain
-from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
+from sparktrain.store.hadoop.hadoop_store import HadoopStore
 
 if TYPE_CHECKING:
     from hdfs_native import FileStatus
@@ -43,10 +43,6 @@ class HdfsStore(HadoopStore):
     A process forked from one that has used such a store must not use one: it is refused, because the library would mix
     up their data. Spawned processes and other programs may.
     """
-
-    def __init__(self, address: StoreAddress, policy: RetryPolicy | None = None) -> None:
-        """`address` comes from `resolve`."""
-        super().__init__(address, split(address.url)[1], policy)
 
     @classmethod
     def at(cls, address: StoreAddress) -> "HdfsStore":
@@ -79,12 +75,6 @@ class HdfsStore(HadoopStore):
         text = str(error) or type(error).__name__
         java_class, message = (match[1], match[2].removesuffix('")')) if match else ("", text)
         return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
-
-    def _probing(self) -> HadoopStore:
-        return HdfsStore(self._address, PROBING)
-
-    def _user(self) -> str:
-        return user(self._address.settings)
 
 
 def _with_bounds(settings: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:

@@ -14,10 +14,9 @@ from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.call_timeout import THREADS
 from sparktrain.store.hadoop import host_names
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
-from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
-from sparktrain.store.hadoop.hadoop_conf import split, user, with_user
+from sparktrain.store.hadoop.hadoop_conf import split, with_user
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind, explain
-from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
+from sparktrain.store.hadoop.hadoop_store import HadoopStore
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 
 _CONNECT_S = 5.0
@@ -30,13 +29,6 @@ class WebHdfsStore(HadoopStore):
     and of some machines, but not of all at once. A growing log is visible up to its last append, a few seconds behind;
     see `GatewayStream` for an append that fails.
     """
-
-    def __init__(self, address: StoreAddress, policy: RetryPolicy | None = None) -> None:
-        """`address` comes from `with_user`."""
-        hosts, root = split(address.url)
-        super().__init__(address, root, policy)
-        scheme = "https" if address.url.lower().startswith("swebhdfs:") else "http"
-        self._gateways = [f"{scheme}://{host}" for host in hosts.split(",")]
 
     @classmethod
     def at(cls, address: StoreAddress) -> "WebHdfsStore":
@@ -54,9 +46,13 @@ class WebHdfsStore(HadoopStore):
         return cls(with_user(address))
 
     def _connect(self, abandoned: int) -> HadoopClient:
-        host_names.check([url.partition("://")[2] for url in self._gateways])
-        urls = self._gateways[:: 1 if abandoned % 2 == 0 else -1]
-        return _WebClient(";".join(urls), self._user(), self._policy.call_s / 2)
+        hosts = split(self._address.url)[0].split(",")
+        host_names.check(hosts)
+        if abandoned % 2:
+            hosts.reverse()  # the library asks the first gateway first, and that one may hang
+        scheme = "https" if self._address.url.lower().startswith("swebhdfs:") else "http"
+        urls = ";".join(f"{scheme}://{host}" for host in hosts)
+        return _WebClient(urls, self._user(), self._policy.call_s / 2)
 
     def _explain(self, error: BaseException) -> OSError:
         if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError | HadoopCallError):
@@ -75,12 +71,6 @@ class WebHdfsStore(HadoopStore):
 
     def _stream(self, where: str, path: str) -> WriteStream:
         return GatewayStream(self._calls, where, path)
-
-    def _probing(self) -> HadoopStore:
-        return WebHdfsStore(self._address, PROBING)
-
-    def _user(self) -> str:
-        return user(self._address.settings)
 
 
 class _WebClient(GatewayClient):

@@ -1,7 +1,8 @@
 """Logs in HDFS that grow over its HTTP gateways."""
 
+from abc import abstractmethod
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import cast
 
 from sparktrain.errors import StoreError
 from sparktrain.store.hadoop.client import HadoopClient
@@ -11,16 +12,16 @@ from sparktrain.store.hadoop.hdfs_stream import HadoopStream, recovered_size
 from sparktrain.store.hadoop.transfers import find, renaming
 
 
-class GatewayClient(HadoopClient, Protocol):
+class GatewayClient(HadoopClient):
     """A client of gateways, which may execute a request long after the client has given it up."""
 
+    @abstractmethod
     def truncate(self, path: str, size: int) -> None:
         """Truncate the file to `size` bytes; until that is complete, the file counts as being written."""
-        ...
 
+    @abstractmethod
     def protect(self, path: str) -> None:
         """Make the file read-only, also for its owner; only a superuser of HDFS can still write it."""
-        ...
 
 
 class GatewayStream(HadoopStream):

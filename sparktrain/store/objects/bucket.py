@@ -1,9 +1,10 @@
 """The interface of a bucket: the few requests that an object service must answer."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -64,26 +65,26 @@ class Page(Struct, frozen=True):
     """The token for the next page; None after the last one."""
 
 
-class Upload(Protocol):
+class Upload(ABC):
     """A large object that is not visible yet. Its requests come one after another."""
 
+    @abstractmethod
     async def add(self, part: bytes) -> None:
         """Send the next part; all have the same size. When it fails, the same part may be sent again."""
-        ...
 
+    @abstractmethod
     async def publish(self, last: bytes) -> None:
         """Send the last part, which may be smaller or empty, and make the object visible unless its name is taken.
 
         Fails as TAKEN then. After any other failure it may be called again with the same bytes.
         """
-        ...
 
+    @abstractmethod
     async def abort(self) -> None:
         """Have the service delete the parts."""
-        ...
 
 
-class Bucket(Protocol):
+class Bucket(ABC):
     """The objects of one bucket, named by keys.
 
     Each coroutine makes one request and does not retry it; it may be cancelled and called again. It raises whatever the
@@ -94,37 +95,37 @@ class Bucket(Protocol):
     """The most objects that one `delete_many` accepts."""
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """The bucket's URL, for people and for `open_store`: `s3://name`."""
-        ...
 
+    @abstractmethod
     async def settings(self) -> dict[str, str]:
         """What another process must know to reach the same bucket. No secrets. Makes no request."""
-        ...
 
+    @abstractmethod
     async def put(self, key: str, data: bytes, writer: str) -> None:
         """Create an object atomically, with `writer` in its metadata; TAKEN when it exists already."""
-        ...
 
+    @abstractmethod
     async def upload(self, key: str, writer: str) -> Upload:
         """Start a large object."""
-        ...
 
+    @abstractmethod
     async def head(self, key: str) -> ObjectInfo:
         """The metadata of an object; MISSING when there is none."""
-        ...
 
+    @abstractmethod
     async def get(self, key: str, start: int, length: int) -> bytes:
         """Up to `length` bytes (at least 1) from byte `start`; empty where the object ends earlier. MISSING."""
-        ...
 
+    @abstractmethod
     async def page(self, prefix: str, token: str | None) -> Page:
         """The objects with keys that start with `prefix`, in any order; `token` is the `next` of the previous page."""
-        ...
 
+    @abstractmethod
     async def delete(self, key: str) -> None:
         """Delete an object; when there is none, does nothing or fails as MISSING."""
-        ...
 
     async def delete_many(self, keys: Sequence[str]) -> None:
         """Delete those of at most `deleted_at_once` objects that exist; here by concurrent requests.
@@ -140,6 +141,6 @@ class Bucket(Protocol):
             if self.explain(error).kind is not RequestErrorKind.MISSING:
                 raise
 
+    @abstractmethod
     def explain(self, error: Exception) -> RequestFailure:
         """Classify an error that a request raised."""
-        ...

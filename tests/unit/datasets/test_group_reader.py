@@ -119,11 +119,11 @@ def written(folder: Path, rows: int, group: int) -> tuple[Manifest, LocalStore]:
                     schema=table.schema.serialize().to_pybytes()), store  # fmt: skip
 
 
-class Remote:
+class Remote(GroupFetcher):
     """Fetches like the fetcher of a store that this host cannot map; counts the groups, and may fail."""
 
     def __init__(self, manifest: Manifest, store: LocalStore) -> None:
-        self._fetcher = GroupFetcher(manifest, store)
+        super().__init__(manifest, store)
         self.fetched: list[tuple[int, int]] = []
         self.failures: list[Exception] = []
 
@@ -131,7 +131,7 @@ class Remote:
         self.fetched.append((file_index, group_index))
         if self.failures:
             raise self.failures.pop()
-        return self._fetcher.fetch(file_index, group_index)
+        return super().fetch(file_index, group_index)
 
     def local_path(self, file_index: int) -> str | None:
         return None

@@ -166,7 +166,7 @@ class MemoryReader(Reader):
 
 class MemoryStore(HadoopStore):
     def __init__(self, hdfs: Hdfs, policy: RetryPolicy = QUICK) -> None:
-        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", policy, InstantClock())
+        super().__init__(StoreAddress("hdfs://memory:1/exp"), policy, InstantClock())
         self.hdfs = hdfs
         self.connected = 0
 
