@@ -159,9 +159,9 @@ class Store(ABC):
         end of every process and of the machine. When it raises, or its process dies, the file is complete or absent.
         """
 
-    @abstractmethod
     def read(self, path: str) -> bytes:
         """The content of the file `path`; FileNotFoundError when there is none."""
+        return b"".join(self.pieces(path))
 
     @abstractmethod
     def read_range(self, path: str, start: int, length: int) -> bytes:
@@ -174,16 +174,26 @@ class Store(ABC):
     def stat(self, path: str) -> FileInfo:
         """Size and time of the file `path`; FileNotFoundError when there is none."""
 
-    @abstractmethod
     def pieces(self, path: str) -> Iterator[bytes]:
         """The content of the file `path`, in pieces of 1 byte to 4 MiB, for files too large for memory.
 
-        Errors are raised on iteration: FileNotFoundError at the first piece when there is no file.
+        Errors are raised on iteration: FileNotFoundError at the first piece when there is no file. Each piece has its
+        own deadline.
         """
+        start = 0
+        while piece := self.read_range(path, start, PIECE_BYTES):
+            yield piece
+            start += len(piece)
+            if len(piece) < PIECE_BYTES:
+                return
 
-    @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file `path`."""
+        try:
+            self.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     @abstractmethod
     def list(self, prefix: str = "") -> list[str]:
@@ -331,13 +341,3 @@ def strays_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]
             if not owns(file):
                 leftovers.add(file)
     return tuple(sorted(leftovers))
-
-
-def by_range(store: Store, path: str) -> Iterator[bytes]:
-    """The `pieces` of a store that reads each piece in a separate call with its own deadline."""
-    start = 0
-    while piece := store.read_range(path, start, PIECE_BYTES):
-        yield piece
-        start += len(piece)
-        if len(piece) < PIECE_BYTES:
-            return

@@ -6,7 +6,7 @@ import os
 import pwd
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from io import FileIO
@@ -30,7 +30,6 @@ from sparktrain.store.base import (
     Usage,
     WriteStream,
     Written,
-    by_range,
     check_path,
     exists_error,
     missing_error,
@@ -136,18 +135,6 @@ class LocalStore(Store):
             return FileInfo(file_stat.st_size, file_stat.st_mtime, f"{file_stat.st_mtime_ns} ns", identity)
 
         return self._of_file(path, look)
-
-    def pieces(self, path: str) -> Iterator[bytes]:
-        """See base class. Each piece has its own deadline."""
-        return by_range(self, path)
-
-    def exists(self, path: str) -> bool:
-        """See base class."""
-        try:
-            self.stat(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""

@@ -118,10 +118,6 @@ class HadoopStore(Store):
         except FileExistsError:
             return False
 
-    def read(self, path: str) -> bytes:
-        """See base class."""
-        return b"".join(self.pieces(path))
-
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See base class."""
         file = self._open(path)
@@ -145,12 +141,6 @@ class HadoopStore(Store):
         # In pieces: the library holds the interpreter while it copies what it has read, 0.3 s and more for 256 MiB.
         for start in range(0, file.size(), PIECE_BYTES):
             yield file.read(start, PIECE_BYTES)
-
-    def exists(self, path: str) -> bool:
-        """See base class."""
-        call, target = self._start("look at", path)
-        entry = find(call, target)
-        return entry is not None and entry.is_file
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""

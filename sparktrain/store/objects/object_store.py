@@ -2,7 +2,7 @@
 
 import errno
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from uuid import uuid4
 
@@ -15,7 +15,6 @@ from sparktrain.store.base import (
     Store,
     WriteStream,
     Written,
-    by_range,
     check_path,
     exists_error,
     path_problem,
@@ -112,10 +111,6 @@ class ObjectStore(Store):
         writer = uuid4().hex
         return call.create(lambda bucket: bucket.put(call.key, data, writer), writer)
 
-    def read(self, path: str) -> bytes:
-        """See base class. Each 4 MiB has its own deadline."""
-        return b"".join(self.pieces(path))
-
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See base class."""
         call = self._call(path, length)
@@ -129,18 +124,6 @@ class ObjectStore(Store):
         call = self._call(path)
         info = call.ask(lambda bucket: bucket.head(call.key))
         return FileInfo(info.size, info.modified, info.version)
-
-    def pieces(self, path: str) -> Iterator[bytes]:
-        """See base class. Each piece has its own deadline."""
-        return by_range(self, path)
-
-    def exists(self, path: str) -> bool:
-        """See base class."""
-        try:
-            self.stat(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
