@@ -130,7 +130,8 @@ class _Inference:
             raise StreamError(_NO_MORE)
 
     def _accept(self, answered: Answered) -> None:
-        message, expected = answered.message, self._unanswered[0].message if self._unanswered else None
+        message = answered.message
+        expected = self._unanswered[0].message if self._unanswered else None
         if expected is None or (message.first_row, message.rows) != (expected.first_row, expected.rows):
             raise ProtocolError(f"the member sent results for {message}, and those for {expected} are due")
         try:

@@ -76,7 +76,8 @@ def _span(record: bytes, start: int, stop: int) -> Span | None:
     values = _places(record, at, to)
     if len(values) != 1 or values[0][0] != 1:
         return None
-    kind, (_, first, end) = KINDS[number], values[0]
+    kind = KINDS[number]
+    _, first, end = values[0]
     if kind == "float32" and (end - first) % 4:
         return None
     if kind == "int64":

@@ -93,7 +93,8 @@ class _Planner:
 
     def plan(self, named: NamedFile) -> PlannedFile | None:
         """Read the index of a file; None for a corrupt file that is skipped. Any thread may call it."""
-        path, where = named.path, f"{self._subject}, {self._store.where(named.path)}"
+        path = named.path
+        where = f"{self._subject}, {self._store.where(path)}"
         try:
             info = self._store.stat(path)
         except FileNotFoundError as error:
@@ -168,7 +169,8 @@ class _Planner:
                 if _rule(mine, name) != _rule(other_columns, name)
             ]
             if lines:
-                path, peer = self._store.where(first.file.path), self._store.where(planned_file.file.path)
+                path = self._store.where(first.file.path)
+                peer = self._store.where(planned_file.file.path)
                 raise DataError(
                     "\n".join(
                         [

@@ -93,7 +93,9 @@ class ParquetRows(GroupedFile):
         row_groups: Sequence[RowGroup],
         footer: bytes,
     ) -> None:
-        self.schema, self.footer, self.footer_checksum = schema, len(footer), checksum(footer)
+        self.schema = schema
+        self.footer = len(footer)
+        self.footer_checksum = checksum(footer)
         self._store = store
         self._path = path
         self._size = size

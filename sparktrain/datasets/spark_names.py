@@ -1,6 +1,6 @@
 """Spark's tasks over Arrow batches, for DataFrames with any names of columns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,19 @@ class NamedBatches:
 
     def __call__(self, batches: Batches) -> Batches:
         return self.function(batch.rename_columns(list(self.names)) for batch in batches)
+
+
+def repeated_name(names: Sequence[str], used_names: Sequence[str]) -> str | None:
+    """The first of `names` that Spark takes for another one, or for one of `used_names`; None without one.
+
+    Spark compares names without their case unless it is configured otherwise, and so do most tables.
+    """
+    lower_names = {name.lower() for name in used_names}
+    for name in names:
+        if name.lower() in lower_names:
+            return name
+        lower_names.add(name.lower())
+    return None
 
 
 def map_in_arrow(frame: Any, function: Callable[[Batches], Batches], schema: Any) -> Any:

@@ -60,7 +60,7 @@ def model_at(url: str, modules: tuple[str, ...] = ()) -> tuple[ModelFile, ModelF
             f"model ({url}) must be a {SUFFIX} file, or the directory of a run that exported one: save it with "
             "model.save('name.keras')"
         )
-    full_url = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
+    full_url = absolute(url)
     with arriving() as path:
         digest = _copied(full_url, path)
         check_archive(path, full_url)
@@ -68,6 +68,11 @@ def model_at(url: str, modules: tuple[str, ...] = ()) -> tuple[ModelFile, ModelF
         folder = ModelFolder.hold(digest)
         folder.file(FETCHED, lambda place: os.replace(path, place), model.is_intact)
         return model, folder
+
+
+def absolute(url: str) -> str:
+    """A URL itself; the absolute path of anything else."""
+    return url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
 
 
 def check_archive(path: Path, url: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparktrain.config.param_values import described, did_you_mean
-from sparktrain.datasets.spark_names import map_in_arrow
+from sparktrain.datasets.spark_names import map_in_arrow, repeated_name
 from sparktrain.errors import DataError, SpecError
 from sparktrain.inference.feeds import ColumnChoice, ColumnTable, feeds_of
 from sparktrain.inference.model_signature import ModelSignature, output_type
@@ -27,7 +27,11 @@ def predicted_frame(frame: Any, use: ModelUse, columns: ColumnChoice, output: Ou
     feeds = feeds_of(use.signature, ColumnTable(schema, use.subject), columns)
     kept_positions = _positions_to_keep(names, keep, use.subject)
     output_fields = _output_fields(use.signature, output)
-    _check_new([name for name, _ in output_fields], [names[position] for position in kept_positions], use.subject)
+    if name := repeated_name([name for name, _ in output_fields], [names[position] for position in kept_positions]):
+        raise DataError(
+            f"{use.subject} has a column {name!r} already: pass another output=, or leave that column out with "
+            "keep=[...]"
+        )
     leaves = [column.name for feed in feeds for column in feed.columns]
     needed = [
         place
@@ -122,18 +126,6 @@ def _column_name(name: object, subject: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise SpecError(f"{subject} is {described(name)}; pass the name of a new column")
     return name
-
-
-def _check_new(output_names: Sequence[str], kept_names: Sequence[str], subject: str) -> None:
-    """Spark compares names without their case unless it is configured otherwise, and so do most tables."""
-    used_names = {kept_name.lower() for kept_name in kept_names}
-    for name in output_names:
-        if name.lower() in used_names:
-            raise DataError(
-                f"{subject} has a column {name!r} already: pass another output=, or leave that column out with "
-                "keep=[...]"
-            )
-        used_names.add(name.lower())
 
 
 def _selected(frame: Any, names: Sequence[str], needed: Sequence[int], subject: str) -> Any:

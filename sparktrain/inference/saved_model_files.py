@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import re
 from pathlib import Path
 
 from msgspec import Struct
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import DataError, MissingFileError
-from sparktrain.inference.model_file import STORE_TIMEOUT_S
+from sparktrain.inference.model_file import STORE_TIMEOUT_S, absolute
 from sparktrain.inference.model_folder import ModelFolder
 from sparktrain.inference.saved_model_export import GRAPH
 from sparktrain.store.base import Store
@@ -18,7 +17,6 @@ from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
 
 FETCHED = "saved_model"
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class SavedModelFiles(Struct, frozen=True):
@@ -58,7 +56,7 @@ def saved_model_at(url: str) -> tuple[SavedModelFiles, bytes]:
 
     Raises MissingFileError when there is no SavedModel, OSError when the store fails.
     """
-    full_url = url if _URL.match(url) else os.path.abspath(os.path.expanduser(url))
+    full_url = absolute(url)
     store = _store_at(full_url)
     paths = tuple(store.list())
     if GRAPH not in paths:

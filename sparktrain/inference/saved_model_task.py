@@ -8,6 +8,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from sparktrain.datasets.spark_names import repeated_name
 from sparktrain.errors import DataError
 from sparktrain.inference.feature_rows import feature_batch, tensors_of
 from sparktrain.inference.feeds import Feed
@@ -19,7 +20,7 @@ _WIDE = {"f": pa.float64(), "i": pa.int64(), "u": pa.int64(), "b": pa.bool_(), "
 """The types of columns by the kinds of NumPy's types: those that Spark infers from Python's numbers."""
 
 
-class SavedModelTask(Struct, frozen=True):
+class SavedModelTask(Struct, frozen=True, kw_only=True):
     """A prediction over the batches of a DataFrame."""
 
     files: SavedModelFiles
@@ -122,7 +123,9 @@ def _function(task: SavedModelTask) -> Any:
 
         if _Loaded.folder is not None:
             _Loaded.folder.release()
-        _Loaded.key, _Loaded.model, _Loaded.folder = None, None, ModelFolder.hold(task.files.sha256)
+        _Loaded.key = None
+        _Loaded.model = None
+        _Loaded.folder = ModelFolder.hold(task.files.sha256)
         path = task.files.fetch(_Loaded.folder)
         _Loaded.device = set_up(cpus, gpu)
         with tf.device(_Loaded.device):
@@ -137,10 +140,7 @@ def _kind(dtype: str) -> str:
     return "f" if dtype == "bfloat16" else str(np.dtype(dtype).kind)
 
 
-def new_names(output_names: Sequence[str], kept_names: Sequence[str], subject: str) -> None:
-    """Raise DataError for a new column with the name of another; Spark compares names without their case."""
-    used_names = {kept_name.lower() for kept_name in kept_names}
-    for name in output_names:
-        if name.lower() in used_names:
-            raise DataError(f"{subject} would have two columns {name!r}: give the output another name")
-        used_names.add(name.lower())
+def check_new_names(output_names: Sequence[str], kept_names: Sequence[str], subject: str) -> None:
+    """Raise DataError for a new column that Spark takes for another one."""
+    if name := repeated_name(output_names, kept_names):
+        raise DataError(f"{subject} would have two columns {name!r}: give the output another name")

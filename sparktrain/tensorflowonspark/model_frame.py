@@ -14,7 +14,7 @@ from sparktrain.inference.feeds import ColumnTable, feeds_of
 from sparktrain.inference.model_file import SUFFIX
 from sparktrain.inference.saved_model_files import saved_model_at
 from sparktrain.inference.saved_model_signature import graphs_in, signature_of
-from sparktrain.inference.saved_model_task import SavedModelTask, column_type, new_names, predict_saved
+from sparktrain.inference.saved_model_task import SavedModelTask, check_new_names, column_type, predict_saved
 from sparktrain.prediction import predict
 
 SUBJECT = "the DataFrame"
@@ -56,14 +56,21 @@ def transformed(frame: Any, mapping: ModelMapping) -> Any:
     outputs = _matched(mapping.outputs, model.outputs, "output", model.subject)
     signature = model.model_signature(list(outputs))
     kept_names = frame.columns if mapping.keep else []
-    new_names(list(outputs.values()), kept_names, SUBJECT)
+    check_new_names(list(outputs.values()), kept_names, SUBJECT)
     used = [column for column in frame.columns if mapping.keep or column in inputs.values()]
     selected = frame if mapping.keep else frame.select(*("`" + column.replace("`", "``") + "`" for column in used))
     feeds = feeds_of(signature, ColumnTable(to_arrow_schema(selected.schema), SUBJECT), inputs)
     task = SavedModelTask(
-        files, model.tags, model.key, feeds, signature.outputs, tuple(outputs.values()), tuple(range(len(kept_names))),
-        mapping.batch_size, SUBJECT,
-    )  # fmt: skip
+        files=files,
+        tags=model.tags,
+        key=model.key,
+        feeds=feeds,
+        outputs=signature.outputs,
+        names=tuple(outputs.values()),
+        kept_positions=tuple(range(len(kept_names))),
+        batch_size=mapping.batch_size,
+        subject=SUBJECT,
+    )
     fields = [
         StructField(name, from_arrow_type(column_type(field)))
         for name, field in zip(task.names, signature.outputs, strict=True)

@@ -11,7 +11,7 @@ from sparktrain.errors import DataError, MissingFileError, SpecError
 from sparktrain.inference.model_signature import TensorField
 from sparktrain.inference.saved_model_files import saved_model_at
 from sparktrain.inference.saved_model_signature import graphs_in, signature_of
-from sparktrain.inference.saved_model_task import column_type, new_names, output_column
+from sparktrain.inference.saved_model_task import check_new_names, column_type, output_column
 
 
 def field(number: int, content: bytes | int) -> bytes:
@@ -139,7 +139,7 @@ def test_outputs_become_the_types_of_python(
 
 
 def test_a_column_is_there_once() -> None:
-    new_names(["a", "b"], ["c"], "df")
+    check_new_names(["a", "b"], ["c"], "df")
     with pytest.raises(DataError, match="df would have two columns 'C': give the output another name"):
-        new_names(["C"], ["c"], "df")
+        check_new_names(["C"], ["c"], "df")
     assert pa.types.is_float64(column_type(TensorField("y", (), "bfloat16")))
