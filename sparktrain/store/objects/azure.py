@@ -1,20 +1,19 @@
 """Objects in Azure Blob Storage, and in Data Lake Storage by its Blob endpoint."""
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 from sparktrain.store.objects.bucket import (
     ANSWER_S,
     CONNECT_S,
     WRITER,
-    Bucket,
     ObjectInfo,
     Page,
     RequestErrorKind,
     RequestFailure,
     Upload,
 )
+from sparktrain.store.objects.fsspec_bucket import FsspecBucket
 
 if TYPE_CHECKING:
     from adlfs import AzureBlobFileSystem
@@ -49,22 +48,13 @@ _REFUSALS = {
 }  # fmt: skip
 
 
-class AzureBucket(Bucket):
+class AzureBucket(FsspecBucket["AzureBlobFileSystem"]):
     """A container, with the credentials that adlfs finds in the environment or on the host.
 
     `settings` may hold `account`, the name of the storage account; otherwise the environment names it.
     """
 
-    def __init__(self, name: str, settings: dict[str, str]) -> None:
-        self._name = name
-        self._settings = settings
-        self._opening = asyncio.Lock()
-        self._files: AzureBlobFileSystem | None = None
-
-    @property
-    def url(self) -> str:
-        """See base class."""
-        return f"abfs://{self._name}"
+    scheme: ClassVar[str] = "abfs"
 
     async def settings(self) -> dict[str, str]:
         """See base class."""
@@ -149,11 +139,17 @@ class AzureBucket(Bucket):
             RequestErrorKind.FAILED, f"a request fails: {problem}", "check the account and the container"
         )
 
-    async def _connect(self) -> "AzureBlobFileSystem":
-        async with self._opening:
-            if self._files is None:
-                self._files = await asyncio.to_thread(_open, self._settings)
-        return self._files
+    def _open(self) -> "AzureBlobFileSystem":
+        from adlfs import AzureBlobFileSystem
+
+        return AzureBlobFileSystem(
+            account_name=self._settings.get("account"),
+            anon=False,
+            connection_timeout=CONNECT_S,
+            read_timeout=ANSWER_S,
+            use_listings_cache=False,
+            skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
+        )
 
 
 class AzureUpload(Upload):
@@ -189,16 +185,3 @@ class AzureUpload(Upload):
 
     async def abort(self) -> None:
         """See base class. Does nothing: Azure deletes uncommitted blocks by itself."""
-
-
-def _open(settings: dict[str, str]) -> "AzureBlobFileSystem":
-    from adlfs import AzureBlobFileSystem
-
-    return AzureBlobFileSystem(
-        account_name=settings.get("account"),
-        anon=False,
-        connection_timeout=CONNECT_S,
-        read_timeout=ANSWER_S,
-        use_listings_cache=False,
-        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
-    )

@@ -1,21 +1,20 @@
 """Objects in Google Cloud Storage."""
 
-import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparktrain.errors import StoreRefusedError
 from sparktrain.store.objects.bucket import (
     ANSWER_S,
     CONNECT_S,
     WRITER,
-    Bucket,
     ObjectInfo,
     Page,
     RequestErrorKind,
     RequestFailure,
     Upload,
 )
+from sparktrain.store.objects.fsspec_bucket import FsspecBucket
 
 if TYPE_CHECKING:
     from gcsfs.core import GCSFileSystem
@@ -32,22 +31,13 @@ _AGAIN = ("408", "409", "429")
 _NO_BUCKET = ("there is no such bucket", "create it, or correct its name")
 
 
-class GcsBucket(Bucket):
+class GcsBucket(FsspecBucket["GCSFileSystem"]):
     """A bucket, with the application default credentials of this host.
 
     `settings` may hold `endpoint`, the URL of a service other than Google's; otherwise STORAGE_EMULATOR_HOST names it.
     """
 
-    def __init__(self, name: str, settings: dict[str, str]) -> None:
-        self._name = name
-        self._settings = settings
-        self._opening = asyncio.Lock()
-        self._files: GCSFileSystem | None = None
-
-    @property
-    def url(self) -> str:
-        """See base class."""
-        return f"gs://{self._name}"
+    scheme: ClassVar[str] = "gs"
 
     async def settings(self) -> dict[str, str]:
         """See base class."""
@@ -131,13 +121,16 @@ class GcsBucket(Bucket):
             RequestErrorKind.FAILED, f"a request fails: {problem}", "check the bucket and the endpoint"
         )
 
-    async def _connect(self) -> "GCSFileSystem":
-        async with self._opening:
-            files = self._files
-            if files is None:
-                # In a thread: it looks for credentials, possibly over the network, before it returns.
-                self._files = files = await asyncio.to_thread(_open, self._settings)
-        return files
+    def _open(self) -> "GCSFileSystem":
+        from aiohttp import ClientTimeout
+        from gcsfs.core import GCSFileSystem
+
+        return GCSFileSystem(
+            endpoint_url=self._settings.get("endpoint"),
+            requests_timeout=ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S),
+            use_listings_cache=False,
+            skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
+        )
 
 
 class GcsUpload(Upload):
@@ -175,18 +168,6 @@ class GcsUpload(Upload):
         headers = {"Content-Range": f"bytes {content_range}", "Content-Type": _TYPE, "Content-Length": str(len(data))}
         answer, _ = await self._bucket.ask("POST", self._location, headers=headers, data=data)
         return answer
-
-
-def _open(settings: dict[str, str]) -> "GCSFileSystem":
-    from aiohttp import ClientTimeout
-    from gcsfs.core import GCSFileSystem
-
-    return GCSFileSystem(
-        endpoint_url=settings.get("endpoint"),
-        requests_timeout=ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S),
-        use_listings_cache=False,
-        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
-    )
 
 
 def _is_of_network(error: Exception) -> bool:

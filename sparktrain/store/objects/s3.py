@@ -9,13 +9,13 @@ from sparktrain.store.objects.bucket import (
     ANSWER_S,
     CONNECT_S,
     WRITER,
-    Bucket,
     ObjectInfo,
     Page,
     RequestErrorKind,
     RequestFailure,
     Upload,
 )
+from sparktrain.store.objects.fsspec_bucket import FsspecBucket
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -56,7 +56,7 @@ _REFUSALS = {
 """Cause and step by the service's code, or by the class of the client's error."""
 
 
-class S3Bucket(Bucket):
+class S3Bucket(FsspecBucket["S3FileSystem"]):
     """A bucket, with the credentials that AWS's own tools find on this host.
 
     `settings` may hold `endpoint`, the URL of a service other than AWS, and `region`; otherwise they come from the
@@ -66,17 +66,12 @@ class S3Bucket(Bucket):
     deleted_at_once: ClassVar[int] = 1000
     """The most objects that one request deletes."""
 
+    scheme: ClassVar[str] = "s3"
+
     def __init__(self, name: str, settings: dict[str, str]) -> None:
-        self._name = name
-        self._settings = settings
-        self._files: S3FileSystem | None = None
+        super().__init__(name, settings)
         self._endpoint = _host(settings.get("endpoint", "")) or "S3"
         """The service's name in messages."""
-
-    @property
-    def url(self) -> str:
-        """See base class."""
-        return f"s3://{self._name}"
 
     async def settings(self) -> dict[str, str]:
         """See base class."""
@@ -157,11 +152,28 @@ class S3Bucket(Bucket):
         )
 
     async def _connect(self) -> "S3FileSystem":
-        if self._files is None:
-            self._files = _open(self._settings)
-        client = await self._files.set_session()
+        files = await super()._connect()
+        client = await files.set_session()
         self._endpoint = _host(client.meta.endpoint_url)
-        return self._files
+        return files
+
+    def _open(self) -> "S3FileSystem":
+        from s3fs import S3FileSystem
+
+        files = S3FileSystem(
+            endpoint_url=self._settings.get("endpoint"),
+            client_kwargs={"region_name": self._settings["region"]} if "region" in self._settings else {},
+            config_kwargs={
+                "connect_timeout": CONNECT_S,
+                "read_timeout": ANSWER_S,
+                "retries": {"total_max_attempts": 1},  # `ObjectStoreCall` retries, and knows the deadline
+            },
+            use_listings_cache=False,
+            skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
+        )
+        # Beside the retries of its client, s3fs makes five attempts of its own.
+        files.retries = 1
+        return files
 
 
 class S3Upload(Upload):
@@ -191,24 +203,6 @@ class S3Upload(Upload):
     async def abort(self) -> None:
         """See base class."""
         await self._bucket.ask("abort_multipart_upload", **self._upload)
-
-
-def _open(settings: dict[str, str]) -> "S3FileSystem":
-    from s3fs import S3FileSystem
-
-    files = S3FileSystem(
-        endpoint_url=settings.get("endpoint"),
-        client_kwargs={"region_name": settings["region"]} if "region" in settings else {},
-        config_kwargs={
-            "connect_timeout": CONNECT_S,
-            "read_timeout": ANSWER_S,
-            "retries": {"total_max_attempts": 1},  # `ObjectStoreCall` retries, and knows the deadline
-        },
-        use_listings_cache=False,
-        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
-    )
-    files.retries = 1
-    return files
 
 
 def _host(endpoint: str) -> str:
