@@ -32,6 +32,7 @@ def arrow_schema(frame: Any, subject: str) -> pa.Schema:
     Blocks on a Connect server for a moment, or as long as PySpark retries a server that does not answer. Raises
     DataError for a DataFrame that Spark cannot analyze; SessionError where its session does not answer.
     """
+    # One by one: PySpark converts a whole schema, and fails at the first type without naming its column.
     return pa.schema([_arrow_field(field) for field in _schema(frame, subject)])
 
 

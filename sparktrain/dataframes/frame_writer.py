@@ -69,6 +69,7 @@ class WriteTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one partition; yields one row with the encoded `WrittenPart`."""
         partition, attempt = _this_task()
+        # The random part, because Spark counts attempts from 0 again when it repeats a stage.
         name = f"{partition:05d}-{attempt}-{uuid4().hex[:8]}"
         try:
             part, refused = self.note.heeded(lambda: self._part(batches, partition, name))

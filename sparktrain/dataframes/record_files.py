@@ -94,6 +94,7 @@ def save_records(frame: Any, path: str) -> int:
                 f"{subject}: a task has written {store.where(part.path)}, and this driver does not see it: write to "
                 "storage that all hosts share"
             )
+    # Last: readers take a folder with this file for complete.
     store.put_if_absent(f"{folder}/{SUCCESS}", b"")
     return sum(row.records for row in written)
 

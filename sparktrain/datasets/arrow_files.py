@@ -89,6 +89,7 @@ class ArrowRows(GroupedFile):
     def read(self, group: Group, names: Sequence[str]) -> pa.RecordBatch:
         """See base class. Offsets and texts are validated; Arrow has no checksums of numbers."""
         data = read_exactly(self._window.store, self._window.path, group.offset, group.size)
+        # A stream may replace a dictionary, so a batch needs those before it. In a file they may be anywhere.
         heads = [head for offset, head in self._heads if self._format == "file" or offset < group.offset]
         try:
             if len(heads) == 1:
@@ -162,6 +163,7 @@ class _FlatTable:
             return []
         at += struct.unpack_from("<I", self._data, at)[0]
         (count,) = struct.unpack_from("<I", self._data, at)
+        # A corrupt count must not decide how much is read.
         if count * _BLOCK.size > len(self._data):
             raise CorruptFileError("its footer is corrupt")
         entries = (_BLOCK.unpack_from(self._data, at + 4 + index * _BLOCK.size) for index in range(count))

@@ -70,6 +70,7 @@ def with_names(schema: pa.Schema) -> pa.Schema:
 
 def _read_names(fields: Iterable[pa.Field]) -> None:
     for field in fields:
+        # PyArrow decodes a name when it is read, and fails then.
         _ = field.name
         _read_names(field.type.field(index) for index in range(field.type.num_fields))
 

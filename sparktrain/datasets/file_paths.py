@@ -18,6 +18,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _OF_FOLDERS = "name of a folder"
+# The folder into which Spark and Hive write rows with a null.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN_NAMES = 5
 
@@ -207,6 +208,7 @@ def _beneath(store: Store, folder: str) -> Iterator[str]:
 
 def _hidden(name: str) -> bool:
     """Whether a name is one that Spark and Hadoop give to what is no data."""
+    # `hdfs dfs -put` writes to a name with this ending, and renames it at the end.
     return (name[:1] in "._" and "=" not in name) or name.endswith("._COPYING_")
 
 

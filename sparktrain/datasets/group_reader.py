@@ -201,6 +201,7 @@ class GroupReader:
             opened_group: tuple[pa.RecordBatch, Arrays] = (batch, {})
             self._open[group] = opened_group
             self._open_bytes += batch.nbytes
+            # Arrays are views of Arrow's memory: those in use keep the memory of a group that is closed here.
             while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
                 _, (closed, _) = self._open.popitem(last=False)
                 self._open_bytes -= closed.nbytes

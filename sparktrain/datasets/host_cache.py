@@ -184,6 +184,7 @@ class HostCache:
         while True:
             try:
                 write(work_path)
+                # A rename does not disturb readers: those that have mapped the former file keep it.
                 work_path.replace(path)
                 return
             except FileNotFoundError as error:  # another run, or a cleaner, has deleted the folder meanwhile
@@ -312,6 +313,7 @@ def _files_in(folder: Path) -> list[tuple[float, Path, int]]:
 def _locked(descriptor: int, group: int) -> bool:
     """Lock byte `group` of the file, without waiting: the lock belongs to the open file, not to the process."""
     try:
+        # A POSIX lock belongs to the process: another thread that closes the file would release it.
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, group, 1, 0))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):

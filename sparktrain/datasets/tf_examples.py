@@ -77,6 +77,7 @@ def _alike(
 ) -> tuple[NDArray[np.int64], list[pa.Array]]:
     """Those of `remaining_rows` that have the layout of the first of them, and their features."""
     first: bytes = records[int(remaining_rows[0])].as_py()
+    # One record decoded in full reports features that are missing or of another type, for all that are alike.
     checked = _one_by_one(records, remaining_rows[:1], specs, schema)
     spans = layout_of(first)
     if spans is None or not specs.keys() <= spans.keys():

@@ -72,10 +72,12 @@ class TfRecordWriter:
 
 def compression_of(head: bytes) -> str:
     """The compression of a file by its first 12 bytes: empty for plain records."""
+    # First the checksum of a length: plain records may look like any compression.
     if len(head) < HEAD_BYTES or _is_head(head):
         return ""
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
+    # The first two bytes of zlib are a multiple of 31 (RFC 1950).
     return "zlib" if head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0 else ""
 
 

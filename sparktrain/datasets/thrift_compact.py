@@ -37,6 +37,7 @@ class _Decoder:
 
     def structure(self, depth: int) -> dict[int, Any]:
         """A struct, up to its end."""
+        # Corrupt bytes may nest without end.
         if depth > _DEEPEST:
             raise ValueError(f"it has structs of more than {_DEEPEST} levels")
         fields: dict[int, Any] = {}

@@ -189,6 +189,7 @@ def _plain(array: pa.Array, column: Column, subject: str) -> pa.Array:
 def _vectors(array: pa.Array, name: str, subject: str) -> pa.Array:
     """Vectors of Spark ML, dense and sparse, as lists of float32."""
     if array.null_count:
+        # Only the nulls matter: `check_values` reports them, together with those of all other columns.
         return pa.ListArray.from_arrays(pa.array([0] * (len(array) + 1), pa.int32()), pa.array([], pa.float32())).take(
             pa.array([None if not valid else i for i, valid in enumerate(array.is_valid().to_pylist())], pa.int32())
         )

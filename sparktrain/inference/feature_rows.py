@@ -101,6 +101,7 @@ def _cast(rows: NDArray[Any], feed: Feed, subject: str) -> NDArray[Any]:
 
         return rows.astype(ml_dtypes.bfloat16)
     kind = np.dtype(field.dtype)
+    # NumPy makes 44 of 300 for int8 without an error.
     if kind.kind in "iu" and rows.dtype.kind in "iu" and not np.can_cast(rows.dtype, kind) and rows.size:
         least = int(rows.min())
         upper = int(rows.max())

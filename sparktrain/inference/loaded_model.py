@@ -132,6 +132,7 @@ def set_up(cpus: int, gpu: str | None) -> str:
         pass  # another function of this worker has used TensorFlow before: it has chosen
     if gpu is None:
         return CPU
+    # In a container that shows one GPU it has number 0, whatever its address on the host is.
     index = int(gpu) if gpu.isdecimal() and len(gpus) > 1 else 0
     if index >= len(gpus):
         raise EnvironmentMismatchError(

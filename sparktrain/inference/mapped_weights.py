@@ -72,6 +72,7 @@ class MappedWeights:
             if values.nbytes >= LEAST_BYTES and values.dtype.kind in "fiu" and values.dtype.isnative:
                 large_variables.append((MappedVariable(index, values.dtype.name, values.shape, offset), variable))
                 offset += -(-values.nbytes // _PAGE) * _PAGE
+        # The head holds the offsets of what follows it, so its room must be fixed before they are known.
         head = -(-(len(_MAGIC) + 128 * (len(large_variables) + 1)) // _PAGE) * _PAGE
         placed = [msgspec.structs.replace(mapped, offset=head + mapped.offset) for mapped, _ in large_variables]
         with path.open("wb+") as file:

@@ -77,6 +77,7 @@ def _digest(store: Store, paths: tuple[str, ...], place: Path | None = None) -> 
     """The digest of the files, which are copied to the folder `place` if there is one."""
     digest = hashlib.sha256()
     for path in paths:
+        # With the lengths, so that no other names and contents give the same bytes.
         digest.update(f"{len(path)}:{path}\0".encode())
         size = 0
         target = None if place is None else place / path

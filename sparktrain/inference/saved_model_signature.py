@@ -68,6 +68,7 @@ def signature_of(graphs: tuple[GraphSignatures, ...], tag_set: str | None, key: 
         listing = ", ".join(repr(",".join(graph.tags)) for graph in graphs)
         raise SpecError(f"tag_set is {tag_set!r}, and the model {url} has the graphs {listing}: pass one of these")
     key = key or SERVING
+    # TensorFlow saves this one beside the signatures of the user, for its own initialization.
     named = {name: pair for name, pair in matches[0].signatures.items() if name != _INTERNAL}
     if key not in named:
         raise SpecError(

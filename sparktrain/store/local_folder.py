@@ -97,6 +97,7 @@ def way_out(root: Path, path: str, folder: str) -> str | None:
     for part in parts:
         place = f"{place}/{part}" if place else part
         try:
+            # With O_PATH a link in the last part is opened itself; with other flags O_NOFOLLOW makes that an error.
             descriptor = os.open(root / place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None

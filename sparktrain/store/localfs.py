@@ -330,6 +330,7 @@ class LocalNewFile(NewFile):
         """See base class."""
         call = self._call()
         try:
+            # First the bytes, then the name: after a power failure a name that came first may lead to an empty file.
             _sync(self._file, call)
             created = call.ask(lambda: _link(self._unpublished, self._target))
         finally:
@@ -422,5 +423,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
+    # Without this `os.walk` leaves out a folder that it cannot read, and a listing would look complete.
     if not isinstance(error, _NO_FILE):
         raise error

@@ -108,6 +108,8 @@ class HdfsCalls:
                 raise self._explain(error) from error
 
         try:
+            # hdfs-native waits for a NameNode without limit: one that was stopped held a call for 206 s, until it
+            # continued.
             return THREADS.run(run, timeout_s)
         except OverdueError as error:
             # Of several callers that run into their timeouts, only the first replaces the client.

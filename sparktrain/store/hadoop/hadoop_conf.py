@@ -166,6 +166,7 @@ def _properties(file: Path) -> dict[str, str]:
 
 def _expanded(value: str, settings: Mapping[str, str]) -> str:
     """`value` with variables replaced by other settings of the configuration, also nested ones."""
+    # Bounded, because settings may refer to each other in a circle.
     for _ in range(10):
         expanded = _VARIABLE.sub(lambda match: settings.get(match[1], match[0]), value)
         if expanded == value:

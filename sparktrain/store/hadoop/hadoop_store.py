@@ -177,6 +177,7 @@ class HadoopStore(Store):
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class. Needs a file system that can append, which an erasure-coded one cannot."""
+        # HDFS's own create is atomic too, but leaves the name locked for about a minute when its writer is killed.
         if not self.put_if_absent(path, b""):
             raise exists_error(self.where(path))
         return self._stream(self.where(path), self._target(path))
@@ -189,6 +190,7 @@ class HadoopStore(Store):
         """See base class."""
         call, target = self._start("delete", path)
         entry = find(call, target)
+        # The NameNode also deletes an empty folder of this name.
         if entry is not None and entry.is_file:
             call.ask(lambda client: client.delete(target))
 

@@ -146,6 +146,8 @@ class Unpublished:
         except (FileNotFoundError, FileExistsError) as error:
             raise HadoopCallError(f"another process has deleted {self._path}, or writes it too", "try again") from error
 
+    # Never the same name twice: a writer that was given up may still write, and a rename does not stop it, because a
+    # lease follows its file.
     def _fresh_path(self) -> str:
         return f"{self._target.rpartition('/')[0]}/{UNPUBLISHED}{uuid4().hex}"
 

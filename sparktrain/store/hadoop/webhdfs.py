@@ -81,6 +81,7 @@ class _WebClient(GatewayClient):
         from hdfs.client import _Request
 
         class Client(InsecureClient):  # type: ignore[misc] # without types
+            # The library lacks this operation of WebHDFS.
             _truncate = _Request("POST")
 
             def resolve(self, hdfs_path: str) -> str:
@@ -158,6 +159,7 @@ class _WebWriter(Writer):
         self._upload: _Upload | None = None
 
     def write(self, data: memoryview) -> None:
+        # Most files are one piece, and need no thread.
         if self._first is None:
             self._first = bytes(data)
             return

@@ -49,6 +49,7 @@ class GcsBucket(FsspecBucket["GCSFileSystem"]):
         from gcsfs.core import simple_upload
 
         try:
+            # gcsfs raises FileNotFoundError for a missing bucket too. Neither a put nor a listing can miss an object.
             await simple_upload(await self._connect(), self._name, key, data, {WRITER: writer}, "none", mode="create")
         except FileNotFoundError as error:
             raise StoreRefusedError(self.url) from error

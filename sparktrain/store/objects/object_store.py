@@ -85,6 +85,7 @@ class ObjectStore(Store):
         call = self._call(path)
         created = call.create(lambda bucket: bucket.put(call.key, b"sparktrain", writer), writer)
         try:
+            # Both ways: a service may honour the condition of one request, and ignore that of a multipart upload.
             replaced = self.put_if_absent(path, b"overwritten") or self._new(path).publish_in_parts()
             content = self.read(path)
             mark = self._call(path).ask(lambda bucket: bucket.head(call.key)).writer

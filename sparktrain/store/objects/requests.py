@@ -71,6 +71,7 @@ class ObjectStoreCall:
                     return info.writer == writer
                 if isinstance(error, FileNotFoundError):
                     raise self._error(_UPLOAD_GONE) from error
+                # The name was taken a moment ago, and is free now: only the next attempt can decide.
                 self._wait(_DELETED, error)
 
     def _find(self) -> ObjectInfo | None:

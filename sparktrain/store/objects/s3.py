@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
 
+# 409 (ConditionalRequestConflict, OperationAborted) is no verdict: another request for this key is being executed, and
+# a retry learns who has won.
 _KINDS = {
     RequestErrorKind.TAKEN: ("PreconditionFailed", "412"),
     RequestErrorKind.MISSING: ("NoSuchKey", "NoSuchUpload", "NotFound", "404"),
@@ -102,6 +104,7 @@ class S3Bucket(FsspecBucket["S3FileSystem"]):
         try:
             answer = await self.ask("get_object", Key=key, Range=f"bytes={start}-{start + length - 1}")
         except OSError as error:
+            # S3 refuses a range that starts at or after the end, also in an empty object.
             if _code(error) in ("InvalidRange", "416"):
                 return b""
             raise
@@ -124,6 +127,7 @@ class S3Bucket(FsspecBucket["S3FileSystem"]):
         """See base class."""
         from botocore.exceptions import ClientError
 
+        # S3 answers 200 even where single keys were not deleted: the errors are in the body.
         doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         answer = await self.ask("delete_objects", Delete=doomed)
         for problem in answer.get("Errors", []):
@@ -193,6 +197,7 @@ class S3Upload(Upload):
 
     async def publish(self, last: bytes) -> None:
         """See base class."""
+        # A retry after a lost answer must end the upload with the same parts, so the last one is sent only once.
         if not self._sent_last:
             if last or not self._parts:
                 await self.add(last)
@@ -227,6 +232,7 @@ def _is_of_network(error: Exception) -> bool:
     from botocore.exceptions import ConnectionError, HTTPClientError, IncompleteReadError, SSLError
     from botocore.parsers import ResponseParserError
 
+    # A certificate that does not fit is refused at each retry.
     if _answer(error) is not None or isinstance(error, SSLError):
         return False
     clients = (ClientError, ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
