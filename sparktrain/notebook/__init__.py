@@ -1,1 +1,1 @@
-"""What a notebook shows: results as HTML with small plots, and the views of a run as drawings and figures."""
+"""What a notebook shows: results as HTML with small plots, and the views of a run as drawings."""

@@ -1,4 +1,4 @@
-"""The views of a report as the values that plots draw: the same for drawings and for figures of plotly. Pure."""
+"""The views of a report as the values that plots draw. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,13 +1,11 @@
 """`result.plot`: the views of the report, one plot each."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from sparktrain import formatting
 from sparktrain.boundary import users_call
 from sparktrain.errors import MissingFileError
-from sparktrain.notebook import charts, figures, plot_data
+from sparktrain.notebook import charts, plot_data
 from sparktrain.notebook.plot import Plot
 from sparktrain.report.reading import read_document
 from sparktrain.report.views.report_document import ReportDocument
@@ -37,23 +35,22 @@ class ResultPlots:
         """The metric of each trial in the order in which trials ended, and the best so far."""
         data = plot_data.history_data(self._read())
         if data is None:
-            return self._empty("history", plot_data.NO_METRIC)
+            return self._plot("history", plot_data.NO_METRIC)
         best = f", best {formatting.number(data.best[-1][1])}" if data.best else ""
         text = f"{formatting.plain(data.metric)} of {formatting.count(len(data.values), 'trial')}{best}"
         svg = charts.history(data.values, data.best, ("trials that have ended", data.metric), data.axis)
-        return self._plot("history", text, svg, data)
+        return self._plot("history", text, svg)
 
     @users_call
     def parallel(self) -> Plot:
         """A line for each trial through its parameters and the metric; the best trials stand out."""
         data = plot_data.parallel_data(self._read())
         if data is None:
-            reason = "parallel coordinates need trials with a metric that differ in a parameter"
-            return self._empty("parallel", reason)
+            return self._plot("parallel", "parallel coordinates need trials with a metric that differ in a parameter")
         names = ", ".join(formatting.plain(dimension.name) for dimension in data.dimensions[-_LISTED:])
         hidden = f"; {data.left_out} trials are left out" if data.left_out else ""
         text = f"{formatting.count(len(data.names), 'trial')} by {names}{hidden}"
-        return self._plot("parallel", text, charts.parallel(data.dimensions, data.strengths, data.names), data)
+        return self._plot("parallel", text, charts.parallel(data.dimensions, data.strengths, data.names))
 
     @users_call
     def curves(self, metric: str | None = None) -> Plot:
@@ -66,24 +63,22 @@ class ResultPlots:
         """
         data = plot_data.curves_data(self._read(), metric)
         if data is None:
-            return self._empty(
-                "curves", "no trial has reported a metric: call ctx.report, or use ctx.keras_callbacks()"
-            )
+            return self._plot("curves", _SILENT)
         text = f"{formatting.plain(data.metric)} of {formatting.count(data.total, 'trial')} by step"
         if data.band is not None:
             text += f": the best {len(data.lines)}, and 10 % to 90 % of all"
         svg = charts.curves(data.lines, data.band, ("step", data.metric), data.axis)
-        return self._plot("curves", text, svg, data)
+        return self._plot("curves", text, svg)
 
     @users_call
     def timeline(self) -> Plot:
         """What each slot did: a bar for each generation of a trial, in the colour of how that ended."""
         data = plot_data.timeline_data(self._read())
         if data is None:
-            return self._empty("timeline", _STARTED)
+            return self._plot("timeline", _STARTED)
         slots = formatting.count(len({span.row for span in data.spans}), "slot")
         text = f"{formatting.count(len(data.spans), 'generation')} of trials on {slots}"
-        return self._plot("timeline", text, charts.timeline(data.spans, (data.unit, "slot")), data)
+        return self._plot("timeline", text, charts.timeline(data.spans, (data.unit, "slot")))
 
     @users_call
     def importance(self) -> Plot:
@@ -94,20 +89,15 @@ class ResultPlots:
         document = self._read()
         shares = plot_data.importance_data(document)
         if not shares:
-            return self._empty("importance", document.views.importance.reason)
+            return self._plot("importance", document.views.importance.reason)
         view = document.views.importance
         title = f"importance for {document.headline.metric}, from {formatting.count(view.trials, 'trial')}"
         unsure = "" if view.sure else "; the intervals overlap: with more trials the order may change"
-        return self._plot("importance", f"{_listed(shares)}{unsure}", charts.bars(shares, title), shares)
+        return self._plot("importance", f"{_listed(shares)}{unsure}", charts.bars(shares, title))
 
-    def _plot(self, kind: str, text: str, svg: str, data: Any) -> Plot:
-        return Plot(self._title(kind), text, svg, partial(figures.FIGURES[kind], data))
-
-    def _empty(self, kind: str, reason: str) -> Plot:
-        return Plot(self._title(kind), reason, "", None)
-
-    def _title(self, kind: str) -> str:
-        return f"{formatting.shorten(formatting.plain(self._name), 80)}: {kind}"
+    def _plot(self, kind: str, text: str, svg: str = "") -> Plot:
+        """Without a drawing there is nothing to draw, and `text` explains why."""
+        return Plot(f"{formatting.shorten(formatting.plain(self._name), 80)}: {kind}", text, svg)
 
     def _read(self) -> ReportDocument:
         if self._document is not None:

@@ -165,8 +165,8 @@ class SweepResult(SweepOutcome):
     def plot(self) -> "ResultPlots":
         """The views of the run as plots: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
 
-        In a notebook `result.plot.history()` at the end of a cell shows a drawing. With the extra `plot` installed,
-        `result.plot.history().figure()` is a figure of plotly. See docs/notebooks.md.
+        In a notebook `result.plot.history()` at the end of a cell shows a drawing. For figures to zoom or to change,
+        pass `to_study()` to `optuna.visualization`. See docs/notebooks.md.
         """
         from sparktrain.notebook.result_plots import ResultPlots
 

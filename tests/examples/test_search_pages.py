@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -78,8 +77,6 @@ def program(page: str) -> str:
     text = "\n".join(blocks)
     for old, new in SMALLER.items():
         text = text.replace(old, new)
-    if find_spec("plotly") is None:  # Optuna draws with it
-        text = re.sub(r"^optuna\.visualization\..*\n", "", text, flags=re.MULTILINE)
     return f"{HERE}{BEFORE[page]}{text}\n{AFTER[page]}"
 
 

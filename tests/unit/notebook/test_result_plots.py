@@ -1,6 +1,5 @@
-"""`result.plot`: the views of a run directory as drawings and as figures of plotly."""
+"""`result.plot`: the views of a run directory as drawings."""
 
-import importlib.util
 import math
 import pickle
 import random
@@ -13,8 +12,10 @@ import pytest
 import sparktrain as st
 from sparktrain.errors import MissingFileError, SpecError
 from sparktrain.ids import Generation, TrialId
+from sparktrain.notebook import plot_data
 from sparktrain.notebook.plot import Plot
 from sparktrain.notebook.result_plots import ResultPlots
+from sparktrain.report.reading import read_document
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.report_parts import step_row
 from sparktrain.runs.sweep_outcome import SweepStatus
@@ -61,7 +62,7 @@ def all_of(plots: ResultPlots) -> dict[str, Plot]:
     return {kind: getattr(plots, kind)() for kind in KINDS}
 
 
-def test_each_view_has_a_drawing_a_text_and_a_figure(tmp_path: Path) -> None:
+def test_each_view_has_a_drawing_and_a_text(tmp_path: Path) -> None:
     result = st.load(swept(tmp_path, 24))
     made = all_of(result.plot)
     for plot in made.values():
@@ -77,15 +78,12 @@ def test_each_view_has_a_drawing_a_text_and_a_figure(tmp_path: Path) -> None:
     share = r"(lr|units) \d+% \(\d+% to \d+%\)"
     assert re.match(f"{share}, {share}", texts["importance"][1])
 
-    figures = {kind: plot.figure() for kind, plot in made.items()}
-    assert [trace.type for trace in figures["history"].data] == ["scatter", "scatter"]
-    assert len(figures["history"].data[0].x) == len(figures["curves"].data) == 24
-    assert list(figures["curves"].data[0].x) == [1, 2, 3, 4, 5]
-    [parallel] = figures["parallel"].data
-    assert parallel.type == "parcoords"
-    assert parallel.dimensions[-1].label == "accuracy"
-    assert sum(len(trace.x) for trace in figures["timeline"].data) == 24
-    assert sum(figures["importance"].data[0].x) == pytest.approx(1.0, abs=0.01)
+    assert made["history"].svg.count("<circle") == 24
+    assert made["history"].svg.count("<polyline") == 1, "the best so far"
+    assert made["curves"].svg.count("<polyline") == made["parallel"].svg.count("<polyline") == 24
+    assert made["timeline"].svg.count("generation 1: succeeded") == 24
+    shares = plot_data.importance_data(read_document(str(tmp_path / "mnist")))
+    assert sum(share.share for share in shares) == pytest.approx(1.0, abs=0.01)
 
 
 def test_the_best_line_and_the_dots_are_those_of_the_trials(tmp_path: Path) -> None:
@@ -96,11 +94,11 @@ def test_the_best_line_and_the_dots_are_those_of_the_trials(tmp_path: Path) -> N
         run.at += 10
         run.succeed(trial, loss=loss)
     run.end()
-    figure = plots_of(run.directory).history().figure()
-    points, best = figure.data
-    assert list(points.y) == [0.5, 0.7, 0.2]
-    assert [text.split(":")[0] for text in points.text] == ["trial 1", "trial 0", "trial 2"]
-    assert list(zip(best.x, best.y, strict=True)) == [(1, 0.5), (3, 0.2), (3, 0.2)]
+    data = plot_data.history_data(read_document(run.directory))
+    assert data is not None
+    assert [dot.value for dot in data.values] == [0.5, 0.7, 0.2]
+    assert [dot.note.split(":")[0] for dot in data.values] == ["trial 1", "trial 0", "trial 2"]
+    assert data.best == [(1, 0.5), (3, 0.2)]
 
 
 def test_what_users_named_is_text(tmp_path: Path) -> None:
@@ -108,7 +106,6 @@ def test_what_users_named_is_text(tmp_path: Path) -> None:
     for plot in all_of(plots_of(directory)).values():
         page = checked(plot._repr_html_(), 60_000)
         assert "script" not in page.tags
-        assert "<script" not in plot.figure().to_json()
 
 
 def test_curves_of_another_metric(tmp_path: Path) -> None:
@@ -146,8 +143,7 @@ def test_a_run_without_anything_to_draw_explains_why(tmp_path: Path, started: bo
         page = checked(plot._repr_html_(), 2000)
         assert plot.svg == ""
         assert plot.text in page.texts
-        with pytest.raises(SpecError, match=rf"^mnist: {kind}: "):
-            plot.figure()
+        assert plot.title == f"mnist: {kind}"
 
 
 def test_a_run_that_continues_is_read_again_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
@@ -170,15 +166,6 @@ def test_a_result_without_a_directory_has_no_plots() -> None:
     assert repr(result.plot) == "plots of mnist: history(), parallel(), curves(), timeline(), importance()"
     with pytest.raises(MissingFileError, match=r"has no directory.* sparktrain\.load"):
         result.plot.history()
-
-
-def test_a_figure_needs_plotly_and_the_drawing_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plot = plots_of(swept(tmp_path, 3)).history()
-    found = importlib.util.find_spec
-    monkeypatch.setattr("sparktrain.notebook.figures.find_spec", lambda name: None if name == "plotly" else found(name))
-    assert "<svg" in plot._repr_html_()
-    with pytest.raises(SpecError, match=r"needs plotly, .* pip install 'sparktrain\[plot\]'"):
-        plot.figure()
 
 
 def test_a_result_with_plots_can_be_pickled_and_compared(tmp_path: Path) -> None:
