@@ -1,54 +1,38 @@
 """TensorBoard over the event files of a run, in a process of its own that ends with this one."""
 
-import logging
-import secrets
+import os
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Protocol
 
-from sparktrain.board.board_process import port_of_environment, start_process
 from sparktrain.board.board_settings import BoardSettings
 from sparktrain.board.event_mirror import EventMirror
 from sparktrain.errors import SpecError
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import HeldFolder, hold
 from sparktrain.threads import spawn
-from sparktrain.webserve.server_process import last_line, listening_on
+from sparktrain.webserve.server_process import ServerProcess, listening_on
 
-_CLOSE_S = 5.0
+PORT_VARIABLE = "TENSORBOARD_PORT"
+"""The environment variable with the port of a board, unless the caller names one."""
 
-logger = logging.getLogger("sparktrain")
-
-
-class ExtraEvents(Protocol):
-    """Writes event files of its own for a board."""
-
-    def follow(self, target: Path, over: threading.Event) -> None:
-        """Write files beneath the folder `target` until `over` is set. Blocks, in a thread of its own."""
-        ...
+ExtraEvents = Callable[[Path, threading.Event], None]
+"""Writes event files of its own beneath a folder until the event is set. Blocks, in a thread of its own."""
 
 
-class Board:
-    """A TensorBoard that serves, with the thread that copies events for it. Any thread may call its methods.
+class Board(ServerProcess):
+    """A TensorBoard that serves, with the thread that copies events for it."""
 
-    The process ends by `close`, and with this process, however that ends.
-    """
+    module = "sparktrain.board"
+    subject = "TensorBoard"
 
-    def __init__(self, url: str, process: "subprocess.Popen[bytes]", folder: HeldFolder, log: IO[bytes]) -> None:
+    def __init__(self, listening: socket.socket, host: str, events: HeldFolder, title: str) -> None:
         """Use `Board.start`."""
-        self.url = url
-        """Where a browser finds it, with its token."""
-        self._process = process
-        self._folder = folder
-        self._log = log
-        self._over = threading.Event()
+        super().__init__(BoardSettings(folder=str(events.path), title=title), listening, host)
+        self._events = events
 
     @classmethod
     def start(
@@ -78,60 +62,23 @@ class Board:
             OSError: the process cannot start.
         """
         check_tensorboard()
-        listening = _listening(bind, port)
-        token = secrets.token_urlsafe(24)
-        with listening:
-            number = listening.getsockname()[1]
+        with _listening(bind, port) as listening:
             events = hold("board")
-            target = str(events.path)
-            settings = BoardSettings(target, listening.fileno(), number, token, folder or store.where())
-            log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
             try:
-                process = start_process(settings, log)
+                board = cls(listening, host, events, title=folder or store.where())
             except BaseException:
-                log.close()
                 events.close()
                 raise
-        board = cls(f"http://{host}:{number}/?token={token}", process, events, log)
-        mirror = EventMirror(store, folder, Path(target))
+        mirror = EventMirror(store, folder, events.path)
         spawn(lambda: mirror.follow(board._over), "sparktrain-board-events")
         if feed is not None:
-            spawn(lambda: feed.follow(Path(target), board._over), "sparktrain-board-feed")
-        spawn(board._watch, "sparktrain-board-watch")
+            spawn(lambda: feed(events.path, board._over), "sparktrain-board-feed")
         return board
-
-    def __enter__(self) -> "Board":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def wait(self) -> None:
-        """Wait until the process has ended. Blocks."""
-        self._process.wait()
 
     def close(self) -> None:
         """End the process and remove the copied events. Blocks for 5 s at most; a second call does nothing."""
-        self._over.set()
-        assert self._process.stdin is not None
-        with suppress(OSError):  # it has ended
-            self._process.stdin.close()
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._folder.close()
-
-    def _watch(self) -> None:
-        """Log an end of the process without a call of `close`."""
-        code = self._process.wait()
-        if not self._over.is_set():
-            self._over.set()
-            logger.warning("TensorBoard has ended, with exit code %d%s", code, last_line(self._log))
-        self._log.close()
+        super().close()
+        self._events.close()
 
 
 def check_tensorboard(is_wanted: bool = True) -> bool:
@@ -145,5 +92,10 @@ def check_tensorboard(is_wanted: bool = True) -> bool:
 
 
 def _listening(bind: str, port: int | None) -> socket.socket:
-    """A socket that listens. Raises SpecError."""
-    return listening_on(bind, *((port, "port") if port is not None else port_of_environment()))
+    """A socket that listens on `port`, or on that of the environment. Raises SpecError."""
+    if port is not None:
+        return listening_on(bind, port, "port")
+    value = os.environ.get(PORT_VARIABLE, "").strip()
+    if value and not value.isdecimal():
+        raise SpecError(f"{PORT_VARIABLE} ({value!r}) must be a port below 65536, or 0 for any free one")
+    return listening_on(bind, int(value or 0), PORT_VARIABLE if value else "port")

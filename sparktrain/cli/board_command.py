@@ -1,11 +1,14 @@
 """`sparktrain board DIR`: TensorBoard over a run directory. Wiring alone."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
 from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Directory, option
+
+if TYPE_CHECKING:
+    from sparktrain.webserve.server_process import ServerProcess
 
 EXAMPLES = """\
 TensorBoard of a run, in any store, for a browser on this machine:
@@ -44,22 +47,25 @@ def board(
 
 def serve(out: Output, directory: str, host: str, port: int | None) -> int:
     """Print the URL and serve. Blocks until TensorBoard ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
-    import socket
-
     from sparktrain.board.board import Board
     from sparktrain.clock import SystemClock
     from sparktrain.runs.board_feed import BoardFeed
     from sparktrain.runs.locate import run_in
-    from sparktrain.webserve.server_process import ANYWHERE
+    from sparktrain.webserve.server_process import host_in_links
 
     place = run_in(directory)
-    shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host
+    shown = host_in_links(host)
     feed = BoardFeed(place, SystemClock())
-    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port, feed=feed) as served:
-        if out.as_json:
-            out.document({"url": served.url}, lines=True)
-        else:
-            out.write(f"TensorBoard: {served.url}\n".encode())
-            common.print_line("Ctrl-C ends it")
-        served.wait()
+    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port, feed=feed.follow) as served:
+        return wait_for(served, "TensorBoard", out)
+
+
+def wait_for(served: "ServerProcess", name: str, out: Output) -> int:
+    """Print the URL, and wait until the process ends by itself: 1. Blocks; raises KeyboardInterrupt by Ctrl-C."""
+    if out.as_json:
+        out.document({"url": served.url}, lines=True)
+    else:
+        out.write(f"{name}: {served.url}\n".encode())
+        common.print_line("Ctrl-C ends it")
+    served.wait()
     return 1

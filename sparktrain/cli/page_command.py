@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
-from sparktrain.cli.board_command import SERVED, AsJson
+from sparktrain.cli.board_command import SERVED, AsJson, wait_for
 from sparktrain.cli.common import LOOKING_CODES, Output
 from sparktrain.cli.flags import CommandWithExamples, Debug, Directory, option
 
@@ -42,19 +42,10 @@ def page(
 
 def serve(out: Output, directory: str, host: str, port: int) -> int:
     """Print the URL and serve. Blocks until the page ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
-    import socket
-
     from sparktrain.page.live_page import LivePage
     from sparktrain.runs.locate import run_in
-    from sparktrain.webserve.server_process import ANYWHERE
+    from sparktrain.webserve.server_process import host_in_links
 
     place = run_in(directory)
-    shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host
-    with LivePage.start(place.where, bind=host, host=shown, port=port) as served:
-        if out.as_json:
-            out.document({"url": served.url}, lines=True)
-        else:
-            out.write(f"page: {served.url}\n".encode())
-            common.print_line("Ctrl-C ends it")
-        served.wait()
-    return 1
+    with LivePage.start(place.where, bind=host, host=host_in_links(host), port=port) as served:
+        return wait_for(served, "page", out)

@@ -214,7 +214,7 @@ def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[
     address = engine.address()
     run = prepared.layout
     feed = BoardFeed(RunLocation(prepared.store, run), SystemClock())
-    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers, feed=feed) as board:
+    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
         display.print_line(f"{run.path}: TensorBoard: {board.url}")
         with announced(prepared.store, run, board.url):
             yield

@@ -1,20 +1,13 @@
-"""What the process of a page gets on its standard input, and what it sends on its standard output: lines of JSON."""
+"""What the process of a page gets on its standard input beside its endpoint, and what it sends: lines of JSON."""
 
 from msgspec import Struct
 
 
-class PageSettings(Struct, frozen=True):
-    """How to serve."""
+class PageSettings(Struct, frozen=True, kw_only=True):
+    """What to serve."""
 
     directory: str
     """The run directory: a path or a URL."""
-    descriptor: int
-    """The inherited socket, which listens already."""
-    port: int
-    token: str
-    """Who has it may look, and stop trials and the run where `stops`."""
-    reader: str
-    """Who has this token may look."""
     stops: bool
     """The parent reads requests to stop."""
 

@@ -1,1 +1,1 @@
-"""What the pages of a run share, of TensorBoard and our own: a process that serves, its token and its limits."""
+"""What TensorBoard of a run and its live page share: a process that serves, its tokens, its limits for strangers."""

@@ -144,7 +144,7 @@ FENCES = [
         uses_of("os.environ", "os.environb", "os.getenv", "os.putenv"),
         "import os\nhome = os.environ['HOME']",
         but_not=(
-            "sparktrain/board/board_process.py",
+            "sparktrain/board/board.py",
             "sparktrain/cli/common.py",
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
