@@ -50,7 +50,7 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
-from sparktrain.notebook.pool_card import ShownPool
+from sparktrain.notebook.pool_card import pool_html, pool_line
 from sparktrain.optional_packages import require_spark
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
@@ -335,14 +335,20 @@ def resume_target(
     return run_end(prepared, sweep_result) if prepared.plan.kind == "run" else sweep_result
 
 
-class Pool(ShownPool):
+class Pool:
     """Agents that stay between calls, so that a notebook's next cell starts at once. `sparktrain.pool` creates it.
 
     The methods block. Call them from the thread that created the pool.
     """
 
     def __init__(self, agents: AgentPool) -> None:
-        self._agents: AgentPool = agents
+        self._agents = agents
+
+    def __repr__(self) -> str:
+        return pool_line(self._agents.state())
+
+    def _repr_html_(self) -> str:
+        return pool_html(self._agents.state())
 
     def __enter__(self) -> "Pool":
         return self

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Backoff:
 class RetryBudget:
     """The time that all attempts of one call share, from now on. For code that blocks its thread."""
 
-    def __init__(self, budget_s: float, backoff: Backoff, clock: BlockingClock | None = None) -> None:
+    def __init__(self, budget_s: float, backoff: Backoff, clock: Clock | None = None) -> None:
         self._budget_s = budget_s
         self._backoff = backoff
         self._clock = clock or SystemClock()

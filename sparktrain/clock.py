@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. Tests pass one that they advance."""
+    """A source of time. Tests pass one that they advance, or with pauses that take no time."""
 
     def now(self) -> float:
         """Seconds on a monotonic clock that also counts while the machine is suspended."""
@@ -17,14 +17,6 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` without blocking the thread."""
-        ...
-
-
-class BlockingClock(Protocol):
-    """A source of time for code that blocks its thread. Tests pass one with pauses that take no time."""
-
-    def now(self) -> float:
-        """See `Clock.now`."""
         ...
 
     def pause(self, seconds: float) -> None:
@@ -50,7 +42,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def pause(self, seconds: float) -> None:
-        """See `BlockingClock.pause`."""
+        """See base class."""
         pause(seconds)
 
     def stamp(self) -> str:

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
 from sparktrain.errors import DataError, StoreTimeoutError
 from sparktrain.formatting import size as sized
@@ -64,7 +64,7 @@ class HostCache:
         digest: str,
         limit_bytes: int | None = None,
         wait_s: float = 300.0,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`root` is a local directory, by default the system's temporary one; `limit_bytes` holds for all datasets.
 

@@ -1,7 +1,7 @@
-"""The status of a running run, and the contract of displays that show it."""
+"""The status of a running run, and the base of displays that show it."""
 
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -109,47 +109,27 @@ class Progress(Standing, frozen=True, kw_only=True):
     """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it waits for nothing."""
 
 
-class Display(Protocol):
-    """Shows a run to its user. Between `start` and `close`, any one thread calls the rest.
+class Display:
+    """Base of what shows a run to its user. Between `start` and `close`, any one thread calls the rest.
 
     No method raises or waits for the terminal: a run does not depend on its display.
     """
 
     def start(self) -> None:
         """Start; called once, before anything else."""
-        ...
 
     def print_line(self, line: str) -> None:
         """Show a line that stays, such as the first lines of a run; any thread may call it."""
-        ...
 
     def update(self, progress: Progress) -> None:
         """Show this status; called up to ten times a second, and at least once a second so that clocks advance."""
-        ...
 
     def trial_ended(self, trial: TrialResult) -> None:
         """A trial is final; called once for each."""
-        ...
 
     def close(self) -> None:
         """Show the last news and release the terminal. Blocks for some seconds when the terminal is stuck."""
-        ...
 
 
 class NullDisplay(Display):
     """Shows nothing."""
-
-    def start(self) -> None:
-        """See base class."""
-
-    def print_line(self, line: str) -> None:
-        """See base class."""
-
-    def update(self, progress: Progress) -> None:
-        """See base class."""
-
-    def trial_ended(self, trial: TrialResult) -> None:
-        """See base class."""
-
-    def close(self) -> None:
-        """See base class."""

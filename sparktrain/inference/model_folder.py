@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import BlockingClock
+from sparktrain.clock import Clock
 from sparktrain.errors import InfraError, SessionError
 from sparktrain.store.folder_removal import remove
 
@@ -30,13 +30,13 @@ logger = logging.getLogger("sparktrain")
 class ModelFolder:
     """The files of one model. While it is held, no other process evicts them. One thread uses it."""
 
-    def __init__(self, path: Path, held: int, clock: BlockingClock | None = None) -> None:
+    def __init__(self, path: Path, held: int, clock: Clock | None = None) -> None:
         self.path = path
         self._held: int | None = held
         self._clock = clock
 
     @classmethod
-    def hold(cls, digest: str, root: Path | None = None, clock: BlockingClock | None = None) -> "ModelFolder":
+    def hold(cls, digest: str, root: Path | None = None, clock: Clock | None = None) -> "ModelFolder":
         """The folder of the model with this digest, held; those that no process holds are deleted.
 
         Raises SessionError when the folder for models belongs to another user, OSError when the disk fails.

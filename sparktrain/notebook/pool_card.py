@@ -1,7 +1,7 @@
 """A pool as text and HTML: where its agents are, and what they do."""
 
 from html import escape
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sparktrain import formatting
 
@@ -19,22 +19,6 @@ class PoolState(NamedTuple):
     is_open: bool
 
 
-class _Agents(Protocol):
-    def state(self) -> PoolState: ...
-
-
-class ShownPool:
-    """Shows a pool at the end of a cell. Reads memory alone."""
-
-    _agents: _Agents
-
-    def __repr__(self) -> str:
-        return pool_line(self._agents.state())
-
-    def _repr_html_(self) -> str:
-        return f"<div><p><b>pool</b>{escape(repr(self).removeprefix('pool'))}</p></div>"
-
-
 def pool_line(state: PoolState) -> str:
     """The pool on one line."""
     where = formatting.plain(state.engine)
@@ -42,3 +26,8 @@ def pool_line(state: PoolState) -> str:
         return f"pool on {where}: closed; open a new one with sparktrain.pool()"
     work = "idle" if state.run is None else f"on run {formatting.plain(state.run)}"
     return f"pool on {where}: {state.alive} of {formatting.count(state.agents, 'agent')}, {work}"
+
+
+def pool_html(state: PoolState) -> str:
+    """The same for the end of a cell."""
+    return f"<div><p><b>pool</b>{escape(pool_line(state).removeprefix('pool'))}</p></div>"

@@ -7,7 +7,7 @@ section 2), and learns from the parameters which that trial really had.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,19 +28,7 @@ SAMPLERS = ("random", "tpe", "gp", "qmc")
 _LOG = ("loguniform", "lograndint")
 
 
-class Order(Protocol):
-    """Chooses the recorded trials that a simulation runs."""
-
-    def propose(self, count: int) -> tuple[list[int], bool]:
-        """The next recorded trials, at most `count`, and whether none follows."""
-        ...
-
-    def observe(self, trial: Trial, value: float | None, step: int) -> None:
-        """Take the end of a trial of the simulation, its last value and the step of that."""
-        ...
-
-
-class AsRecorded(Order):
+class AsRecorded:
     """The trials in the order of their numbers, the first `total` of them."""
 
     def __init__(self, total: int) -> None:
@@ -48,13 +36,13 @@ class AsRecorded(Order):
         self._next = 0
 
     def propose(self, count: int) -> tuple[list[int], bool]:
-        """See base class."""
+        """The next recorded trials, at most `count`, and whether none follows."""
         first = self._next
         self._next = min(self._total, self._next + count)
         return list(range(first, self._next)), self._next == self._total
 
     def observe(self, trial: Trial, value: float | None, step: int) -> None:
-        """See base class: their order is fixed."""
+        """Take the end of a trial: the order is fixed."""
 
 
 class RecordedCases(NamedTuple):
@@ -65,7 +53,7 @@ class RecordedCases(NamedTuple):
     """As the plan of the run has it."""
 
 
-class RecordedSearch(Order):
+class RecordedSearch:
     """The trials in the order in which a sampler asks for them."""
 
     def __init__(self, cases: RecordedCases, sampler: Sampler, metric: str) -> None:
@@ -78,7 +66,7 @@ class RecordedSearch(Order):
         self._suggested_cases: list[Mapping[str, Any]] = []
 
     def propose(self, count: int) -> tuple[list[int], bool]:
-        """See base class."""
+        """The next recorded trials, at most `count`, and whether none follows."""
         suggestion = self._sampler.suggest(count)
         indexes = [self._near.take(case) for case in suggestion.cases]
         self._proposed += indexes
@@ -86,7 +74,9 @@ class RecordedSearch(Order):
         return indexes, suggestion.exhausted
 
     def observe(self, trial: Trial, value: float | None, step: int) -> None:
-        """The sampler forgets what it asked for, and learns from the recorded trial as from one of a former run."""
+        """Take the end of a trial of the simulation, its last value and the step of that."""
+        # The sampler learns from the parameters that the recorded trial had, as from a trial of a former run, and
+        # forgets those that it asked for: no trial has ever tried these.
         number = trial.id
         self._sampler.observe(Observation(number, self._suggested_cases[number], ObservedStatus.FAILED, {}))
         params = self._cases.params[self._proposed[number]]
@@ -95,6 +85,10 @@ class RecordedSearch(Order):
         metrics = {self._metric: value} if is_finite and value is not None else {}
         pruned_at = step if trial.status is TrialStatus.PRUNED else None
         self._sampler.observe(Observation(TrialId(-1 - number), params, status, metrics, pruned_at))
+
+
+Order = AsRecorded | RecordedSearch
+"""Chooses the recorded trials that a simulation runs."""
 
 
 class NearestCase:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import BlockingClock
+from sparktrain.clock import Clock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 
 _FIRST_PAUSE_S = 0.1
@@ -64,7 +64,7 @@ _CONTRACT_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsAD
 class LocalCall:
     """One call of a store: its steps share one deadline. A step is short, unless the file system itself hangs."""
 
-    def __init__(self, file: Path, seconds: float, clock: BlockingClock | None = None) -> None:
+    def __init__(self, file: Path, seconds: float, clock: Clock | None = None) -> None:
         self._file = file
         self._seconds = seconds
         self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), clock)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
 from sparktrain.store import local_folder
@@ -60,7 +60,7 @@ class LocalStore(Store):
         root: str | os.PathLike[str],
         timeout_s: float = STORE_TIMEOUT_S,
         *,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.root = Path(os.path.abspath(root))
         self._timeout_s = timeout_s

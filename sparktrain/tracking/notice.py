@@ -16,7 +16,7 @@ from typing import Literal
 from sparktrain import formatting
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.boundary import message_of, users_error
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.tracking_options import masked
 from sparktrain.threads import spawn
 from sparktrain.tracking.callback import Callback, TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
@@ -53,9 +53,7 @@ class Notice:
 class NoticeSender(Callback):
     """Sends the notices of one run to `target`: a function, a shell command, or an http(s) address."""
 
-    def __init__(
-        self, target: str | Callable[[Notice], object], after_s: float, clock: BlockingClock | None = None
-    ) -> None:
+    def __init__(self, target: str | Callable[[Notice], object], after_s: float, clock: Clock | None = None) -> None:
         """Nothing happens, once no report and no end of a trial has come for `after_s` seconds."""
         self._target = target
         self._after_s = after_s
@@ -167,7 +165,7 @@ def run_command(command: str, notice: Notice, timeout_s: float = COMMAND_S) -> N
         raise OSError(f"the command has ended with status {process.returncode}{f': {lines}' if lines else ''}")
 
 
-def post(url: str, notice: Notice, clock: BlockingClock) -> None:
+def post(url: str, notice: Notice, clock: Clock) -> None:
     """Send the notice as JSON, up to three times. Blocks for `BUDGET_S` and one request at most.
 
     Raises OSError; its message shows the host alone: the rest of an address may be a secret.

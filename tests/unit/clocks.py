@@ -3,10 +3,10 @@
 import asyncio
 import math
 
-from sparktrain.clock import BlockingClock, Clock
+from sparktrain.clock import Clock
 
 
-class InstantClock(BlockingClock):
+class InstantClock(Clock):
     """A clock with pauses that take no time, for code that blocks its thread."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import BlockingClock
+from sparktrain.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError
@@ -73,7 +73,7 @@ class HdfsCalls:
         build: Callable[[int], HadoopClient],
         explain: Callable[[BaseException], OSError],
         policy: RetryPolicy,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`build` creates a client, given the number of abandoned ones; it may block, and raise what clients raise.
 

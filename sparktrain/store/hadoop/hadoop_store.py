@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, Self
 from uuid import uuid4
 
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import (
@@ -55,7 +55,7 @@ class HadoopStore(Store):
     """
 
     def __init__(
-        self, address: StoreAddress, policy: RetryPolicy | None = None, clock: BlockingClock | None = None
+        self, address: StoreAddress, policy: RetryPolicy | None = None, clock: Clock | None = None
     ) -> None:
         """`address` comes from `resolve`, or `with_user`; `clock`: see `HdfsCalls`."""
         self._address = address

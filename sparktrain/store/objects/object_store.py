@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from uuid import uuid4
 
-from sparktrain.clock import BlockingClock
+from sparktrain.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError
 from sparktrain.store.base import (
@@ -46,7 +46,7 @@ class ObjectStore(Store):
         prefix: str,
         timeout_s: float = STORE_TIMEOUT_S,
         part_bytes: int = PART_BYTES,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Large files are sent in parts of `part_bytes`; `clock`: see `ObjectStoreCall`."""
         self._bucket = bucket
@@ -187,9 +187,7 @@ class ObjectStore(Store):
 class LargeObject(NewFile):
     """A large file: parts that the service holds, and up to one part in memory, until it is published."""
 
-    def __init__(
-        self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int, clock: BlockingClock | None = None
-    ) -> None:
+    def __init__(self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int, clock: Clock | None = None) -> None:
         self._bucket = bucket
         self._key = key
         self._timeout_s = timeout_s

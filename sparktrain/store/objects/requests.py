@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import BlockingClock
+from sparktrain.clock import Clock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import exists_error, missing_error
 from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure
@@ -33,9 +33,7 @@ class ObjectStoreCall:
     Raises FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError otherwise.
     """
 
-    def __init__(
-        self, bucket: Bucket, key: str, seconds: float, size: int = 0, clock: BlockingClock | None = None
-    ) -> None:
+    def __init__(self, bucket: Bucket, key: str, seconds: float, size: int = 0, clock: Clock | None = None) -> None:
         """`clock` measures the deadline and makes the pauses; timeouts of requests use the machine's clock."""
         self.key = key
         self._bucket = bucket

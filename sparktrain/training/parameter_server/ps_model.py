@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.server_keys import ServerKeys
@@ -55,7 +55,7 @@ class PsModel:
         *,
         slow_s: float,
         answer_s: float = ANSWER_S,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`slow_s`: how long this member waits for others, where a server answers. Connects to nothing yet."""
         formation = places.formation

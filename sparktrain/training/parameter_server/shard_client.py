@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.server_settings import ServerSettings
 from sparktrain.errors import ProtocolError, RingError
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
@@ -74,7 +74,7 @@ class ShardClient:
         *,
         budget_s: float,
         slow_s: float | None = None,
-        clock: BlockingClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`find` returns where the server listens now; it is asked before each request, and may raise OSError.
 

@@ -3,13 +3,15 @@
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from sparktrain.api import Pool
 from sparktrain.config.gang_spec import Role
+from sparktrain.driver.pool import AgentPool
 from sparktrain.ids import TrialId
-from sparktrain.notebook.pool_card import PoolState, ShownPool
+from sparktrain.notebook.pool_card import PoolState
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult
@@ -155,11 +157,6 @@ class Agents:
         return self._state
 
 
-class Made(ShownPool):
-    def __init__(self, state: PoolState) -> None:
-        self._agents = Agents(state)
-
-
 @pytest.mark.parametrize(
     ("state", "line"),
     [
@@ -169,7 +166,7 @@ class Made(ShownPool):
     ],
 )
 def test_a_pool(state: PoolState, line: str) -> None:
-    pool = Made(state)
+    pool = Pool(cast(AgentPool, Agents(state)))
     assert repr(pool) == line
     page = checked(pool._repr_html_(), 1000)
     assert "".join(page.texts) == line
