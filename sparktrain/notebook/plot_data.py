@@ -63,7 +63,8 @@ class TimelineData:
 def history_data(of: ReportDocument) -> HistoryData | None:
     """None where no trial has a value."""
     view = of.views.history
-    if view is None:
+    metric = of.headline.run.metric
+    if view is None or metric is None:
         return None
     rows = _rows(of)
     values = [
@@ -74,7 +75,7 @@ def history_data(of: ReportDocument) -> HistoryData | None:
     for at, value in enumerate(view.best, 1):
         if value is not None and (not best or value != best[-1][1]):
             best.append((at, value))
-    return HistoryData(values, best, view.metric, view.y)
+    return HistoryData(values, best, metric, view.y)
 
 
 def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
@@ -88,7 +89,7 @@ def curves_data(of: ReportDocument, metric: str | None) -> CurvesData | None:
     if metric_curves is None:
         metric_names = ", ".join(curves.metric for curves in of.views.curves) or "none"
         raise SpecError(
-            f"no curves of metric {metric!r} are in the views of run {of.headline.name}; there are: {metric_names}"
+            f"no curves of metric {metric!r} are in the views of run {of.headline.run.name}; there are: {metric_names}"
         )
     rows = _rows(of)
     places = {row.id: row.place for row in of.trials if row.place is not None}
@@ -109,11 +110,11 @@ def parallel_data(of: ReportDocument) -> ParallelData | None:
     """None where no trial has a value, or no parameter differs."""
     view = of.views.parallel
     rows = _rows(of)
-    if not view.axes or not view.trials or of.headline.metric is None:
+    if not view.axes or not view.trials or of.headline.run.metric is None:
         return None
     shown = [rows[trial] for trial in view.trials]
     dimensions = [_dimension(axis, shown) for axis in view.axes]
-    dimensions.append(Dimension(of.headline.metric, [row.value for row in shown], metric=view.y))
+    dimensions.append(Dimension(of.headline.run.metric, [row.value for row in shown], metric=view.y))
     last = max(1, max((row.place or 0 for row in shown), default=0))
     strengths = [1.0 - (row.place or 0) / last for row in shown]
     return ParallelData(dimensions, strengths, [_words(row, row.value) for row in shown], view.left_out)

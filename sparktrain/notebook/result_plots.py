@@ -91,7 +91,7 @@ class ResultPlots:
         if not shares:
             return self._plot("importance", document.views.importance.reason)
         view = document.views.importance
-        title = f"importance for {document.headline.metric}, from {formatting.count(view.trials, 'trial')}"
+        title = f"importance for {document.headline.run.metric}, from {formatting.count(view.trials, 'trial')}"
         unsure = "" if view.sure else "; the intervals overlap: with more trials the order may change"
         return self._plot("importance", f"{_listed(shares)}{unsure}", charts.bars(shares, title))
 

@@ -30,7 +30,7 @@ def write_report(
     documents = [read_document(directory, clock or SystemClock()) for directory in directories]
     report = documents[0] if len(documents) == 1 else comparison_of(documents)
     if target is None:
-        name = "-".join(Path(document.headline.name).name for document in documents[:3])
+        name = "-".join(Path(document.headline.run.name).name for document in documents[:3])
         target = output_path(f"{name[:200]}-report.html", subject)
     replace_file(target, report_html(report), subject)
     return target

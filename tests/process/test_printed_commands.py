@@ -85,8 +85,9 @@ def printed(directory: str, capfd: pytest.CaptureFixture[str]) -> set[str]:
     """The commands in the document of page and report, and in what commands print."""
     document = read_document(directory, SystemClock())
     head = document.headline
-    commands = {f"{head.logs}{row.id}" for row in document.trials if row.generations}
-    commands |= {f"{head.again}{row.id}" for row in document.trials if head.again}
+    run = head.run
+    commands = {f"{run.logs}{row.id}" for row in document.trials if row.details.generations}
+    commands |= {f"{run.again}{row.id}" for row in document.trials if run.again}
     commands |= {head.best.command} - {""} if head.best is not None else set()
     capfd.readouterr()
     for command in ("status", "logs", "best", "fsck", "ls"):

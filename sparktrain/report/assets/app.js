@@ -23,7 +23,7 @@ class Page {
   }
 
   draw() {
-    document.title = `${this.doc.headline.name} – sparktrain`;
+    document.title = `${this.doc.headline.run.name} – sparktrain`;
     this.main = h("main", {});
     this.header = h("div", {});
     this.links = h("nav", { "aria-label": "Sections" });

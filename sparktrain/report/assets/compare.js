@@ -6,7 +6,7 @@ function comparisonPage(doc) {
   const ctx = { doc };
   const runs = doc.runs;
   const colour = (at) => RUN_COLOURS[at % RUN_COLOURS.length];
-  const named = (at) => keyOf(colour(at), short(`${runs[at].letter} · ${runs[at].headline.name}`, 60));
+  const named = (at) => keyOf(colour(at), short(`${runs[at].letter} · ${runs[at].headline.run.name}`, 60));
   const page = h("main", {},
     h("header", { class: "head" }, h("div", { class: "title" }, h("h1", {}, `${runs.length} runs compared`)), h("p", { class: "made" }, `made ${moment(doc.made)} by sparktrain ${doc.sparktrain}`)),
     runs.flatMap((run) => run.headline.problems.map((line) => h("p", { class: "warn", role: "alert" }, `${run.letter}: ${line}`))));
@@ -32,9 +32,9 @@ function runsTable(runs, named) {
     const total = Object.values(line.counts).reduce((sum, each) => sum + each, 0);
     const failed = (line.counts.failed || 0) + (line.counts.lost || 0);
     const state = line.state === "ended" ? line.status : line.state;
-    const best = line.best && line.metric ? `${number(line.best.value)} ${short(line.metric, 30)} (trial ${line.best.trial})` : "–";
-    const cells = [named(at), chip(state), best, total, failed, duration(line.seconds), run.slot_s === null ? "–" : hours(run.slot_s), moment(line.started)];
-    return h("tr", { title: line.directory }, cells.map((cell, place) => h("td", { class: place > 2 ? "right" : "" }, cell)));
+    const best = line.best && line.run.metric ? `${number(line.best.value)} ${short(line.run.metric, 30)} (trial ${line.best.trial})` : "–";
+    const cells = [named(at), chip(state), best, total, failed, duration(line.course.seconds), run.slot_s === null ? "–" : hours(run.slot_s), moment(line.course.started)];
+    return h("tr", { title: line.run.directory }, cells.map((cell, place) => h("td", { class: place > 2 ? "right" : "" }, cell)));
   });
   return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, head.map((name, place) => h("th", { class: place > 2 ? "right" : "" }, name)))), h("tbody", {}, rows)));
 }

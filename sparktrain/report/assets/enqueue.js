@@ -16,6 +16,6 @@ async function addTrial(ctx) {
 
 function addButton(ctx) {
   const { headline, live } = ctx.doc;
-  const may = live && live.rights.includes("stop") && headline.state === "running" && headline.kind === "sweep";
+  const may = live && live.rights.includes("stop") && headline.state === "running" && headline.run.kind === "sweep";
   return may && h("button", { type: "button", class: "add", onclick: () => addTrial(ctx) }, "Add a trial");
 }

@@ -31,26 +31,27 @@ class TrialPane {
     const row = this.ctx.row(this.trial);
     if (!row) return;
     const { headline, live } = this.ctx.doc;
+    const { details } = row;
     const failure = this.ctx.doc.views.failures.kinds?.find((kind) => kind.trials.includes(row.id));
-    const facts = [["took", duration(row.seconds)], ["started", moment(row.started)], ["ended", moment(row.ended)], ["host", row.host], ["generation", row.generations], ["last step", row.step], ["case", row.case], ["repeat", row.repeat], ["fold", row.fold]];
+    const facts = [["took", duration(row.seconds)], ["started", moment(row.started)], ["ended", moment(row.ended)], ["host", details.host], ["generation", details.generations], ["last step", row.step], ["case", details.case], ["repeat", details.repeat], ["fold", details.fold]];
     this.log = this.log || new LogView();
     this.body.replaceChildren(...[
       h("h2", {}, `Trial ${row.id} `, chip(row.status), row.place === 0 ? chip("best") : null),
-      row.value !== undefined && h("p", { class: "big" }, number(row.value), h("small", {}, ` ${short(headline.metric || "", 60)}`)),
-      row.error && h("p", { class: "warn" }, row.error),
-      row.pruned && h("p", { class: "muted" }, row.pruned),
-      ...(row.notices || []).map((notice) => h("p", { class: "muted" }, notice)),
-      row.tags && h("p", {}, row.tags.map((tag) => h("span", { class: "chip" }, tag))),
-      ...(row.notes || []).map((note) => h("p", { class: "note" }, note)),
-      row.unsaved && h("p", { class: "muted" }, row.unsaved),
+      row.value !== undefined && h("p", { class: "big" }, number(row.value), h("small", {}, ` ${short(headline.run.metric || "", 60)}`)),
+      details.error && h("p", { class: "warn" }, details.error),
+      details.pruned && h("p", { class: "muted" }, details.pruned),
+      ...(details.notices || []).map((notice) => h("p", { class: "muted" }, notice)),
+      details.tags && h("p", {}, details.tags.map((tag) => h("span", { class: "chip" }, tag))),
+      ...(details.notes || []).map((note) => h("p", { class: "note" }, note)),
+      details.unsaved && h("p", { class: "muted" }, details.unsaved),
       this.part("Parameters", Object.entries(row.params || {})),
       this.part("Metrics", Object.entries(row.metrics || {})),
       this.curve(row),
       this.part("Facts", facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")),
-      row.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, row.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
+      details.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, details.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
       failure && failure.first === row.id && texts(failure),
       live && h("section", {}, h("h3", {}, "Log"), this.log.element),
-      h("section", {}, h("h3", {}, "On the command line"), headline.again && command(headline.again + row.id), row.generations > 0 && command(headline.logs + row.id)),
+      h("section", {}, h("h3", {}, "On the command line"), headline.run.again && command(headline.run.again + row.id), details.generations > 0 && command(headline.run.logs + row.id)),
       live && live.rights.includes("stop") && ["running", "queued", "paused"].includes(row.status) && h("button", { type: "button", class: "danger", onclick: () => this.ctx.live.stop(row.id) }, "Stop this trial"),
     ].filter(Boolean));
   }

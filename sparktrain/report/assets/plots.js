@@ -6,7 +6,7 @@ const STOPPED_EARLY = { pruned: "pruned: value at its last step" };
 
 function trialTip(ctx, row, extra) {
   const params = Object.entries(row.params || {}).slice(0, 12);
-  const metric = ctx.doc.headline.metric;
+  const metric = ctx.doc.headline.run.metric;
   return [
     `trial ${row.id} · ${row.status}`,
     row.value === undefined ? null : `${metric} ${number(row.value)}`,
@@ -115,7 +115,7 @@ function nameLines(name, room) {
 }
 
 function parallelPlot(ctx, view, width) {
-  const { metric, mode } = ctx.doc.headline;
+  const { metric, mode } = ctx.doc.headline.run;
   const rows = view.trials.map((id) => ctx.row(id)).filter((row) => row && typeof row.value === "number");
   const axes = [...view.axes, { name: metric, metric: true }];
   const gap = Math.max(110, (width - 120) / Math.max(1, axes.length - 1));
@@ -217,7 +217,7 @@ function intervalText(share) {
 
 function slicePlot(ctx, axis, rows, view, width) {
   const [height, top, bottom] = [196, 28, 168];
-  const svg = svgOf(width, height, `${ctx.doc.headline.metric} over ${axis.name}`);
+  const svg = svgOf(width, height, `${ctx.doc.headline.run.metric} over ${axis.name}`);
   const y = valueScale(view.y, bottom - 8, top + 4);
   const left = leftRoom(y.marks(4), 70);
   const x = axisScale(axis, left + 10, width - 14);

@@ -18,8 +18,8 @@ function headerOf(ctx) {
   const open = (headline.total || 0) - total;
   if (open > 0) named.push(keyOf("--grid", `${open.toLocaleString("en")} to come`));
   return h("header", { class: "head" },
-    h("div", { class: "title" }, h("h1", {}, headline.name), chip(word === "driver gone" ? "lost" : word, word), addButton(ctx), live && live.rights.includes("stop") && headline.state === "running" && h("button", { type: "button", class: "danger", onclick: () => ctx.live.stop(null) }, "Stop the run")),
-    h("p", { class: "muted meta" }, h("span", {}, headline.function), headline.metric && h("span", {}, `${headline.metric}, ${headline.mode === "min" ? "lower" : "higher"} is better`), h("span", {}, `started ${moment(headline.started)}`), h("span", {}, headline.directory)),
+    h("div", { class: "title" }, h("h1", {}, headline.run.name), chip(word === "driver gone" ? "lost" : word, word), addButton(ctx), live && live.rights.includes("stop") && headline.state === "running" && h("button", { type: "button", class: "danger", onclick: () => ctx.live.stop(null) }, "Stop the run")),
+    h("p", { class: "muted meta" }, h("span", {}, headline.run.function), headline.run.metric && h("span", {}, `${headline.run.metric}, ${headline.run.mode === "min" ? "lower" : "higher"} is better`), h("span", {}, `started ${moment(headline.course.started)}`), h("span", {}, headline.run.directory)),
     headline.reason && h("p", { class: "warn" }, headline.reason),
     headline.problems.map((line) => h("p", { class: "warn", role: "alert" }, line)),
     headline.notes.map((line) => h("p", { class: "note" }, line)),
@@ -34,11 +34,11 @@ function tiles(ctx) {
   const best = headline.best;
   const final = Object.entries(headline.counts).filter(([status]) => !["queued", "running", "paused"].includes(status)).reduce((sum, [, many]) => sum + many, 0);
   return h("div", { class: "tiles" },
-    best && headline.metric && tile(`best ${headline.metric}`, number(best.value), `trial ${best.trial}`),
+    best && headline.run.metric && tile(`best ${headline.run.metric}`, number(best.value), `trial ${best.trial}`),
     tile("trials", final.toLocaleString("en"), headline.total && headline.total !== final ? `of ${headline.total.toLocaleString("en")}` : total > final ? `${total - final} open` : "all have ended"),
-    tile("duration", duration(headline.seconds), headline.drivers > 1 ? `under ${headline.drivers} drivers, ${duration(headline.wall_s)} in all` : ""),
+    tile("duration", duration(headline.course.seconds), headline.course.drivers > 1 ? `under ${headline.course.drivers} drivers, ${duration(headline.course.wall_s)} in all` : ""),
     views.cost && tile("slot-hours", hours(views.cost.slot_s), `on ${count(views.cost.slots, "slot")}`),
-    views.cost && tile("lost to failures", percent(views.cost.lost_share), headline.restarts ? count(headline.restarts, "restart") : "of the slot-hours"),
+    views.cost && tile("lost to failures", percent(views.cost.lost_share), headline.course.restarts ? count(headline.course.restarts, "restart") : "of the slot-hours"),
     views.cost && views.cost.pruned_share > 0 && tile("on pruned trials", percent(views.cost.pruned_share), "of the slot-hours"));
 }
 
@@ -49,7 +49,7 @@ const SECTIONS = [
   { id: "history", title: "History", needs: ["history"], skip: (doc) => !doc.views.history, draw: (ctx, width) => historyPlot(ctx, ctx.doc.views.history, width) },
   { id: "curves", title: "Learning curves", needs: ["curves"], skip: (doc) => !doc.views.curves.length, draw: (ctx, width) => drawCurves(ctx, ctx.doc.views.curves, width) },
   { id: "front", title: "Trade-off between metrics", needs: ["front"], skip: (doc) => !doc.views.front || doc.views.front.metrics.length < 2, draw: drawFront },
-  { id: "importance", title: "Importance of parameters", needs: ["importance"], skip: (doc) => doc.headline.kind === "run" || !doc.views.parallel.trials.length, draw: drawImportance },
+  { id: "importance", title: "Importance of parameters", needs: ["importance"], skip: (doc) => doc.headline.run.kind === "run" || !doc.views.parallel.trials.length, draw: drawImportance },
   { id: "parallel", title: "Parallel coordinates", needs: ["parallel"], skip: (doc) => !doc.views.parallel.axes.length || !doc.views.parallel.trials.length, draw: (ctx, width) => parallelPlot(ctx, ctx.doc.views.parallel, width) },
   { id: "slices", title: "Slices and contours", needs: ["slices"], skip: (doc) => !doc.views.slices.axes?.length || !doc.views.slices.trials?.length, draw: drawSlices },
   { id: "timeline", title: "Timeline", needs: ["timeline"], skip: (doc) => !doc.views.timeline, draw: (ctx, width) => timelinePlot(ctx, ctx.doc.views.timeline, width) },
@@ -58,7 +58,7 @@ const SECTIONS = [
 ];
 
 function drawBest(ctx) {
-  const { best, no_best: why, metric } = ctx.doc.headline;
+  const { best, no_best: why, run: { metric } } = ctx.doc.headline;
   if (!best) return h("p", { class: "muted" }, why || "there is no best trial");
   const others = Object.entries(best.metrics).filter(([name]) => name !== metric);
   return h("div", {},

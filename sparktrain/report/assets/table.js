@@ -24,7 +24,7 @@ function columnWidth(column, rows) {
 }
 
 function columnsOf(doc) {
-  const { metric } = doc.headline;
+  const { metric } = doc.headline.run;
   const names = (key) => {
     const found = new Set();
     for (const row of doc.trials) for (const name in row[key] || {}) found.add(name);
@@ -43,9 +43,9 @@ function columnsOf(doc) {
     plain("step", (row) => row.step),
     plain("time", (row) => row.seconds, "duration"),
     plain("started", (row) => row.started, "moment"),
-    plain("host", (row) => row.host, "text"),
-    plain("restarts", (row) => (row.restarts ? row.restarts.length : undefined)),
-    plain("error", (row) => row.error || row.pruned, "text"),
+    plain("host", (row) => row.details.host, "text"),
+    plain("restarts", (row) => (row.details.restarts ? row.details.restarts.length : undefined)),
+    plain("error", (row) => row.details.error || row.details.pruned, "text"),
   ];
   const shown = all.filter((column) => column.name === "trial" || column.name === "status" || some(column.get)).slice(0, MOST_COLUMNS);
   return shown.map((column) => ({ ...column, width: columnWidth(column, doc.trials) }));
@@ -144,7 +144,7 @@ class TrialTable {
 
   order(column) {
     const again = this.sort.name === column.name;
-    const best = column.name === this.ctx.doc.headline.metric && this.ctx.doc.headline.mode === "max";
+    const best = column.name === this.ctx.doc.headline.run.metric && this.ctx.doc.headline.run.mode === "max";
     this.sort = { name: column.name, down: again ? !this.sort.down : best };
     this.drawHead();
     this.apply();

@@ -10,8 +10,6 @@ from sparktrain.report.views.value_axis import ValueAxis, value_axis
 class HistoryView(Struct, frozen=True):
     """One entry in each list for each trial with a finite value of the metric, in the order of their ends."""
 
-    metric: str
-    mode: str
     trials: tuple[int, ...]
     values: tuple[float, ...]
     best: tuple[float | None, ...]
@@ -22,8 +20,7 @@ class HistoryView(Struct, frozen=True):
 
 def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView | None:
     """None where the run has no metric, or no trial has a value."""
-    metric = inputs.view.spec.metric
-    if metric is None:
+    if inputs.view.spec.metric is None:
         return None
     ended = [row for row in rows if row.value is not None and row.status in ("succeeded", "pruned")]
     ended.sort(key=lambda row: (row.ended or 0.0, row.id))
@@ -39,4 +36,4 @@ def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView |
     values = tuple(row.value for row in ended if row.value is not None)
     axis = value_axis(values, inputs.view.spec.mode)
     assert axis is not None  # the value of a row is finite
-    return HistoryView(metric, inputs.view.spec.mode, tuple(row.id for row in ended), values, tuple(best), axis)
+    return HistoryView(tuple(row.id for row in ended), values, tuple(best), axis)

@@ -86,7 +86,7 @@ def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
         differences=tuple(fact for fact in _side_by_side(list(map(_facts, documents))) if len(set(fact.values)) > 1),
         best_params=_side_by_side(best) if any(best) else (),
         history=history,
-        history_y=_axis(history, documents[0].headline.mode),
+        history_y=_axis(history, documents[0].headline.run.mode),
         curves=_curves(documents),
         code=_code(documents),
     )
@@ -94,7 +94,7 @@ def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
 
 def _facts(document: ReportDocument) -> dict[str, Any]:
     """What may differ: not the name and the place of a run."""
-    run_facts = {"function": document.headline.function}
+    run_facts = {"function": document.headline.run.function}
     for subject, facts in document.views.environment.facts.items():
         if subject != "run":
             run_facts |= {f"{subject}: {fact.name}": fact.value for fact in facts if fact.name != "name"}
@@ -109,11 +109,11 @@ def _side_by_side(columns: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...
 
 
 def _history(documents: Sequence[ReportDocument]) -> tuple[ComparedLine, ...]:
-    metric = documents[0].headline.metric
+    metric = documents[0].headline.run.metric
     lines = []
     for number, document in enumerate(documents):
         view = document.views.history
-        if view is not None and view.metric == metric:
+        if view is not None and document.headline.run.metric == metric:
             lines.append(ComparedLine(number, tuple(range(1, len(view.best) + 1)), view.best))
     return tuple(lines)
 

@@ -13,7 +13,6 @@ class FrontView(Struct, frozen=True):
     """The metrics that count, and the trials that no other one dominates."""
 
     metrics: tuple[str, ...]
-    modes: tuple[str, ...]
     trials: tuple[int, ...]
     constraints: tuple[str, ...]
     axes: tuple[ValueAxis | None, ...]
@@ -28,7 +27,6 @@ def front_view(inputs: RunInputs) -> FrontView | None:
     objectives = outcome.objectives
     return FrontView(
         tuple(objective.metric for objective in objectives),
-        tuple(objective.mode for objective in objectives),
         tuple(trial.id for trial in front_of(outcome)) if outcome.other_metrics else (),
         tuple(map(str, outcome.constraints)),
         tuple(

@@ -13,7 +13,7 @@ from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import TrialStatus
 
 
-class BestTrial(Struct, frozen=True, omit_defaults=True):
+class BestTrial(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The best trial."""
 
     trial: int
@@ -27,26 +27,26 @@ class BestTrial(Struct, frozen=True, omit_defaults=True):
     log: str | None = None
 
 
-class Headline(Struct, frozen=True, kw_only=True):
-    """How the run stands. Times are in seconds since 1970."""
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What stays as it is while the run lasts, and the commands that take the number of a trial at their end."""
 
     name: str
     kind: str
     """`sweep` or `run`."""
     function: str
     directory: str
-    state: str
-    """`running`, `gone` (its driver does not answer) or `ended`."""
-    status: str | None
-    """How it ended, as in `results.json`."""
-    reason: str
     metric: str | None
     mode: str
-    counts: dict[str, int]
-    """Trials by status; only those that there are."""
-    total: int | None
+    again: str
+    """The command that trains a trial again; empty where none does."""
+    logs: str
+    """The command that prints the log of a trial."""
+
+
+class RunCourse(Struct, frozen=True, kw_only=True):
+    """The time that the run has taken. `started` is in seconds since 1970."""
+
     started: float | None
-    ended: float | None
     seconds: float
     """How long drivers have run."""
     wall_s: float
@@ -55,13 +55,24 @@ class Headline(Struct, frozen=True, kw_only=True):
     """How many drivers the run has had."""
     restarts: int
     """Of gangs and members, in all trials."""
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """How the run stands."""
+
+    run: RunFacts
+    course: RunCourse
+    state: str
+    """`running`, `gone` (its driver does not answer) or `ended`."""
+    status: str | None
+    """How it ended, as in `results.json`."""
+    reason: str
+    counts: dict[str, int]
+    """Trials by status; only those that there are."""
+    total: int | None
     best: BestTrial | None
     no_best: str
     """Why there is no best trial; empty where there is."""
-    again: str
-    """The command that trains a trial again, without the number of the trial at its end; empty where none does."""
-    logs: str
-    """The command that prints the log of a trial, without the number of the trial at its end."""
     notes: tuple[str, ...]
     problems: tuple[str, ...]
     """What could not be read."""
@@ -70,36 +81,40 @@ class Headline(Struct, frozen=True, kw_only=True):
 def headline_of(inputs: RunInputs) -> Headline:
     """The headline of the run."""
     view = inputs.view
-    best = _best(inputs)
-    ended = view.state == "ended"
+    # A refit takes code and parameters from the run directory.
+    again = view.commands.refit(view.directory) if view.kind == "sweep" else ""
+    best = _best(inputs, again)
     return Headline(
-        name=view.name,
-        kind=view.kind,
-        function=view.function,
-        directory=view.directory,
+        run=RunFacts(
+            name=view.name,
+            kind=view.kind,
+            function=view.function,
+            directory=view.directory,
+            metric=view.spec.metric,
+            mode=view.spec.mode,
+            again=again,
+            logs=logs_command(view.directory, ""),
+        ),
+        course=RunCourse(
+            started=view.times.started,
+            seconds=round(view.seconds(inputs.now), 2),
+            wall_s=round(view.wall_seconds(inputs.now), 2),
+            drivers=sum(isinstance(record, DriverStarted) for record in inputs.records),
+            restarts=sum(len(trial.restarts) for trial in view.results),
+        ),
         state=str(view.state),
         status=None if view.status is None else str(view.status),
         reason=view.end.reason if view.end is not None else "",
-        metric=view.spec.metric,
-        mode=view.spec.mode,
         counts={str(status): view.counts[status] for status in TrialStatus if view.counts.get(status)},
         total=view.total,
-        started=view.times.started,
-        ended=view.times.last_record if ended else None,
-        seconds=round(view.seconds(inputs.now), 2),
-        wall_s=round(view.wall_seconds(inputs.now), 2),
-        drivers=sum(isinstance(record, DriverStarted) for record in inputs.records),
-        restarts=sum(len(trial.restarts) for trial in view.results),
         best=best,
         no_best="" if best is not None else _why(inputs),
-        again=_again(inputs),
-        logs=logs_command(view.directory, ""),
         notes=view.notes,
         problems=inputs.problems,
     )
 
 
-def _best(inputs: RunInputs) -> BestTrial | None:
+def _best(inputs: RunInputs, again: str) -> BestTrial | None:
     view = inputs.view
     best = view.best
     if best is None and view.kind == "run":
@@ -107,7 +122,6 @@ def _best(inputs: RunInputs) -> BestTrial | None:
     if best is None:
         return None
     trial = next(candidate for candidate in view.trials if candidate.result.id == best.id)
-    again = _again(inputs)
     return BestTrial(
         trial=best.id,
         value=json_value(best.metrics.get(view.spec.metric or "")),
@@ -117,13 +131,6 @@ def _best(inputs: RunInputs) -> BestTrial | None:
         checkpoint=trial.manifest,
         log=best.log,
     )
-
-
-def _again(inputs: RunInputs) -> str:
-    """A refit takes code and parameters from the run directory."""
-    if inputs.view.kind != "sweep":
-        return ""
-    return inputs.view.commands.refit(inputs.view.directory)
 
 
 def _why(inputs: RunInputs) -> str:

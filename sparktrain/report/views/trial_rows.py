@@ -8,6 +8,7 @@ from sparktrain.report.views.parameter_axes import flat
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.record_times import dated
 from sparktrain.runs.results_json import json_value
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import TrialView
 from sparktrain.state.outcome import Restart
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
@@ -16,7 +17,7 @@ LONGEST_ERROR = 300
 _MOST_RESTARTS = 20
 
 
-class RestartRow(Struct, frozen=True, omit_defaults=True):
+class RestartRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a gang, or a member of it, restarted."""
 
     kind: str
@@ -28,7 +29,27 @@ class RestartRow(Struct, frozen=True, omit_defaults=True):
     steps_lost: int | None = None
 
 
-class TrialRow(Struct, frozen=True, omit_defaults=True):
+class TrialDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the page shows of a trial, and no view computes with: facts of its result as they are."""
+
+    host: str | None = None
+    generations: int = 0
+    """How many times its gang has started."""
+    restarts: tuple[RestartRow, ...] = ()
+    """The newest ones."""
+    error: str = ""
+    pruned: str = ""
+    notices: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """Notes and tags are what users have added."""
+    unsaved: str = ""
+    case: int | None = None
+    repeat: int = 0
+    fold: int = 0
+
+
+class TrialRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One trial. Times are in seconds since 1970."""
 
     id: int
@@ -47,21 +68,7 @@ class TrialRow(Struct, frozen=True, omit_defaults=True):
     started: float | None = None
     """When its first gang started."""
     ended: float | None = None
-    host: str | None = None
-    generations: int = 0
-    """How many times its gang has started."""
-    restarts: tuple[RestartRow, ...] = ()
-    """The newest ones."""
-    error: str = ""
-    pruned: str = ""
-    notices: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    """Notes and tags are what users have added."""
-    unsaved: str = ""
-    case: int | None = None
-    repeat: int = 0
-    fold: int = 0
+    details: TrialDetails = TrialDetails()
 
 
 class Lifetimes:
@@ -99,6 +106,12 @@ def _row(trial: TrialView, inputs: RunInputs, lifetimes: Lifetimes, steps: dict[
         seconds=round(result.seconds, 3),
         started=lifetimes.started.get(result.id),
         ended=lifetimes.ended.get(result.id) if result.status.final else None,
+        details=_details(result),
+    )
+
+
+def _details(result: TrialResult) -> TrialDetails:
+    return TrialDetails(
         host=result.host,
         generations=result.generations,
         restarts=tuple(map(_restart, result.restarts[-_MOST_RESTARTS:])),

@@ -91,7 +91,7 @@ def run(tmp_path: Path) -> ScriptedRun:
 def test_every_view_has_the_same_times_after_a_driver_was_killed(run: ScriptedRun) -> None:
     document = written(run, resumed(run, killed(run)))
     ran, wall = DIED + 20.0, RESUMED + 20.0
-    top, timeline, cost = document.headline, document.views.timeline, document.views.cost
+    top, timeline, cost = document.headline.course, document.views.timeline, document.views.cost
     assert timeline is not None
     assert cost is not None
     assert (top.seconds, top.wall_s, top.drivers) == (ran, wall, 3), "that of the script too, which ran for no time"
@@ -118,7 +118,7 @@ def test_every_view_has_the_same_times_after_a_driver_was_killed(run: ScriptedRu
 
 def test_a_driver_that_is_gone_counts_up_to_its_newest_record(run: ScriptedRun) -> None:
     document = written(run, killed(run))
-    assert (document.headline.seconds, document.headline.wall_s) == (DIED, DIED)
+    assert (document.headline.course.seconds, document.headline.course.wall_s) == (DIED, DIED)
     view = looked_at(run, BEGUN + 10_000.0)
     assert (view.as_outcome().seconds, run_json(view)["seconds"]) == (DIED, DIED)
     assert document.views.timeline is not None

@@ -30,7 +30,7 @@ def test_notes_and_tags_of_the_command_line_are_shown(run: ScriptedRun, capfd: p
     assert "trial 1 [good]: diverged" in capfd.readouterr().out
 
     row = read_document(run.directory, HandClock()).trials[1]
-    assert (row.notes, row.tags) == (("diverged\nlater", "why?"), ("good",))
+    assert (row.details.notes, row.details.tags) == (("diverged\nlater", "why?"), ("good",))
     run.succeed(2, accuracy=0.95)
     run.form(3)
     run.fail(3)
