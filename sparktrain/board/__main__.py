@@ -31,6 +31,7 @@ def main() -> None:
         window_title=settings.title,
     )
     board.launch()
+    # TensorBoard serves in a daemon thread, which would end with this one.
     threading.Event().wait()
 
 

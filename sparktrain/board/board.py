@@ -63,6 +63,7 @@ class Board(ServerProcess):
         """
         check_tensorboard()
         with _listening(bind, port) as listening:
+            # A killed driver removes nothing: a later one of its user on this host removes what is no longer held.
             events = hold("board")
             try:
                 board = cls(listening, host, events, title=folder or store.where())

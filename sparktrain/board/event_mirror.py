@@ -103,6 +103,8 @@ class EventMirror:
                 parts[part[0]].append(part[1])
             elif is_shown(path):
                 complete_files.add(path)
+        # A store that shows a file only when it is complete has parts of it until then. The complete file comes last,
+        # and counts.
         return {**{path: sorted(starts) for path, starts in parts.items()}, **dict.fromkeys(complete_files)}
 
     def _news(self, path: str, copy: _Copy, starts: Sequence[int] | None) -> Iterator[bytes]:

@@ -37,6 +37,7 @@ def shortened(traceback: str, most: int = _SHOWN_LINES) -> list[str]:
         return lines
     frames = [list(frame) for _, frame in groupby(zip(_numbered(lines), lines, strict=True), key=lambda pair: pair[0])]
     blocks = [[line for _, line in frame] for frame in frames]
+    # The error was raised in the last frame: it stays though it is of a library.
     last = max((number for number, block in enumerate(blocks) if _FRAME.match(block[0])), default=0)
     shown_lines: list[str] = []
     for is_library, group in groupby(enumerate(blocks), lambda pair: pair[0] != last and _is_library(pair[1])):

@@ -263,6 +263,7 @@ class LineDisplay(DrawingDisplay):
         line = sweep_view.status_line(progress)
         if self._written is not None:
             pause = progress.seconds - self._written[0]
+            # The log of a CI had a line each minute for a run in which nothing happened.
             happened = sweep_view.standing_line(progress) != self._standing
             if pause < (STATUS_INTERVAL_S if happened else QUIET_INTERVAL_S):
                 return
@@ -302,6 +303,7 @@ class LineDisplay(DrawingDisplay):
         self._write(f"[{formatting.clock(progress.seconds)}] {line}{remaining}")
 
     def _write(self, line: str) -> None:
+        # A stream may know only ASCII: a name with other letters must not end the display.
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         self._stream.flush()

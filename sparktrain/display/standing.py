@@ -32,6 +32,7 @@ def counts(name: str, of: Standing, running: str | None = "running", width: int 
 
     `running` follows the number that run; None leaves out these, and those that wait.
     """
+    # At 60 columns an ellipsis hid how many trials of a large sweep had failed: those that wait give way to them.
     line = _counts(name, of, running, short=False)
     return line if width is None or line.cell_len <= width else _counts(name, of, running, short=True)
 

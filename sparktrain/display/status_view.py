@@ -148,6 +148,7 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     for number in _GO_FIRST:
         if width - sum(sizes[index] for index in shown_columns) < _PARAMS_AT_LEAST:
             shown_columns.remove(number)
+    # rich cuts the cells of any column that is too wide, numbers too: here text alone is cut, before rich sees it.
     if (missing := sum(sizes[index] for index in shown_columns) + _PARAMS_AT_LEAST - width) > 0:
         for row in cells:
             row[_CUT] = formatting.shorten(row[_CUT], max(_CUT_AT_LEAST, sizes[_CUT] - GAP - missing))

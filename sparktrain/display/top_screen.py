@@ -134,6 +134,7 @@ class TopScreen:
 
     def _arrange(self, chosen: int | None) -> None:
         rows = [trial for trial in self._view.trials if self._filter in (None, trial.result.status)]
+        # By all trials, and not by those that the filter shows: all views of a run write a metric in one way.
         values = (_value(trial, self._view.spec.metric) for trial in self._view.trials)
         self._write = formatting.number_format(value for value in values if value is not None)
         order = _ORDERS[self._sort][1]

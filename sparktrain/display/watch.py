@@ -43,6 +43,7 @@ class Changes:
 
     def show(self, view: RunView) -> None:
         """Show this view."""
+        # The lines of a driver in a container are in that container's log: people see the URL here.
         if view.driver.board not in (None, self._board):
             self._board = view.driver.board
             self._write(f"{formatting.plain(view.name)}: TensorBoard: {formatting.plain(str(view.driver.board))}")

@@ -103,6 +103,7 @@ class ClusterExaminer:
 
     def _look(self, spark: "SparkSession | None", facts: Facts | None) -> None:
         start = self._clock.now()
+        # Before the checks in parallel, which need the settings of Hadoop and the facts of the driver that it finds.
         self._settle("machine", start_check(lambda: self._machine(spark)), MACHINE_S)
         count = 1
         if facts is not None:
@@ -117,6 +118,7 @@ class ClusterExaminer:
         else:
             self._settle("store", start_check(self._store), STORE_S)
         if spark is not None and facts is not None:
+            # The slots get what is left of the minute: executors of a busy cluster start slowly.
             left_s = WHOLE_S - FORGET_S - (self._clock.now() - start)
             self._look_at_slots(spark, facts, count, left_s)
         for name, future in side:

@@ -137,6 +137,7 @@ def probe(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
     Raises RunDirectoryError and OSError when the store lacks what a run needs; SpecError when the URL is not valid.
     """
     store = open_store(StoreAddress(directory, timeout_s=STORE_S))
+    # The probe creates the folders of a directory that does not exist, a mistyped one too: these must not stay.
     shared = Shared(store.address, f"probe-{uuid4().hex}", created_folders=_absent(store))
     start = clock.now()
     try:

@@ -175,6 +175,7 @@ class SlotSurvey:
             case m.Ready() if not self._formed:
                 params = {MARKER: self._shared.marker}
                 store = self._shared.address
+                # Before the member, which uses the store at once.
                 if self._shared.tokens is not None:
                     link.post(self._shared.tokens)
                 member_call = MemberCall(params=params, seed=0, gang=MemberGang(size=self._slots))
@@ -196,7 +197,9 @@ class SlotSurvey:
             self._all_connected.set()
 
     async def _lead(self) -> None:
-        await self._wait(self._any_connected, self._left_s)  # executors that still start take no time from the others
+        # The time to form starts with the first slot: on a busy host executors may need longer than that to start, and
+        # were reported as late though they ran side by side.
+        await self._wait(self._any_connected, self._left_s)
         await self._wait(self._all_ready, min(self._form_s, self._left_s))
         self._formed = True
         ready = {slot: link for slot, link in self._links.items() if slot in self._places}

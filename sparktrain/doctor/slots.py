@@ -44,6 +44,8 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
 def _came(roll: Roll) -> Finding:
     late = [answer for answer in roll.answers if answer.visit.late]
     hosts = _hosts(roll.answers)
+    # All of them late means that executors start slowly, not that they take turns: on a busy host both need more than
+    # 20 s.
     if late and len(late) == roll.queried_slots:
         return warned(
             "executors",

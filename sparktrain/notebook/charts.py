@@ -215,6 +215,7 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     `values` are from 0, drawn faint, to 1, drawn strong: one for each line, as `names` are. The strong ones are drawn
     last. At most the last ten dimensions are drawn.
     """
+    # The last ones: the report has the most important parameters beside the metric.
     dimensions = dimensions[-MOST_AXES:]
     frame = Frame(WIDTH, HEIGHT, left=40, right=50, top=34, bottom=16)
     places = scale(list(range(len(dimensions))), *frame.across)
@@ -241,6 +242,7 @@ def _strongest_last(values: Sequence[float | None]) -> list[tuple[int, float]]:
     strengths = [max(0.0, min(1.0, numbers[0])) if (numbers := finite([value])) else 0.0 for value in values]
     order = sorted(range(len(strengths)), key=strengths.__getitem__)
     if len(order) > DOTS:
+        # All lines of thousands of trials are one area. So the ten best stand out from an even sample of the others.
         weaker = order[:-_BEST_LINES]
         best = order[-_BEST_LINES:]
         order = [*weaker[:: math.ceil(len(weaker) / (DOTS - _BEST_LINES))], *best]
@@ -283,6 +285,7 @@ def joined(spans: Sequence[Span], width: float) -> list[Span]:
         row = rows.setdefault(span.row, [])
         previous = row[-1] if row else None
         short = span.end - span.start < width
+        # Joined, and not left out: of thousands of short trials a slot seemed to have gaps where it had none.
         if previous is not None and short and previous.kind == span.kind and span.start - previous.end < width:
             counts[span.row] += 1
             note = f"{formatting.count(counts[span.row], 'generation')}: {span.kind}"

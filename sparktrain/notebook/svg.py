@@ -91,6 +91,7 @@ def bar(corner: Point, size: Point, colour: str, words: str = "", opacity: float
 
 def drawing(width: float, height: float, parts: Iterable[str], label: str) -> str:
     """The whole; `label` is read out to people who do not see it."""
+    # Inline styles alone: nothing that a notebook shows needs a script or another host.
     listed = {
         "xmlns": "http://www.w3.org/2000/svg",
         "viewBox": f"0 0 {number(width)} {number(height)}",

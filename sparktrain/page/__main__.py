@@ -13,6 +13,7 @@ from sparktrain.runs.locate import run_in
 from sparktrain.threads import spawn
 from sparktrain.webserve.serving import begin, guarded_server
 
+# Requests come in threads, and lines of two must not mix.
 _writing = threading.Lock()
 
 

@@ -47,6 +47,8 @@ class PageApp:
         self._place = place
         self._feed = feed
         self._stop = stop
+        # The cookie alone may not stop a run: a browser sends it with a form on any page of the same host, of another
+        # port too.
         self._csrf = secrets.token_urlsafe(24)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -106,6 +108,7 @@ class PageApp:
         """A part of the log of the newest chief as plain text, see `wanted_range`: nothing while there is no log."""
         try:
             logs = chosen(logs_in(self._place, trial), LogSelection(trial))
+            # A trial without a log yet has an empty one: browsers print an error in their console.
             if not logs and not self._feed.knows(trial):
                 return request.answer(_no_trial(trial), TEXT, "404 Not Found")
             start, piece = self._piece(logs[-1], request) if logs else (0, b"")

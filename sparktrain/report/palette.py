@@ -27,6 +27,7 @@ STATUS_COLOURS: Mapping[str, str] = {
 """What became of a trial, of a gang, or of the time of a slot. A result has the colour of its trial."""
 SERIES = ("#158094", "#ad6a2f", "#74831f", "#9d62ab", "#4f76bd", "#c4587f", "#4c8c55", "#85735f")
 """Things without a status beside each other, such as several runs."""
+# Both ramps end in the colour with the most contrast: the best trials were pale yellow on white before.
 RAMP_LIGHT = ("#848c9a", "#5f86c4", "#3f78c8", "#0d5cb5", "#083a7a")
 """From the worst trial to the best one, on a light page: the better, the darker."""
 RAMP_DARK = ("#6b7482", "#5f86bd", "#5f9de8", "#8fbfff", "#cfe3ff")

@@ -36,6 +36,7 @@ def _column(values: Any) -> Any:
     try:
         column = pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        # Such as a parameter that is a list in some trials only: as text, every run can be written.
         return _as_json(values)
     if pa.types.is_nested(column.type):
         return _as_json(values)

@@ -125,6 +125,7 @@ def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:
     kinds = {TrialStatus.LOST: RunLostError, TrialStatus.FAILED: RunFailedError}
     kind = kinds.get(trial.status, RunStoppedError) if trial is not None else RunStoppedError
     error = kind("\n".join(failure_lines(sweep)))
+    # As attributes, and not as arguments: so they stay when a process pool pickles the error.
     error.directory = sweep.directory
     if trial is not None:
         error.restarts = tuple(gang_text.restart_lines(trial.restarts))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _STATES = {
     TrialStatus.QUEUED: "WAITING",
     TrialStatus.RUNNING: "RUNNING",
+    # A paused trial has no end yet: a study of an unfinished sweep showed it as failed.
     TrialStatus.PAUSED: "RUNNING",
     TrialStatus.SUCCEEDED: "COMPLETE",
     TrialStatus.PRUNED: "PRUNED",

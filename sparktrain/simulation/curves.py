@@ -87,6 +87,7 @@ def from_run(directory: str, metric: str | None = None, mode: Mode | None = None
     name = metric or result.metric
     if name is None:
         raise SpecError(f"run {result.name} has no metric: pass metric= (--metric), the name of what its trials report")
+    # As columns: a simulation needs no pandas, which a driver may lack.
     history = RunFiles(directory).history_columns()
     if name not in history:
         hint = ", ".join(repr(column) for column in history if column not in INDEX) or "nothing"

@@ -178,6 +178,7 @@ class VirtualRun:
         self._push(self._began[member.trial] + end_s - start_s, agent, member, number)
 
     def _push(self, at: float, agent: AgentId, member: Member, number: int) -> None:
+        # Of the same time what was scheduled first happens first: the same curves give the same run.
         heapq.heappush(self._heap, (at, next(self._order), agent, member, number))
 
     def _send(self, at: float, agent: AgentId, message: m.StateInput) -> None:

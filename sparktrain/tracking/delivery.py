@@ -38,6 +38,7 @@ class Delivery:
         self._wake = threading.Condition()
         self._numbers = count()
         self._events: deque[tuple[int, _Call]] = deque()
+        # Apart from the events, which are never dropped. The numbers keep the order of both.
         self._reports: deque[tuple[int, TrackedTrial, TrackedReport]] = deque()
         self._dropped = self._named = 0
         self._errors = 0

@@ -109,6 +109,8 @@ class MLflowTracker(Callback):
 
     def trial_ended(self, trial: TrackedEnd) -> None:
         """See base class."""
+        # A trial without all of its reports stays open, without the tag: the end of the run sends it again from the
+        # run directory.
         if self._sent.get(trial.number, 0) == trial.reports and trial.number not in self._missing:
             self._attempt(lambda: self._end(trial))
 

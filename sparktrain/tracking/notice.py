@@ -148,6 +148,7 @@ def run_command(command: str, notice: Notice, timeout_s: float = COMMAND_S) -> N
         "SPARKTRAIN_DIRECTORY": notice.directory,
         "SPARKTRAIN_TEXT": notice.text,
     }
+    # A session of its own: a command that hangs is killed with all that it has started.
     process = subprocess.Popen(
         command, shell=True, env=env, text=True, errors="backslashreplace", start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

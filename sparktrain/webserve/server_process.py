@@ -112,6 +112,7 @@ class ServerProcess:
             stdout=subprocess.PIPE if reads_lines else self._log.fileno(),
             stderr=self._log.fileno(),
             env={**os.environ, "PYTHONPATH": path},
+            # It listens already: a browser that comes before the application is ready waits for it, and gets no error.
             pass_fds=[endpoint.descriptor],
             start_new_session=True,
         )

@@ -55,6 +55,8 @@ class TokenGuard:
     def _signed_in(self, environ: Environ, token: str, query: str, start_response: StartResponse) -> Iterable[bytes]:
         """The cookie has no path: a browser takes the folder of the page, whatever a proxy puts before it."""
         path = "./" + quote(environ.get("PATH_INFO", "/").rpartition("/")[2])
+        # HttpOnly: no script reads the token. Not Secure: pages are served by HTTP, and on the loopback address by
+        # default.
         cookie = f"{self._cookie}={token}; HttpOnly; SameSite=Lax"
         location = f"{path}?{query}" if query else path
         headers = [("Location", location), ("Set-Cookie", cookie), ("Referrer-Policy", "no-referrer")]
@@ -72,4 +74,5 @@ class TokenGuard:
         return [*tokens, *([] if cookie is None else [cookie.value])]
 
     def _is_right(self, token: str) -> bool:
+        # In the same time for each wrong token: a shorter one would show how much of it is right.
         return any(hmac.compare_digest(token.encode(), valid_token.encode()) for valid_token in self._tokens)

@@ -30,6 +30,7 @@ def history_view(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> HistoryView |
     best: list[float | None] = []
     for row in ended:
         previous = best[-1] if best else None
+        # A pruned trial has a value and no place: it cannot be the best.
         value = row.value if row.place is not None else None
         candidates = [candidate for candidate in (previous, value) if candidate is not None]
         best.append(better(candidates) if candidates else None)

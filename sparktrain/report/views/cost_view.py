@@ -47,6 +47,7 @@ def cost_view(stays: Sequence[Stay], timeline: TimelineView | None) -> CostView 
         spent[stay.kind] += (stay.end - stay.start) * len(stay.hosts)
     total = sum(spent.values())
     slots = len(timeline.lanes)
+    # Slots are idle only while a driver runs: the duration of the run leaves the other time out, too.
     available = max(total, slots * timeline.driver_s)
     denominator = available or 1.0
     shares = [CostShare(kind, round(took, 2), round(took / denominator, 4)) for kind, took in spent.items() if took]

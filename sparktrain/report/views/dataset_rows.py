@@ -50,6 +50,7 @@ def dataset_rows(data: Mapping[str, Any]) -> tuple[DatasetRow, ...]:
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> DatasetRow:
+    # A line for each column filled the page, and the comparison of runs.
     groups: dict[str, list[str]] = {}
     for column, kind in entry.get("columns", {}).items():
         groups.setdefault(str(kind), []).append(column)

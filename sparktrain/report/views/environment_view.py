@@ -66,6 +66,7 @@ def _of_plan(plan: Plan) -> dict[str, tuple[Fact, ...]]:
     spec: dict[str, Any] = msgspec.to_builtins(plan.spec, enc_hook=str)
     sampler = {} if plan.sampler is msgspec.UNSET else {"sampler": shown_name(plan.sampler)}
     data = {} if plan.data_version is None else {"version": plan.data_version}
+    # As a call writes it: the JSON of a rule is no text for people.
     spec["stopper"] = rule_text(spec.get("stopper"))
     options = {name: value for name, value in flat(spec).items() if value not in (None, "", [], {}, False)}
     code = {"code": plan.code[:16], "environment variables": ", ".join(plan.env)}

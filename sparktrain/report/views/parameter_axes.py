@@ -118,6 +118,7 @@ def _axis(name: str, values: Sequence[Any], leaf: Leaf | None) -> Axis | None:
 
 def _is_log(leaf: Leaf | None, ticks: Sequence[float], ratio: float) -> bool:
     """As the distribution declares; a list such as 16, 32, 64 is, too; of no declaration by how far values span."""
+    # The distribution first: log-distributed parameters had linear axes where the values of a few trials span less.
     if isinstance(leaf, Distribution) and leaf.kind != "choice":
         return leaf.kind in _LOG_KINDS
     if leaf is None or len(ticks) < 3 or ticks[0] <= 0:

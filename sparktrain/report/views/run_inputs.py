@@ -56,4 +56,6 @@ class RunInputs:
     @property
     def end(self) -> float:
         """When the run has ended: now, or its newest record."""
+        # Gangs of a killed driver end at its newest record. Up to now, bars, slot-hours and losses would grow by the
+        # time under no driver.
         return self.now if self.view.state is RunState.RUNNING else self.view.times.last_record or self.now

@@ -44,6 +44,7 @@ def ranked_trials(
 def _is_comparable(row: TrialRow, metric: str) -> bool:
     if row.place is not None:
         return True
+    # NaN and infinity are null in a row: such a trial has diverged, and comes last.
     has_diverged = metric in row.metrics and row.metrics[metric] is None
     stopped = row.status == "pruned" and row.value is not None
     return stopped or (has_diverged and row.status in ("succeeded", "pruned", "failed"))
