@@ -125,17 +125,14 @@ def history(
     parts += [svg.path(thinned(steps, DOTS), BEST, 2.2)] if steps else []
     outside = [value for value in finite_values if _beyond(axis, value.value)]
     parts += _edge_marks([(x(value.at), value) for value in outside], axis, frame)
+    statuses = dict.fromkeys(value.status for value in finite_values)
     entries = [("best so far", BEST)] if steps else []
-    entries += [(_WORDS.get(status, status), status_colour(status)) for status in _statuses(finite_values)]
+    entries += [(_WORDS.get(status, status), status_colour(status)) for status in statuses]
     parts += legend(entries, frame.width - frame.right, 13, frame.width * 0.7)
     return svg.drawing(*size, parts, f"{names[1]} of {formatting.count(len(values), 'trial')}")
 
 
 _WORDS = {"succeeded": "result", "pruned": "pruned, at its last step"}
-
-
-def _statuses(values: Sequence[Value]) -> list[str]:
-    return list(dict.fromkeys(value.status for value in values))
 
 
 def _beyond(axis: ValueAxis | None, value: float) -> int:

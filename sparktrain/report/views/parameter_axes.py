@@ -1,5 +1,6 @@
 """The parameters of a run as axes of a chart: their kinds, ends and scales; nested parameters by their paths."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -75,14 +76,8 @@ def is_number(value: object) -> bool:
 
 def as_text(value: object) -> str:
     """The text of a category, as the page makes it of the same value."""
-    text = value if isinstance(value, str) else _json_text(value)
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text[:_LONGEST_TEXT]
-
-
-def _json_text(value: object) -> str:
-    import json
-
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def axes_of(cases: Iterable[Mapping[str, Any]], leaves: Mapping[str, Leaf] | None = None) -> tuple[Axis, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.record_times import Stay, gang_stays
@@ -34,7 +35,7 @@ class Bar(Struct, frozen=True, array_like=True):
     """The place in `KINDS`."""
 
 
-class TimelineView(Struct, frozen=True):
+class TimelineView(Struct, frozen=True, kw_only=True):
     """The lanes of a run."""
 
     start: float
@@ -73,20 +74,16 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
             end = round(stay.end - start, 2)
             bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
     order, ordered_lanes = lanes.in_order()
-    placed = tuple(Bar(order[bar.lane], *_fields_after_lane(bar)) for bar in bars[:MOST_BARS])
+    placed = tuple(replace(bar, lane=order[bar.lane]) for bar in bars[:MOST_BARS])
     return TimelineView(
-        start,
-        round(seconds, 2),
-        round(min(seconds, inputs.view.seconds(inputs.now)), 2),
-        ordered_lanes,
-        placed,
+        start=start,
+        seconds=round(seconds, 2),
+        driver_s=round(min(seconds, inputs.view.seconds(inputs.now)), 2),
+        lanes=ordered_lanes,
+        bars=placed,
         left_out=len(bars) - len(placed),
         drivers=tuple(round(at - start, 2) for at in drivers),
     )
-
-
-def _fields_after_lane(bar: Bar) -> tuple[int, int, float, float, int]:
-    return bar.trial, bar.generation, bar.start, bar.end, bar.kind
 
 
 class _Lanes:
