@@ -3,15 +3,12 @@
 Keras imports its wrappers for scikit-learn whenever it is imported, and hardly any training function uses them.
 """
 
-import sys
+import functools
 import threading
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-_DEFERRED = frozenset({"keras.wrappers", "keras._tf_keras.keras.wrappers"})
+from sparktrain.patched_imports import ImportHook, LoaderAround
 
 
 def defer() -> None:
@@ -19,36 +16,12 @@ def defer() -> None:
 
     Call it before the import of Keras; again, or later, it changes nothing. Any thread may call it. Raises nothing.
     """
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    _hook().install()
 
 
-class _Finder(MetaPathFinder):
-    """Finds the wrappers as Python does, with a loader that waits."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        spec = PathFinder.find_spec(fullname, path) if fullname in _DEFERRED else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = _WaitingLoader(spec.loader)
-        return spec
-
-
-class LoaderAround(Loader):
-    """Does what `loader` does. Modules of a zip archive share one loader, which stays as it is."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """See base class."""
-        created: ModuleType | None = self._loader.create_module(spec)
-        return created
+@functools.cache
+def _hook() -> ImportHook:
+    return ImportHook(around=dict.fromkeys(("keras.wrappers", "keras._tf_keras.keras.wrappers"), _WaitingLoader))
 
 
 class _WaitingLoader(LoaderAround):

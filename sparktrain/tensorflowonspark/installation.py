@@ -1,15 +1,16 @@
 """Serves `import tensorflowonspark`, in the driver and in the members of its runs, so that programs change no line."""
 
+import functools
 import importlib
 import logging
+import pkgutil
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from types import ModuleType
 
 from sparktrain.errors import SpecError
+from sparktrain.patched_imports import ImportHook
+from sparktrain.tensorflowonspark import gone
 from sparktrain.usercode.module_aliases import add_alias
 
 NAME = "tensorflowonspark"
@@ -51,38 +52,18 @@ def install() -> None:
 
 def serve() -> None:
     """Put the modules of this package in the place of the original's, and send them with the code of later runs."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    _hook().install()
     sys.modules[NAME] = importlib.import_module(_PACKAGE)
     add_alias(NAME, STUB)
 
 
-class _OurModule(Loader):
-    """Makes an import give a module of this package, under its own name: pickles refer to it by that."""
-
-    def __init__(self, home: str) -> None:
-        self._home = home
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """See base class."""
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """See base class."""
-        sys.modules[module.__name__] = importlib.import_module(self._home)
+@functools.cache
+def _hook() -> ImportHook:
+    """Gives the modules of this package by the names of the original's, those that are gone among them."""
+    modules = [module.name for module in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__)]
+    return ImportHook(filled={f"{NAME}.{name}": _stand_in for name in (*modules, *gone.REASONS)})
 
 
-class _Finder(MetaPathFinder):
-    """Finds the modules of the original among those of this package."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        top, _, submodule = fullname.partition(".")
-        if top != NAME or not submodule:
-            return None
-        home = f"{_PACKAGE}.{submodule}"
-        if home not in sys.modules and find_spec(home) is None:
-            return None
-        return ModuleSpec(fullname, _OurModule(home))
+def _stand_in(module: ModuleType) -> None:
+    """Make the import of `module` give this package's, under the name that it has here: pickles refer to it by that."""
+    sys.modules[module.__name__] = importlib.import_module(_PACKAGE + module.__name__.removeprefix(NAME))

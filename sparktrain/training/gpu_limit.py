@@ -1,16 +1,9 @@
 """Limits how much of a GPU's memory TensorFlow uses in this process."""
 
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 from sparktrain.errors import EnvironmentMismatchError
-from sparktrain.training.patched_import import PatchingLoader
-
-_TENSORFLOW = "tensorflow"
+from sparktrain.patched_imports import patch_when_imported
 
 
 def limit(mib: int) -> None:
@@ -19,26 +12,7 @@ def limit(mib: int) -> None:
     Call it once the devices of the process are chosen, and before TensorFlow has initialised them: it never does so in
     a zygote. Raises EnvironmentMismatchError.
     """
-    if (imported := sys.modules.get(_TENSORFLOW)) is not None:
-        _limit(imported, mib)
-    else:
-        sys.meta_path.insert(0, _Finder(mib))
-
-
-class _Finder(MetaPathFinder):
-    """Finds TensorFlow as Python does, with a loader that sets the limit after the import."""
-
-    def __init__(self, mib: int) -> None:
-        self._mib = mib
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == _TENSORFLOW else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = PatchingLoader(spec.loader, lambda imported: _limit(imported, self._mib))
-        return spec
+    patch_when_imported("tensorflow", lambda tensorflow: _limit(tensorflow, mib))
 
 
 def _limit(tensorflow: Any, mib: int) -> None:

@@ -2,15 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend, refusal_in_gang
-from sparktrain.deferred_wrappers import LoaderAround
 from sparktrain.errors import SpecError
+from sparktrain.patched_imports import ImportHook, LoaderAround
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import user_line
 
@@ -31,7 +28,7 @@ def guard(homes: Homes) -> None:
     """
     if _CONFIG in sys.modules:
         _check_loaded(sys.modules[_CONFIG])
-    sys.meta_path.insert(0, _Finder())
+    ImportHook(around={_CONFIG: _CheckingLoader}).install()
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == _SET and os.fsdecode(arguments[0]) == KERAS_BACKEND:
@@ -54,24 +51,11 @@ def _check_loaded(config: ModuleType) -> None:
     _check((backend, setting[1] if setting is not None and setting[0] == backend else "the import of Keras"))
 
 
-class _Finder(MetaPathFinder):
-    """Finds one module as Python does, and gives it a loader that checks what it has chosen."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == _CONFIG else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = _CheckingLoader(spec.loader)
-        return spec
-
-
 class _CheckingLoader(LoaderAround):
     """Checks what the module will choose, as that may be imported at once, and what it has chosen."""
 
     def exec_module(self, module: ModuleType) -> None:
         """See base class."""
         _check(keras_backend(os.environ))
-        self._loader.exec_module(module)
+        super().exec_module(module)
         _check_loaded(module)

@@ -1,15 +1,13 @@
 """Refuses Spark within a trial: it would start a JVM of its own on the executor, and hang or take its memory."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import NoReturn
 
 from sparktrain.errors import SessionError
-from sparktrain.training.patched_import import PatchingLoader
+from sparktrain.patched_imports import ImportHook, patching
 
 _GATEWAY = "pyspark.java_gateway"
 _STARTER = "launch_gateway"
@@ -21,10 +19,8 @@ _HOLDERS = (_GATEWAY, "pyspark.core.context")
 
 def refuse() -> None:
     """Make every start of a Spark session in this process raise SessionError; importing PySpark stays possible."""
-    for name in _HOLDERS:
-        if name in sys.modules:
-            setattr(sys.modules[name], _STARTER, _refused)
-    sys.meta_path.insert(0, _Finder())
+    _replace_starters(_refused)
+    _hook().install()
 
 
 @contextmanager
@@ -32,32 +28,22 @@ def refused() -> Iterator[None]:
     """Refuse within this context, as `refuse` does; an existing session of the process stays usable."""
     loaded = sys.modules.get(_GATEWAY)
     allowed = getattr(loaded, _STARTER, None)
-    refuse()
-    finder = sys.meta_path[0]
+    _replace_starters(_refused)
     try:
-        yield
+        with _hook().installed():
+            yield
     finally:
-        with suppress(ValueError):  # the function has removed it
-            sys.meta_path.remove(finder)
-        allowed = allowed or getattr(sys.modules.get(_GATEWAY), _ALLOWED, None)
-        for name in _HOLDERS:
-            if name in sys.modules:
-                setattr(sys.modules[name], _STARTER, allowed)
+        _replace_starters(allowed or getattr(sys.modules.get(_GATEWAY), _ALLOWED, None))
 
 
-class _Finder(MetaPathFinder):
-    """Finds one module as Python does, and gives it a loader that replaces its starter."""
+def _hook() -> ImportHook:
+    return ImportHook(around={_GATEWAY: patching(_refuse_in)})
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == _GATEWAY else None
-        if spec is not None and spec.loader is not None:
-            # Around the loader, which stays as it is: modules of a zip archive share one, and a changed one refused all
-            # of them.
-            spec.loader = PatchingLoader(spec.loader, _refuse_in)
-        return spec
+
+def _replace_starters(starter: object) -> None:
+    for name in _HOLDERS:
+        if name in sys.modules:
+            setattr(sys.modules[name], _STARTER, starter)
 
 
 def _refuse_in(gateway: ModuleType) -> None:

@@ -2,17 +2,15 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 import cloudpickle
 
+from sparktrain.patched_imports import patch_when_imported
 from sparktrain.protocol import sent_script
-from sparktrain.training.patched_import import PatchingLoader
 
 
 def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
@@ -21,8 +19,9 @@ def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
     function = _referred(code.decode()) if by_reference else cloudpickle.loads(code)
     if not callable(function):
         raise TypeError(f"a function was expected, not {type(function).__name__}")
-    if sent_script.registered:
-        _register_on_import()
+    # The user's code has registered them with Keras in the driver.
+    for library in sent_script.registered:
+        patch_when_imported(library, _register)
     return cast(Callable[..., Any], function)
 
 
@@ -32,34 +31,6 @@ def _referred(reference: str) -> Any:
     for name in path.split("."):
         referent = getattr(referent, name)
     return referent
-
-
-def _register_on_import() -> None:
-    """Register with Keras what the user's code has registered in the driver; once it is imported, if it is not yet."""
-    waiting = set()
-    for library in sent_script.registered:
-        if library in sys.modules:
-            _register(sys.modules[library])
-        else:
-            waiting.add(library)
-    if waiting:
-        sys.meta_path.insert(0, _Finder(frozenset(waiting)))
-
-
-class _Finder(MetaPathFinder):
-    """Finds Keras as Python does, and gives it a loader that registers the user's classes and functions."""
-
-    def __init__(self, libraries: frozenset[str]) -> None:
-        self._libraries = libraries
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in self._libraries else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = PatchingLoader(spec.loader, _register)
-        return spec
 
 
 def _register(library: ModuleType) -> None:

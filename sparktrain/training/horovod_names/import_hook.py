@@ -2,16 +2,14 @@
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SpecError
-from sparktrain.training.patched_import import PatchingLoader
+from sparktrain.patched_imports import ImportHook, patching
 
 if TYPE_CHECKING:
     from sparktrain.state.topology import Formation
@@ -63,7 +61,11 @@ class _Current:
 
 def install() -> None:
     """Have later imports in this process give the names, and replace modules that are loaded. Call it once."""
-    sys.meta_path.insert(0, _Finder())
+    _hook().install()
+    _replace_loaded()
+
+
+def _replace_loaded() -> None:
     for name in sorted(_REPLACEMENTS):
         if sys.modules.pop(name, None) is not None:
             _put(name, importlib.import_module(name))
@@ -75,14 +77,12 @@ def install() -> None:
 def installed() -> Iterator[None]:
     """Give the names within this context, as `install` does; Horovod's own modules are back after it."""
     horovod_modules = {name: sys.modules[name] for name in _REPLACEMENTS if name in sys.modules}
-    install()
-    finder = sys.meta_path[0]
     try:
-        yield
+        with _hook().installed():
+            _replace_loaded()
+            yield
     finally:
         _Current.gang = _Current.trial = None
-        with suppress(ValueError):  # the function has removed it
-            sys.meta_path.remove(finder)
         for name in _REPLACEMENTS:
             sys.modules.pop(name, None)
         for name, module in sorted(horovod_modules.items()):
@@ -153,33 +153,13 @@ def _put(name: str, module: ModuleType) -> None:
         setattr(sys.modules[parent], attribute, module)
 
 
-class _ReplacementLoader(Loader):
-    """Fills a module with the public names of one of this package."""
-
-    def __init__(self, home: str) -> None:
-        self._home = home
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """See base class."""
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """See base class."""
-        home = importlib.import_module(self._home)
-        vars(module).update({name: getattr(home, name) for name in home.__all__})
-        vars(module).update({"__all__": home.__all__, "__doc__": home.__doc__, "__getattr__": home.__getattr__})
+def _hook() -> ImportHook:
+    """A new one each time: a call within a member ends with the hook of the member still in its place."""
+    return ImportHook(filled=dict.fromkeys(_REPLACEMENTS, _fill), around={TENSORFLOW: patching(_replace_names)})
 
 
-class _Finder(MetaPathFinder):
-    """Finds the modules of `_REPLACEMENTS`, and Horovod's own for TensorFlow."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See base class."""
-        if (home := _REPLACEMENTS.get(fullname)) is not None:
-            return ModuleSpec(fullname, _ReplacementLoader(home), is_package=f"{fullname}.callbacks" in _REPLACEMENTS)
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == TENSORFLOW else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = PatchingLoader(spec.loader, _replace_names)
-        return spec
+def _fill(module: ModuleType) -> None:
+    """Fill a module with the public names of the one that replaces it."""
+    home = importlib.import_module(_REPLACEMENTS[module.__name__])
+    vars(module).update({name: getattr(home, name) for name in home.__all__})
+    vars(module).update({"__all__": home.__all__, "__doc__": home.__doc__, "__getattr__": home.__getattr__})

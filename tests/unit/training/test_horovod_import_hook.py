@@ -4,16 +4,15 @@ import pytest
 
 from sparktrain.errors import SpecError
 from sparktrain.training.horovod_names import import_hook
-from sparktrain.training.horovod_names.import_hook import _Finder
 
 
 @pytest.mark.parametrize("parent", ["horovod.keras", "horovod.tensorflow.keras"])
 def test_the_modules_for_keras_are_replaced(parent: str) -> None:
-    finder = _Finder()
+    finder = import_hook._hook()
     for name in (parent, f"{parent}.callbacks"):
         spec = finder.find_spec(name, None)
         assert spec is not None
-        assert type(spec.loader).__name__ == "_ReplacementLoader"
+        assert type(spec.loader).__name__ == "_FillingLoader"
     assert finder.find_spec(f"{parent}.other", None) is None
     assert finder.find_spec("horovod", None) is None
 
