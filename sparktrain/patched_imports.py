@@ -1,13 +1,13 @@
 """Changes what imports of single modules give in this process: a module patched when it is imported, or another one.
 
-A hook stands first in `sys.meta_path`, finds the modules that it names, and leaves all others to Python.
+A hook stands first in `sys.meta_path`, names modules, and leaves all others to Python.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -69,11 +69,16 @@ class ImportHook(MetaPathFinder):
         if (fill := self._filled.get(fullname)) is not None:
             is_package = any(name.startswith(f"{fullname}.") for name in self._filled)
             return ModuleSpec(fullname, _FillingLoader(fill), is_package=is_package)
-        # Python's own search for files, and no other hook: one that stands behind this one is not asked.
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in self._around else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = self._around[fullname](spec.loader)
-        return spec
+        if fullname not in self._around:
+            return None
+        # The finders behind this one, and not Python's search for files alone: two hooks may name the same module, as
+        # those for the user's classes and for old programs do with Keras.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            if (spec := finder.find_spec(fullname, path, target)) is not None:
+                if spec.loader is not None:
+                    spec.loader = self._around[fullname](spec.loader)
+                return spec
+        return None
 
 
 def patch_when_imported(name: str, patch: ModuleAction) -> None:
