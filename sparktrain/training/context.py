@@ -16,7 +16,7 @@ from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
-from sparktrain.training.metrics import reported_metrics, reported_step, size_problem
+from sparktrain.training.metrics import passed_count, reported_metrics, size_problem
 from sparktrain.training.notices import notice
 from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
@@ -147,7 +147,7 @@ class TrainContext:
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
         # Keras passes its logs by name: a metric called step, or self, ended `fit` after its first epoch.
-        count = reported_step(metrics.pop("step", None) if step is None else step)
+        count = passed_count(metrics.pop("step", None) if step is None else step, "ctx.report", "step")
         values, rejects = reported_metrics(metrics, self._call.metric)
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")

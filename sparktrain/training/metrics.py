@@ -18,7 +18,7 @@ from sparktrain.training.extra_values import bounded
 UNNAMED = "result"
 """Name of a bare number where the run names no metric."""
 
-MAX_STEP = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 """The largest integer that messages and files carry."""
 MAX_METRICS = 10_000
 """The most metrics in one result or report: all are sent in messages and stay in the journal. Arrays go to files."""
@@ -184,19 +184,23 @@ def _described(value: Any) -> str:
     return f"a value of type {kind}"
 
 
-def reported_step(value: Any) -> int:
-    """The step that a function passes to `ctx.report`. Raises TypeError or ValueError, which name the call."""
+def passed_count(value: Any, call: str, name: str) -> int:
+    """A number from 0, such as a step, that a function passes to `call` as `name`.
+
+    Raises TypeError or ValueError, which name both.
+    """
     try:
-        step = operator.index(value)
+        count = operator.index(value)
     except TypeError:
-        step = None
-    if step is None or isinstance(value, bool):
-        raise TypeError(f"ctx.report(step={value!r:.100}): a step is an integer, not {type(value).__name__}")
-    if step < 0:
-        raise ValueError(f"ctx.report(step={step}): steps count from 0")
-    if step > MAX_STEP:
-        raise ValueError(f"ctx.report(): a step of {step.bit_length()} bits is too large: steps must be below 2**63")
-    return step
+        count = None
+    if count is None or isinstance(value, bool):
+        raise TypeError(f"{call}({name}={value!r:.100}): an integer is needed, not {type(value).__name__}")
+    if count < 0:
+        raise ValueError(f"{call}({name}={count}): counts from 0")
+    # The number itself is not in the message: Python refuses to write one of more than 4,300 digits.
+    if count > _MAX_COUNT:
+        raise ValueError(f"{call}(): {name} has {count.bit_length()} bits, and must be below 2**63")
+    return count
 
 
 def reported_metrics(values: Mapping[str, Any], metric: str | None) -> tuple[dict[str, float], dict[str, str]]:

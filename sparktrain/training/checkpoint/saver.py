@@ -15,7 +15,6 @@ saves, in the process that got the context.
 """
 
 import math
-import operator
 import os
 import sys
 import threading
@@ -33,7 +32,7 @@ from sparktrain.threads import spawn
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
-from sparktrain.training.metrics import MAX_STEP
+from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
 VERSION = 1
@@ -47,6 +46,8 @@ QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
 EXTRA = "extra/"
+_CALL = "ctx.checkpoint.save"
+"""In messages."""
 _LONGEST_PROBLEM = 1000
 """Characters."""
 
@@ -244,13 +245,13 @@ class CheckpointSaver:
         """
         self._may_save(step)
         with self._saving:
-            count = _count(step, "step")
+            count = passed_count(step, _CALL, "step")
             if count == self._restored_step:
                 return
             if count <= self._last_step:
                 raise ValueError(
-                    f"ctx.checkpoint.save(step={count}) came after step {self._last_step}: steps must grow, over all "
-                    "epochs and all calls of fit()"
+                    f"{_CALL}(step={count}) came after step {self._last_step}: steps must grow, over all epochs and "
+                    "all calls of fit()"
                 )
             snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
             # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
@@ -323,8 +324,8 @@ class CheckpointSaver:
     def _may_save(self, step: Any) -> None:
         if self._rank:
             raise RuntimeError(
-                f"ctx.checkpoint.save(step={step!r:.100}) was called on rank {self._rank}: only rank 0 saves; "
-                "guard with `if ctx.rank == 0`"
+                f"{_CALL}(step={step!r:.100}) was called on rank {self._rank}: only rank 0 saves; guard with "
+                "`if ctx.rank == 0`"
             )
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.checkpoint belongs to process {self._pid}, and {os.getpid()} called save()")
@@ -422,23 +423,9 @@ class CheckpointSaver:
             print(f"[sparktrain] {problem}; training continues, with the checkpoint before it", file=sys.stderr)
 
 
-def _count(value: Any, name: str) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = None
-    if count is None or isinstance(value, bool):
-        raise TypeError(f"ctx.checkpoint.save({name}={value!r:.100}): an integer is needed, not {type(value).__name__}")
-    if count < 0:
-        raise ValueError(f"ctx.checkpoint.save({name}={count}): counts from 0")
-    if count > MAX_STEP:
-        raise ValueError(f"ctx.checkpoint.save(): {name} has {count.bit_length()} bits, and must be below 2**63")
-    return count
-
-
 def _keep(value: Any) -> int:
-    if not (keep := _count(value, "keep")):
-        raise ValueError("ctx.checkpoint.save(keep=0): at least 1 checkpoint is kept")
+    if not (keep := passed_count(value, _CALL, "keep")):
+        raise ValueError(f"{_CALL}(keep=0): at least 1 checkpoint is kept")
     return keep
 
 

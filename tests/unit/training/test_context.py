@@ -81,14 +81,14 @@ def test_a_report_is_sent(ctx: TrainContext, wire: Recorder) -> None:
     [
         (3, {}, ValueError, r"step=3\) came after step 3: steps must grow, over all epochs"),
         (0, {}, ValueError, r"step=0\) came after step 3"),
-        (-1, {}, ValueError, r"step=-1\): steps count from 0"),
-        (4.0, {}, TypeError, r"step=4.0\): a step is an integer, not float"),
+        (-1, {}, ValueError, r"step=-1\): counts from 0"),
+        (4.0, {}, TypeError, r"step=4.0\): an integer is needed, not float"),
         (True, {}, TypeError, "not bool"),
         ("4", {}, TypeError, "not str"),
         (4, {"loss": "low"}, TypeError, "metric 'loss' is 'low' of type str, and must be a number"),
         (4, {"loss": [1]}, TypeError, "metric 'loss' is a list of 1"),
-        (2**63, {}, ValueError, "a step of 64 bits is too large"),
-        (2**70, {}, ValueError, "a step of 71 bits is too large"),
+        (2**63, {}, ValueError, "step has 64 bits, and must be below"),
+        (2**70, {}, ValueError, "step has 71 bits, and must be below"),
         (
             4,
             {f"m{number}": 1 for number in range(10_001)},
