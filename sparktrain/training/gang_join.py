@@ -140,7 +140,7 @@ class JoinedGang:
         calls = None if self._ring is None else self._ring.calls
         if calls is None or self._exchange is None or self._on_mismatch is None or self._watch is not None:
             return
-        self._watch = CallWatch(calls, self._exchange, self.formation.rank, SystemClock())
+        self._watch = CallWatch(calls.newest, self._exchange, self.formation.rank, SystemClock())
         self._watch.start(self._on_mismatch)
 
     def _watch_optimizers(self) -> None:

@@ -6,24 +6,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain.training.parameter_server.shard_state import UpdateRule
+
 Array = NDArray[Any]
 
 
-class PlainSgd:
+class PlainSgd(UpdateRule):
     """Gradient descent without momentum, in NumPy."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
 
     def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
-        """See `UpdateRule`."""
+        """See base class."""
         for value, gradient in zip(values, gradients, strict=True):
             np.multiply(gradient, gradient.dtype.type(self._rate * scale), out=gradient)
             np.subtract(value, gradient, out=value)
 
     def slots(self) -> list[Array]:
-        """See `UpdateRule`."""
+        """See base class."""
         return []
 
     def restore(self, slots: Sequence[Array]) -> None:
-        """See `UpdateRule`."""
+        """See base class."""

@@ -167,7 +167,7 @@ class Outside:
             stepped=lambda step, training: self.steps.append((step, training)),
             compare=self.compare,
             check=self.check,
-            snapshots=snapshots,
+            checkpoints=snapshots,
         )
 
 

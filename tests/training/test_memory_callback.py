@@ -6,7 +6,6 @@ import pytest
 
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.fit_stages import StagePosition
 from sparktrain.training.keras.memory_callback import KeepInMemory
 from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, ResumedState
 from tests.training.gluing import Hand, ids, member
@@ -25,13 +24,13 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
     class Kept:
         able, busy, beside_s, may_grow, turns, is_pause_due = True, False, 0.0, False, (0, 1), False
 
-        def part(self, model: Any, place: StagePosition) -> bytes:
+        def part(self, model: Any, extra: dict[str, Any]) -> bytes:
             return sent
 
         def learn(self, part: bytes) -> None:
             raise AssertionError("this member takes each snapshot")
 
-        def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
+        def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes, *, paused: bool) -> None:
             self.taken = part
 
     def train(ring: ThreadRing) -> Any:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from sparktrain.protocol.pipe_messages import MemoryTaken
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
+from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.checkpoint.mapped_files import mapped_arrays
@@ -38,18 +39,6 @@ PAUSE_S = 10.0
 """How long a member waits for the end of its gang, once a larger one is to continue."""
 FINISH_TIMEOUT_S = 60.0
 """How long a snapshot waits for the checksum of the one before."""
-
-
-class SnapshotSender(Protocol):
-    """The connection to the agent."""
-
-    def send(self, message: MemoryTaken) -> None:
-        """Hand over a snapshot. Does not block. Raises OSError when the agent is gone."""
-        ...
-
-    def take_asked(self) -> bool:
-        """Whether the coordinator has asked for a snapshot since the last call. Does not block."""
-        ...
 
 
 class ChiefPart(msgspec.Struct, frozen=True):
@@ -95,9 +84,7 @@ class _Slot:
 class MemorySaver:
     """Snapshots of one member. The thread that trains uses it."""
 
-    def __init__(
-        self, link: SnapshotSender, folder: str, may_grow: bool = False, turns: tuple[int, int] = (0, 1)
-    ) -> None:
+    def __init__(self, link: Wire, folder: str, may_grow: bool = False, turns: tuple[int, int] = (0, 1)) -> None:
         """`folder` is the member's own one in shared memory; empty where there is none. `may_grow`: of the gang.
 
         `turns`: this member's number among those of its host, and how many they are.

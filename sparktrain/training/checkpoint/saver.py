@@ -22,13 +22,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
+from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
+from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
@@ -50,18 +51,6 @@ _CALL = "ctx.checkpoint.save"
 """In messages."""
 _LONGEST_PROBLEM = 1000
 """Characters."""
-
-
-class SnapshotLink(Protocol):
-    """The connection to the agent, for one snapshot at a time. One thread uses it."""
-
-    def send(self, message: Snapshot | Unsaved) -> None:
-        """Hand over a snapshot, or report that a save failed. Does not block. Raises OSError when the agent is gone."""
-        ...
-
-    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
-        """The next answer to a snapshot; None when none came in that time, or the agent is gone. Blocks."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -186,7 +175,7 @@ class CheckpointSaver:
 
     def __init__(
         self,
-        link: SnapshotLink,
+        link: Wire,
         scratch: Path,
         restore_dir: str,
         rank: int,

@@ -52,14 +52,8 @@ class Joining:
         return self.timeout_s if self.slow_s is None else max(self.timeout_s, self.slow_s)
 
 
-class JoinRing(Protocol):
-    """The one function of a backend's module."""
-
-    def __call__(self, joining: Joining) -> Ring:
-        """Connect to the other members. Blocks until all are connected. Raises FormError."""
-        ...
-
-
+JoinRing = Callable[[Joining], Ring]
+"""The one function of a backend's module: connects to the other members. Blocks until all are. Raises FormError."""
 _MODULES = {Backend.HOROVOD: "horovod_ring", Backend.TENSORFLOW: "tf_collectives"}
 
 

@@ -7,7 +7,6 @@ members send such reports too, and stay as they are.
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -23,19 +22,14 @@ MAX_QUIET_S = 60.0
 _KEY = "calls/"
 
 
-class StartedCalls(Protocol):
-    """What a `CallWatch` needs of `CallLog`."""
-
-    def newest(self) -> dict[int, CollectiveCall]:
-        """The newest collectives that this member has started, by number."""
-        ...
-
-
 class CallWatch:
     """Compares the collectives of one member with those of the others. Any thread may call it."""
 
-    def __init__(self, calls: StartedCalls, exchange: Exchange, rank: int, clock: Clock) -> None:
-        self._calls = calls
+    def __init__(
+        self, newest_calls: Callable[[], dict[int, CollectiveCall]], exchange: Exchange, rank: int, clock: Clock
+    ) -> None:
+        """`newest_calls`: the newest collectives that this member has started, by number."""
+        self._newest_calls = newest_calls
         self._exchange = exchange
         self._rank = rank
         self._clock = clock
@@ -73,7 +67,7 @@ class CallWatch:
         self._asking = True
         until = self._clock.now() + timeout_s
         with self._lock:
-            self._report(self._calls.newest())
+            self._report(self._newest_calls())
         while (mismatch := self.look()) is None and self._clock.now() < until:
             pause(POLL_S / 10)
         return mismatch
@@ -81,7 +75,7 @@ class CallWatch:
     def look(self) -> str | None:
         """The mismatch that is known now, or None; does not block. Raises OSError when the agent is gone."""
         with self._lock:
-            mine = self._calls.newest()
+            mine = self._newest_calls()
             self._receive()
             self._report_if_old(max(mine, default=-1), mine)
             for rank, peer_calls in sorted(self._calls_by_rank.items()):

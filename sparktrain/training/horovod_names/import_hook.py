@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SpecError
@@ -13,8 +13,8 @@ from sparktrain.patched_imports import ImportHook, patching
 
 if TYPE_CHECKING:
     from sparktrain.state.topology import Formation
-    from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
+    from sparktrain.training.context import TrainContext
     from sparktrain.training.gang_join import JoinedGang
 
 TENSORFLOW = "horovod.tensorflow"
@@ -32,31 +32,12 @@ _replaced: dict[str, Any] = {}
 """Horovod's own functions that others stand in for."""
 
 
-class ResumableTrial(Protocol):
-    """What the names need of the context of the training function."""
-
-    @property
-    def rank(self) -> int:
-        """See `TrainContext.rank`."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """See `TrainContext.generation`."""
-        ...
-
-    @property
-    def checkpoint(self) -> "CheckpointSaver":
-        """See `TrainContext.checkpoint`."""
-        ...
-
-
 class _Current:
     """What the names work with: the gang of this process."""
 
     gang: "JoinedGang | None" = None
     backend = Backend.NONE
-    trial: "ResumableTrial | None" = None
+    trial: "TrainContext | None" = None
 
 
 def install() -> None:
@@ -97,12 +78,12 @@ def connect(gang: "JoinedGang", backend: Backend) -> None:
     _Current.backend = backend
 
 
-def provide(trial: "ResumableTrial") -> None:
+def provide(trial: "TrainContext") -> None:
     """Have the names save and resume by `trial`, the context of this process. Call it before the training function."""
     _Current.trial = trial
 
 
-def current_trial(name: str) -> "ResumableTrial":
+def current_trial(name: str) -> "TrainContext":
     """The trial of this process, for the function `name` of Horovod.
 
     Raises SpecError outside of a training function.

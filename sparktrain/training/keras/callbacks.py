@@ -21,6 +21,7 @@ from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint import model_state
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.optimizer import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.collectives.ring import Ring
@@ -29,12 +30,12 @@ from sparktrain.training.keras.averaging import AverageMetrics, AverageWeights, 
 from sparktrain.training.keras.checkpoint_callbacks import (
     Cadence,
     EndStage,
+    FitCheckpoints,
     Resume,
     SaveCheckpoints,
     Scoring,
-    Snapshots,
 )
-from sparktrain.training.keras.memory_callback import KeepInMemory, MemorySnapshots
+from sparktrain.training.keras.memory_callback import KeepInMemory
 from sparktrain.training.keras.ps_training import PsTraining
 from sparktrain.training.keras.user_callbacks import (
     Arrange,
@@ -55,7 +56,7 @@ _SEEDS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CallbackDeps:
     """What a member's callbacks need of its context. No function blocks."""
 
@@ -72,11 +73,11 @@ class CallbackDeps:
     """`compare(model, steps)`, called by all members before the first step, raises if their programs differ."""
     check: Callable[[Any], None]
     """`check(model)`, called by all members when they have averaged first, raises if their weights differ."""
-    snapshots: Snapshots | None
+    checkpoints: FitCheckpoints | None
     """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
     """Folders that only this member uses."""
-    memory: MemorySnapshots | None = None
+    memory: MemorySaver | None = None
     """None: no snapshots in memory."""
 
 
@@ -109,7 +110,7 @@ def keras_callbacks(
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
         chain += [WarmUp(ring, position, warmup)]
-    chain += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, past, deps.compare)]
+    chain += [Resume(ring, position, deps.checkpoints, past), StartTogether(ring, position, past, deps.compare)]
     chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
     if ring.ps_model is not None:
         chain += [PsTraining(ring.ps_model, position)]
@@ -118,8 +119,8 @@ def keras_callbacks(
     chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [KeepInMemory(ring, deps.memory, keep, interval_s, deps.clock)]
-    if deps.snapshots is not None:
-        chain += [SaveCheckpoints(ring, deps.snapshots, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+    if deps.checkpoints is not None:
+        chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     return chain
 
 

@@ -4,7 +4,7 @@ import gc
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint import model_state
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.collectives.optimizer import is_averaged, own_optimizers
 from sparktrain.training.collectives.ring import Ring
@@ -22,25 +23,47 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.keras.fit_stages import Finished, StagePosition
 from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, InternalCallback, ResumedState, continue_files
 from sparktrain.training.notices import notice
+from sparktrain.training.parameter_server.ps_model import OPTIMIZERS, PsModel
+
+FIT_STATE = "fit()"
+"""The name under which `fit` saves its state beside the model."""
 
 
-class Snapshots(Protocol):
-    """Saves and restores models, for one member."""
+class FitCheckpoints:
+    """Saves and restores for `fit`, through `ctx.checkpoint`."""
+
+    def __init__(self, checkpoints: CheckpointSaver, keep: int, ps_model: PsModel | None = None) -> None:
+        self._checkpoints = checkpoints
+        self._keep = keep
+        self._ps_model = ps_model
 
     def peek(self) -> StagePosition | None:
-        """The position of the newest checkpoint; None without one. Changes nothing."""
-        ...
+        """The position of the newest checkpoint, None without one; one of the user's own loop has no epoch.
+
+        Changes nothing. Raises CheckpointError.
+        """
+        newest = self._checkpoints.peek()
+        if newest is None:
+            return None
+        return StagePosition(newest.step, newest.epoch or 0, newest.batch or 0, newest.extra.get(FIT_STATE, {}))
 
     def restore(self, model: Any, *, alike: bool) -> None:
         """Set the built `model`, its optimizer and the generators to the newest checkpoint.
 
-        `alike`: this member has drawn the same random numbers as the chief.
+        `alike`: this member has drawn the same random numbers as the chief. Raises UserError, CheckpointError.
         """
-        ...
+        restored = self._checkpoints.restore(model, alike=alike)
+        if self._ps_model is not None and restored is not None:
+            self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
-        """Save what `restore` needs; blocks until it is copied. Only the chief calls it."""
-        ...
+        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy. Only the chief calls it."""
+        content: dict[str, Any] = {FIT_STATE: dict(place.content)}
+        if self._ps_model is not None:
+            content[OPTIMIZERS] = self._ps_model.saved()
+        self._checkpoints.save(
+            place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
+        )
 
 
 @dataclass(frozen=True)
@@ -95,11 +118,11 @@ class Resume(InternalCallback):
     continue too.
     """
 
-    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None, past: ResumedState) -> None:
+    def __init__(self, ring: Ring, position: Position, checkpoints: FitCheckpoints | None, past: ResumedState) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
-        self._snapshots = snapshots
+        self._checkpoints = checkpoints
         self._past = past
         self._metrics: list[tuple[Any, Any]] = []
 
@@ -109,20 +132,20 @@ class Resume(InternalCallback):
         self._past.values = []
         self._past.midway = False
         self._metrics = []
-        if self._snapshots is None and self._ring.size == 1:
+        if self._checkpoints is None and self._ring.size == 1:
             return
         position = self._position
         stages = self._position.stages
-        if self._snapshots is not None and not stages.opened:
-            self._open(self._snapshots)
+        if self._checkpoints is not None and not stages.opened:
+            self._open(self._checkpoints)
         behind = stages.behind(position.fit) or stages.resumes(position.fit)
         _build(self.model, position.spec, needed=behind or self._ring.size > 1)
-        if self._snapshots is None:
+        if self._checkpoints is None:
             return
         if (finished := stages.finished_before(position.fit)) is not None:
             self._skip(finished)
         elif stages.resumes(position.fit) and stages.place is not None:
-            self._snapshots.restore(self.model, alike=stages.alike)
+            self._checkpoints.restore(self.model, alike=stages.alike)
             self._resume(stages.place)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -136,9 +159,9 @@ class Resume(InternalCallback):
         """See base class."""
         self.model._initial_epoch = None
 
-    def _open(self, snapshots: Snapshots) -> None:
+    def _open(self, checkpoints: FitCheckpoints) -> None:
         """Agree on the checkpoint of the chief."""
-        place = snapshots.peek()
+        place = checkpoints.peek()
         drawn = zlib.crc32(repr(model_state.generators()).encode())
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
         [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
@@ -198,12 +221,17 @@ class SaveCheckpoints(InternalCallback):
     last = True
 
     def __init__(
-        self, ring: Ring, snapshots: Snapshots, keep: CallbackStateKeeper, when: tuple[Cadence, Scoring], clock: Clock
+        self,
+        ring: Ring,
+        checkpoints: FitCheckpoints,
+        keep: CallbackStateKeeper,
+        when: tuple[Cadence, Scoring],
+        clock: Clock,
     ) -> None:
         super().__init__()
         self._ring = ring
         self._position = keep.position
-        self._snapshots = snapshots
+        self._checkpoints = checkpoints
         self._keep = keep
         self._cadence, self._scoring = when
         self._clock = clock
@@ -250,7 +278,7 @@ class SaveCheckpoints(InternalCallback):
         local_values = [(variable, variable.numpy()) for variable, _ in shared]
         for variable, value in shared:
             variable.assign(value)
-        self._snapshots.save(self.model, place, score)
+        self._checkpoints.save(self.model, place, score)
         for variable, value in local_values:
             variable.assign(value)
 

@@ -1,68 +1,21 @@
 """Takes snapshots in memory during `fit`, as often as their budget allows, on each host of a gang."""
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import Clock
-from sparktrain.training.checkpoint.memory_saver import PART_BYTES, part_bytes
+from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
 from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
 from sparktrain.training.collectives.optimizer import is_averaged
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.keras.checkpoint_callbacks import fit_content
-from sparktrain.training.keras.fit_stages import StagePosition
+from sparktrain.training.keras.checkpoint_callbacks import FIT_STATE, fit_content
 from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, InternalCallback
 
 LOOK_S = 0.5
 """How often the members of a gang that may grow look whether it does."""
-
-
-class MemorySnapshots(Protocol):
-    """Takes the snapshots of one member."""
-
-    @property
-    def able(self) -> bool:
-        """Whether this member can take snapshots."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether the newest snapshot is not handed over yet."""
-        ...
-
-    @property
-    def beside_s(self) -> float:
-        """What the newest snapshot took beside training, as seconds of all cores; 0 before it is known."""
-        ...
-
-    @property
-    def may_grow(self) -> bool:
-        """Whether the gang is smaller than it could be: the coordinator may ask for a snapshot."""
-        ...
-
-    @property
-    def turns(self) -> tuple[int, int]:
-        """This member's number among those of its host, and how many they are."""
-        ...
-
-    @property
-    def is_pause_due(self) -> bool:
-        """Whether the coordinator has asked for a snapshot, after which all members pause."""
-        ...
-
-    def part(self, model: Any, place: StagePosition) -> bytes:
-        """What only the chief has, for `take`."""
-        ...
-
-    def learn(self, part: bytes) -> None:
-        """Note the chief's part of a snapshot that other members take."""
-        ...
-
-    def take(self, model: Any, place: StagePosition, part: bytes, *, paused: bool) -> None:
-        """Copy the state to shared memory. Blocks for the copy; with `paused` until the gang ends, or will not end."""
-        ...
 
 
 class KeepInMemory(InternalCallback):
@@ -77,7 +30,7 @@ class KeepInMemory(InternalCallback):
     last = True
 
     def __init__(
-        self, ring: Ring, memory: MemorySnapshots, keep: CallbackStateKeeper, interval_s: float | None, clock: Clock
+        self, ring: Ring, memory: MemorySaver, keep: CallbackStateKeeper, interval_s: float | None, clock: Clock
     ) -> None:
         super().__init__()
         self._ring = ring
@@ -131,23 +84,21 @@ class KeepInMemory(InternalCallback):
         if due and busy and not requested:
             self._schedule.postpone(position.step)
         elif (due or requested) and able:
-            part = self._chiefs_part(epoch, batch)
+            part = self._chiefs_part()
             turn = self._schedule.turn(*memory.turns)
             self._last = position.step, now
             if not (turn or requested):
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
                 memory.learn(part)
                 return
-            memory.take(self.model, StagePosition(position.step, epoch, batch), part, paused=bool(requested))
+            memory.take(self.model, position.step, epoch, batch, part, paused=bool(requested))
             self._waited_s = self._clock.now() - agreed
 
-    def _chiefs_part(self, epoch: int, batch: int) -> bytes:
+    def _chiefs_part(self) -> bytes:
         """The chief's part of the snapshot, on every member."""
         part = b""
-        position = self._position
         if not self._ring.rank:
-            content = fit_content(position, self._keep, self.model)
-            part = self._memory.part(self.model, StagePosition(position.step, epoch, batch, content))
+            part = self._memory.part(self.model, {FIT_STATE: fit_content(self._position, self._keep, self.model)})
         first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
         if not (remaining := part_bytes(first) - PART_BYTES):
             return first

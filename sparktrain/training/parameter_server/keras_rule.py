@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sparktrain.errors import SpecError
 from sparktrain.training.parameter_server.shard_plan import ShardPlan
+from sparktrain.training.parameter_server.shard_state import UpdateRule
 
 Array = NDArray[Any]
 
@@ -99,7 +100,7 @@ def keras_rule(spec: bytes, values: Sequence[Array]) -> "KerasRule":
     return KerasRule(optimizer, values, [tuple(shape) for shape in described["shapes"]])
 
 
-class KerasRule:
+class KerasRule(UpdateRule):
     """An optimizer with copies of the variables of one shard."""
 
     def __init__(self, optimizer: Any, values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> None:
@@ -115,7 +116,7 @@ class KerasRule:
             self._optimizer.build(self._variables)
 
     def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
-        """See `UpdateRule`."""
+        """See base class."""
         self._rate.scale = scale
         arrays = [gradient.reshape(shape) for gradient, shape in zip(gradients, self._shapes, strict=True)]
         with keras.device("cpu:0"):
@@ -124,11 +125,11 @@ class KerasRule:
             value[...] = np.asarray(variable.value).reshape(-1)
 
     def slots(self) -> list[Array]:
-        """See `UpdateRule`."""
+        """See base class."""
         return [np.asarray(variable.value).copy() for variable in self._optimizer.variables]
 
     def restore(self, slots: Sequence[Array]) -> None:
-        """See `UpdateRule`."""
+        """See base class."""
         for variable, slot in zip(self._optimizer.variables, slots, strict=True):
             variable.assign(slot)
 

@@ -9,9 +9,10 @@ The version of a shard counts its updates. A member pulls the variables with the
 the version that they were computed for: the updates in between are the staleness of the push.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -23,20 +24,20 @@ from sparktrain.errors import ProtocolError
 Array = NDArray[Any]
 
 
-class UpdateRule(Protocol):
+class UpdateRule(ABC):
     """Applies gradients to the variables of one shard: an optimizer."""
 
+    @abstractmethod
     def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
         """Update `values` in place, at the learning rate times `scale`. May overwrite `gradients`."""
-        ...
 
+    @abstractmethod
     def slots(self) -> list[Array]:
         """The optimizer's own variables, copies or views, for a checkpoint."""
-        ...
 
+    @abstractmethod
     def restore(self, slots: Sequence[Array]) -> None:
         """Set the optimizer's own variables to `slots`, of the shapes and types of `slots()`."""
-        ...
 
 
 class PushOutcome(Enum):
@@ -243,11 +244,11 @@ class ShardState:
         self.version += 1
 
 
-class AddDifferences:
+class AddDifferences(UpdateRule):
     """Adds differences of weights: the rule of mode `local-sgd`, where members have optimizers of their own."""
 
     def apply(self, values: Sequence[Array], gradients: Sequence[Array], scale: float) -> None:
-        """See `UpdateRule`. With `scale` 1 the values become `gradients`: the only member sends its weights, because
+        """See base class. With `scale` 1 the values become `gradients`: the only member sends its weights, because
         a difference would be rounded.
         """
         for value, gradient in zip(values, gradients, strict=True):
@@ -258,8 +259,8 @@ class AddDifferences:
             np.add(value, gradient, out=value)
 
     def slots(self) -> list[Array]:
-        """See `UpdateRule`."""
+        """See base class."""
         return []
 
     def restore(self, slots: Sequence[Array]) -> None:
-        """See `UpdateRule`."""
+        """See base class."""

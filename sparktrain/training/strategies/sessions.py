@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.training.monitored_session import USE_DEFAULT
@@ -22,6 +22,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, RingError
 from sparktrain.ids import CHIEF
 from sparktrain.state.topology import Formation
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.keras.keras_patches import replace
 from sparktrain.training.notices import notice
 from sparktrain.training.strategies import tf_cluster
@@ -49,24 +50,12 @@ SessionManager."""
 _WHY = "it should have started tf.compat.v1.train.Server: see its log"
 
 
-class Saver(Protocol):
-    """Saves and restores the chief's state: `ctx.checkpoint`."""
-
-    def save(self, step: int, model: Any = None, **extra: Any) -> None:
-        """See `CheckpointSaver.save`."""
-        ...
-
-    def restore(self, model: Any = None) -> Any:
-        """See `CheckpointSaver.restore`."""
-        ...
-
-
 @dataclass(frozen=True)
 class SessionMember:
     """What sessions need of the member that starts them."""
 
     formation: Formation
-    saver: Saver
+    saver: CheckpointSaver
     stepped: Callable[[int, bool], None]
     """Report finished steps, and whether more follow."""
     serves: Callable[[], None]

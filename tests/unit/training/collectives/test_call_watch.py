@@ -35,7 +35,7 @@ class Side:
 def two() -> tuple[Side, Side, CallWatch, CallWatch]:
     first, second = Side(), Side()
     first.other, second.other = second, first
-    watches = [CallWatch(side, side, rank, side) for rank, side in enumerate((first, second))]  # type: ignore[arg-type]
+    watches = [CallWatch(side.newest, side, rank, side) for rank, side in enumerate((first, second))]  # type: ignore[arg-type]
     return first, second, *watches
 
 
