@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.machine import at_most, show
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
 from sparktrain.rundir.checkpoints import Draft, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
@@ -43,7 +43,7 @@ class Agent:
         self._steps.append(message.step)
 
     def snapshot_answer(self, timeout_s: float) -> Any:
-        return SnapshotStored(self._steps.pop(0)) if self._steps else None
+        return SnapshotAnswered(self._steps.pop(0)) if self._steps else None
 
 
 class Writer:
@@ -52,7 +52,7 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.seconds: list[float] = []
         self._store = store
-        self._written: queue.Queue[SnapshotStored] = queue.Queue()
+        self._written: queue.Queue[SnapshotAnswered] = queue.Queue()
 
     def send(self, message: Snapshot) -> None:
         threading.Thread(target=self._write, args=(message,)).start()
@@ -62,9 +62,9 @@ class Writer:
         draft = Draft(member, snapshot.step, Path(snapshot.folder))
         self.seconds.append(_seconds(lambda: write(self._store, RunLayout("run"), draft)))
         shutil.rmtree(snapshot.folder)
-        self._written.put(SnapshotStored(snapshot.step))
+        self._written.put(SnapshotAnswered(snapshot.step))
 
-    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotAnswered | None:
         try:
             return self._written.get(timeout=timeout_s)
         except queue.Empty:

@@ -86,7 +86,7 @@ def _with_snapshots(steps: int) -> bool:
 def cost(folder: str, mb: int, rounds: int, ctx):
     """Writes the times of all steps, the time that waits for snapshots, and how many of those there were."""
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
-    [memory] = [each for each in callbacks if type(each).__name__ == "KeepInMemory"]
+    [memory] = [each for each in callbacks if type(each).__name__ == "TakeSnapshots"]
     blocks, found = _watch(memory)
     steps = FIRST_STEPS + 2 * rounds * BLOCK_STEPS
     _model(mb, ctx).fit(_data(mb, ctx, steps), epochs=1, callbacks=[*callbacks, blocks], verbose=0)

@@ -27,7 +27,7 @@ from sparktrain.executor.code import keep
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.zygote_process import ZygoteLostError, resource_limits, scratch_root
@@ -165,7 +165,7 @@ class Agent:
         self._tokens = tokens
         self._limits = limits
         self._codes: dict[RunId, pm.LocalCode] = {}
-        self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
+        self._snapshots = CheckpointStorer(warm.scratch, self.id, self._post)
         self._memory = MemoryHolder(memory)
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None

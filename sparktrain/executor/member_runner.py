@@ -31,7 +31,7 @@ from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_noise import is_chosen
 from sparktrain.executor.log_tail import POLL_S, LogFollower, drop_noise, lines_before, tail_lines
 from sparktrain.executor.memory_holder import MemoryHolder
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.upload_queue import Storing
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError
@@ -86,7 +86,7 @@ class MemberSession:
         code: pm.LocalCode,
         home: Path,
         clock: Clock,
-        snapshots: SnapshotKeeper,
+        snapshots: CheckpointStorer,
         memory: MemoryHolder,
         *,
         limits: MemberLimits = LIMITS,
@@ -99,7 +99,7 @@ class MemberSession:
         self._snapshots = snapshots
         self._memory = memory
         self._limits = limits
-        self._keeping: asyncio.Task[None] | None = None
+        self._storing: asyncio.Task[None] | None = None
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
         self._entered_at: float | None = None
@@ -169,12 +169,12 @@ class MemberSession:
             return await self._snapshots.restore_dir(self._start, self._home)
         return await self._memory.restore_dir(self._start) if memory.checksum else ""
 
-    async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
+    async def _store_snapshot(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
         try:
-            reply = await self._snapshots.keep(self._start, self._home, snapshot)
+            reply = await self._snapshots.store(self._start, self._home, snapshot)
         except Exception as error:  # training waits for an answer
             logger.exception("the checkpoint of step %d of %s failed", snapshot.step, self.member)
-            reply = pm.SnapshotStored(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
+            reply = pm.SnapshotAnswered(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
         self._unsaved_since = None  # the local disk works
         if reply.problem:
             post(m.CheckpointFailed(self.member, reply.step, reply.problem))
@@ -198,8 +198,8 @@ class MemberSession:
         try:
             exited = await _with(self._run_to_exit(child, post), *side_work)
         finally:
-            if self._keeping is not None:
-                self._keeping.cancel()
+            if self._storing is not None:
+                self._storing.cancel()
             self._flush(post)
         if not self._outcome_sent:
             stopped = self._stop_grace_s is not None
@@ -237,10 +237,10 @@ class MemberSession:
                     post(m.MemberAwaits(self.member, feed, waiting))
                 case pm.Snapshot() as snapshot:
                     self._flush(post)  # the coordinator gets them before the later checkpoint
-                    self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
-                case pm.MemoryTaken(step=step, checksum=checksum) as taken:
-                    if self._memory.accept(self._start, taken):
-                        post(m.SnapshotHeld(self.member, step, checksum, taken.paused))
+                    self._storing = asyncio.create_task(self._store_snapshot(child, snapshot, post))
+                case pm.MemoryWritten(step=step, checksum=checksum) as written:
+                    if self._memory.accept(self._start, written):
+                        post(m.SnapshotHeld(self.member, step, checksum, written.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
                 case pm.Stepped(step=step, training=training):

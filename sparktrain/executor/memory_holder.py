@@ -19,8 +19,8 @@ from sparktrain.store.held_folders import held, tidy
 from sparktrain.threads import aside, spawn
 
 SHARED_MEMORY = "/dev/shm"
-KEPT_S = 600.0
-"""How long a snapshot stays after its member, if no gang resumes from it."""
+HELD_S = 600.0
+"""How long an agent holds a snapshot after the end of its member, if no gang resumes from it."""
 READ_TIMEOUT_S = 30.0
 """How long the verification of a snapshot may take."""
 
@@ -57,10 +57,10 @@ class MemoryHolder:
     All methods belong to the agent's event loop, and do not block it.
     """
 
-    def __init__(self, root: Path | None, kept_s: float = KEPT_S) -> None:
+    def __init__(self, root: Path | None, held_s: float = HELD_S) -> None:
         """`root` is this agent's folder in shared memory; None without any."""
         self._root = root
-        self._kept_s = kept_s
+        self._held_s = held_s
         self._held: _Held | None = None
         self._current: Path | None = None
         """The folder of the member that runs."""
@@ -92,8 +92,8 @@ class MemoryHolder:
         self._clear()
         return str(folder)
 
-    def accept(self, start: m.StartMember, snapshot: pm.MemoryTaken) -> bool:
-        """The running member's snapshot is whole; False for a folder that is not the member's."""
+    def accept(self, start: m.StartMember, snapshot: pm.MemoryWritten) -> bool:
+        """Hold the running member's snapshot, which is whole; False for a folder that is not the member's."""
         folder = Path(snapshot.folder)
         # The message comes from the training function's process: a folder elsewhere would be hashed, sent, and deleted.
         if self._current is None or folder.parent != self._current or folder.is_symlink():
@@ -126,13 +126,13 @@ class MemoryHolder:
         return str(held_snapshot.folder)
 
     def ended(self, succeeded: bool) -> None:
-        """The member's process is gone: keep its newest snapshot for a while, unless it needs no successor."""
+        """The member's process is gone: hold its newest snapshot for a while, unless it needs no successor."""
         self._current = None
         if succeeded:
             self._held = None
         self._clear()
         if self._held is not None:
-            self._expiry = asyncio.get_running_loop().call_later(self._kept_s, self._expire)
+            self._expiry = asyncio.get_running_loop().call_later(self._held_s, self._expire)
 
     # ---- internal
 

@@ -1,4 +1,4 @@
-"""Turns a member's snapshots into checkpoints of the run, and fetches a checkpoint to a member's folder."""
+"""Stores a member's snapshots as checkpoints of the run, and fetches a checkpoint to a member's folder."""
 
 import asyncio
 import os
@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 
 class SnapshotRetryPolicy(Struct, frozen=True):
-    """How long and how often a keeper tries; all times in seconds."""
+    """How long and how often a CheckpointStorer tries; all times in seconds."""
 
-    write_s: float = 1200.0
-    """For all attempts to write one checkpoint."""
+    store_s: float = 1200.0
+    """For all attempts to store one checkpoint."""
     acknowledge_s: float = 60.0
     fetch_s: float = 1200.0
     """For all attempts to fetch one checkpoint."""
@@ -47,11 +47,11 @@ class SnapshotRetryPolicy(Struct, frozen=True):
     """How long the local disk may take to move a checkpoint's files."""
 
 
-class SnapshotKeeper:
-    """Writes the chief's snapshots as checkpoints, and keeps the files of the newest one on the local disk.
+class CheckpointStorer:
+    """Stores the chief's snapshots as checkpoints, and caches the files of the newest one on the local disk.
 
     One per agent. Its methods belong to the agent's event loop and do not block it: threads use the store; a thread
-    that hangs is abandoned, and publishes nothing.
+    that hangs is abandoned, and stores no manifest.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SnapshotKeeper:
     ) -> None:
         """`scratch` must be on the same file system as the members' homes, and may hold files of an earlier agent."""
         self._local = scratch / "checkpoints"
-        """The folder of local checkpoints, each in a folder named by its digest: mostly one."""
+        """The folder of cached checkpoints, each in a folder named by its digest: mostly one."""
         self._in_work = scratch / "snapshots"
         self._agent = agent
         self._post = post
@@ -74,14 +74,14 @@ class SnapshotKeeper:
         self._shared: set[RunId] = set()
         """Runs with a directory that this host has seen."""
         self._awaited: dict[str, asyncio.Future[None]] = {}
-        """The waits for acknowledgements, by the digest of the published checkpoint."""
+        """The waits for acknowledgements, by the digest of the stored checkpoint."""
         self._newest: tuple[Member, str] | None = None
         """The member and digest of the newest acknowledged checkpoint."""
 
     # ---- from snapshot to checkpoint
 
-    async def keep(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotStored:
-        """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; returns the member's answer.
+    async def store(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotAnswered:
+        """Store the snapshot, post `CheckpointWritten`, wait for the acknowledgement; returns the member's answer.
 
         One at a time for each member. The answer reports a failure: then the checkpoint before stays, and the
         snapshot's files are removed. Cancel it when the member's process is gone.
@@ -90,19 +90,21 @@ class SnapshotKeeper:
         try:
             folder = await asyncio.wait_for(self._take(home, snapshot), local_s)
         except TimeoutError:
-            return pm.SnapshotStored(snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s")
+            return pm.SnapshotAnswered(
+                snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s"
+            )
         except (OSError, ProtocolError) as error:
-            return pm.SnapshotStored(snapshot.step, str(error))
+            return pm.SnapshotAnswered(snapshot.step, str(error))
         try:
-            checkpoint = await self._write(start, snapshot, folder)
+            checkpoint = await self._put_in_store(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
             with suppress(OSError):  # the checkpoint counts; the next restart reads the store
-                await asyncio.wait_for(aside(lambda: self._hold(folder, checkpoint.digest)), local_s)
+                await asyncio.wait_for(aside(lambda: self._cache(folder, checkpoint.digest)), local_s)
         except (SparktrainError, OSError) as error:
-            return pm.SnapshotStored(snapshot.step, str(error))
+            return pm.SnapshotAnswered(snapshot.step, str(error))
         finally:
-            spawn(lambda: remove(folder))  # nothing is there after the hold
-        return pm.SnapshotStored(snapshot.step)
+            spawn(lambda: remove(folder))  # nothing is there once it is cached
+        return pm.SnapshotAnswered(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
         """Note that the coordinator has acknowledged a checkpoint, in time or not."""
@@ -113,7 +115,7 @@ class SnapshotKeeper:
             waiting.set_result(None)
 
     async def _take(self, home: Path, snapshot: pm.Snapshot) -> Path:
-        """Move the snapshot out of the member's home, which may be removed before the write ends."""
+        """Move the snapshot out of the member's home, which may be removed before the snapshot is stored."""
         source = Path(snapshot.folder)
         target = self._in_work / uuid4().hex
 
@@ -127,36 +129,36 @@ class SnapshotKeeper:
         await aside(move)
         return target
 
-    async def _write(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
+    async def _put_in_store(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
         layout = RunLayout(start.member.run)
         policy = self._policy
         draft = Draft(
             start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
         )
-        # A thread in a call of a store cannot be ended. It asks before it publishes, so that a checkpoint that was
-        # given up never appears.
+        # A thread in a call of a store cannot be ended. It asks before it stores the manifest, so that a checkpoint
+        # that was given up never appears.
         abandoned = threading.Event()
 
         def check() -> None:
             if abandoned.is_set():
                 raise CheckpointError("the wait for this checkpoint is over")
 
-        def write_it() -> Checkpoint:
-            store = self._store(start.store)
-            # A local path exists on every host: without this look, each host would write checkpoints that no other host
+        def put() -> Checkpoint:
+            store = self._opened(start.store)
+            # A local path exists on every host: without this look, each host would store checkpoints that no other host
             # can read.
             if start.member.run not in self._shared:
                 _check_shared(store, layout)
                 self._shared.add(start.member.run)
             return write(store, layout, draft, check)
 
-        work = self._again(write_it, abandoned, start.store.timeout_s)
+        work = self._again(put, abandoned, start.store.timeout_s)
         try:
-            return await asyncio.wait_for(aside(work), policy.write_s)
+            return await asyncio.wait_for(aside(work), policy.store_s)
         except TimeoutError as error:
             raise CheckpointError(
-                f"the checkpoint of step {snapshot.step} was not written to {start.store.url} within "
-                f"{policy.write_s:.0f} s: see whether the store is overloaded, or save less often"
+                f"the checkpoint of step {snapshot.step} was not stored in {start.store.url} within "
+                f"{policy.store_s:.0f} s: see whether the store is overloaded, or save less often"
             ) from error
         finally:
             abandoned.set()
@@ -168,7 +170,7 @@ class SnapshotKeeper:
             await asyncio.wait_for(waiting, self._policy.acknowledge_s)
         except TimeoutError as error:
             raise CheckpointError(
-                f"checkpoint {checkpoint.manifest} was written, but the coordinator did not acknowledge it within "
+                f"checkpoint {checkpoint.manifest} was stored, but the coordinator did not acknowledge it within "
                 f"{self._policy.acknowledge_s:.0f} s: it does not count"
             ) from error
         finally:
@@ -184,7 +186,7 @@ class SnapshotKeeper:
     async def restore_dir(self, start: m.StartMember, home: Path) -> str:
         """The folder in the member's `home` with the verified files to resume from; empty without a checkpoint.
 
-        Reads no file from the store if this agent has written or fetched the checkpoint last. Raises CheckpointError
+        Reads no file from the store if this agent has stored or fetched the checkpoint last. Raises CheckpointError
         if it is corrupt, and OSError if the store or the disk fails or takes too long.
         """
         checkpoint = start.checkpoint
@@ -192,13 +194,13 @@ class SnapshotKeeper:
         if checkpoint is None:
             return ""
         target = home / "restore"
-        held = self._local / checkpoint.digest
+        cached = self._local / checkpoint.digest
         abandoned = threading.Event()
 
         def bring() -> None:
-            store = self._store(start.store)
+            store = self._opened(start.store)
             try:
-                fetch(store, checkpoint, target, held if held.is_dir() else None)
+                fetch(store, checkpoint, target, cached if cached.is_dir() else None)
             # A checkpoint that is corrupt stays so; another attempt would only delay the gang.
             except CheckpointError:
                 _check_shared(store, RunLayout(start.member.run))
@@ -214,12 +216,12 @@ class SnapshotKeeper:
         finally:
             abandoned.set()
         with suppress(OSError):  # the next restart reads the store
-            await aside(lambda: self._hold_links(target, checkpoint.digest))
+            await aside(lambda: self._cache_links(target, checkpoint.digest))
         return str(target)
 
     # ---- in threads
 
-    def _store(self, address: StoreAddress) -> Store:
+    def _opened(self, address: StoreAddress) -> Store:
         if address.url not in self._stores:
             self._stores[address.url] = self._open(address)
         return self._stores[address.url]
@@ -242,15 +244,15 @@ class SnapshotKeeper:
 
         return work
 
-    def _hold_links(self, folder: Path, digest: str) -> None:
+    def _cache_links(self, folder: Path, digest: str) -> None:
         if not (self._local / digest).is_dir():
             copy = self._in_work / uuid4().hex
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(folder, copy, copy_function=os.link)
-            self._hold(copy, digest)
+            self._cache(copy, digest)
 
-    def _hold(self, folder: Path, digest: str) -> None:
-        """Make `folder` the only local copy."""
+    def _cache(self, folder: Path, digest: str) -> None:
+        """Make `folder` the only cached checkpoint."""
         self._local.mkdir(parents=True, exist_ok=True)
         older = [path for path in self._local.iterdir() if path.name != digest]
         with suppress(FileExistsError):

@@ -197,19 +197,19 @@ class Stepped(Message, frozen=True, tag=True):
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The chief's state is in files, which the agent owns now. Answered by `SnapshotStored`; one at a time."""
+    """The chief's state is written to files, which the agent owns now. `SnapshotAnswered` answers; one at a time."""
 
     step: int
     folder: str
     """Local directory; each file in it becomes a shard of the checkpoint."""
     keep: int
-    """How many checkpoints of the trial to keep, not counting the best one."""
+    """How many checkpoints of the trial are retained, not counting the best one."""
     score: float | None = None
     """Larger is better; None where checkpoints are not compared."""
 
 
-class MemoryTaken(Message, frozen=True, tag=True):
-    """A snapshot of this member's state after `step` is whole in shared memory. It replaces the one before.
+class MemoryWritten(Message, frozen=True, tag=True):
+    """A snapshot of this member's state after `step` is written to shared memory, whole. It replaces the one before.
 
     The member overwrites no file of it before it has sent the next message of this kind.
     """
@@ -232,7 +232,7 @@ class Unsaved(Message, frozen=True, tag=True):
     """The local disk failed: a retry on another host may succeed."""
 
 
-class SnapshotStored(Message, frozen=True, tag=True):
+class SnapshotAnswered(Message, frozen=True, tag=True):
     """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up for `problem`."""
 
     step: int
@@ -251,7 +251,7 @@ ToMember = (
     Assignment
     | FormGang
     | PeerShared
-    | SnapshotStored
+    | SnapshotAnswered
     | Advise
     | AskSnapshot
     | MemberMoved
@@ -270,7 +270,7 @@ FromMember = (
     | Reported
     | Stepped
     | Snapshot
-    | MemoryTaken
+    | MemoryWritten
     | Unsaved
     | FunctionEnded
 )

@@ -74,7 +74,7 @@ class CheckpointManifest(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """A snapshot on a local disk, to be written as a checkpoint."""
+    """A snapshot on a local disk, to be stored as a checkpoint."""
 
     member: Member
     step: int
@@ -100,12 +100,12 @@ class Listed(Struct, frozen=True):
 def write(
     store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None] = lambda: None, threads: int = THREADS
 ) -> Checkpoint:
-    """Write the draft as a checkpoint. Its manifest also goes to the draft's folder, which then is a cache for `fetch`.
+    """Store the draft as a checkpoint. Its manifest also goes to the draft's folder, which then is a cache for `fetch`.
 
     Blocks on the store, which writes and reads all of the data. The chief's agent calls it. Each thread calls `check`
     before each operation that changes the store; what it raises ends the attempt. Raises CheckpointError when another
     checkpoint of this step and generation exists, or there is nothing to write: a retry is useless. Any other OSError
-    may be transient; a retry uses fresh names, and detects when this attempt was published after all.
+    may be transient; a retry uses fresh names, and detects when this attempt has stored its manifest after all.
     """
     place = layout.generation(draft.member.trial, draft.member.generation)
     data = place.data(draft.step, uuid4().hex)
@@ -170,7 +170,7 @@ def fetch(
 
 
 def delete(store: Store, checkpoint: Checkpoint) -> None:
-    """Delete a checkpoint and the files of failed attempts to write it: the manifest first, so that none is incomplete.
+    """Delete a checkpoint and the files of failed attempts to store it: the manifest first, so that none is incomplete.
 
     Blocks. Only the coordinator calls it, for what `CheckpointHistory.acknowledge` has returned. Raises OSError when
     the store fails: call it again.
@@ -184,18 +184,18 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def collect_garbage(
-    store: Store, layout: RunLayout, trial: TrialId, kept_checkpoints: Iterable[Checkpoint], before: Generation
+    store: Store, layout: RunLayout, trial: TrialId, retained: Iterable[Checkpoint], before: Generation
 ) -> None:
-    """Delete what failed and late writers of generations before `before` left, except for `kept_checkpoints`.
+    """Delete what failed and late writers of generations before `before` left, except for `retained`.
 
     Blocks. Only the coordinator calls it, once those generations have ended. Raises OSError when the store fails.
     """
-    kept_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in kept_checkpoints}
+    retained_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in retained}
     files = [(match, path) for path in store.list(layout.checkpoints(trial)) if (match := _FILE.fullmatch(path))]
     doomed = [
         (match["manifest"] is None, path)
         for match, path in files
-        if int(match["number"]) < before and (int(match["number"]), _step(path)) not in kept_steps
+        if int(match["number"]) < before and (int(match["number"]), _step(path)) not in retained_steps
     ]
     for _, path in sorted(doomed):  # manifests come first
         # A file of the user, or one behind a link, may have such a name too: only what the layout knows is deleted.
@@ -247,14 +247,14 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: CheckpointManifest,
             yield from (len(piece) for piece in _fetched(store, checkpoint, path, shard))
 
 
-def left_over(store: Store, layout: RunLayout, trial: TrialId, kept_checkpoints: Iterable[Checkpoint]) -> list[str]:
-    """Files of the trial that belong to no checkpoint of `kept_checkpoints`, manifests first. Blocks. Raises OSError.
+def left_over(store: Store, layout: RunLayout, trial: TrialId, retained: Iterable[Checkpoint]) -> list[str]:
+    """Files of the trial that belong to no checkpoint of `retained`, manifests first. Blocks. Raises OSError.
 
     When a manifest cannot be read, all files with its generation and step count as its own.
     """
     named = set()
     unknown = set()
-    for checkpoint in kept_checkpoints:
+    for checkpoint in retained:
         named.add(checkpoint.manifest)
         try:
             named.update(files_of(checkpoint, manifest_of(store, checkpoint)))

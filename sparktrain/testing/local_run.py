@@ -23,7 +23,7 @@ from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.errors import CheckpointError
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -88,7 +88,7 @@ class LocalRun:
         generation = self._fold(opened.records) + 1
         self._member = Member(RUN, _TRIAL, Generation(generation))
         self._home = self._directory / self._layout.member(self._member).path
-        self._keeper = SnapshotKeeper(self._home / "agent", AgentId(uuid4().hex), self._acknowledge)
+        self._storer = CheckpointStorer(self._home / "agent", AgentId(uuid4().hex), self._acknowledge)
         for folder in ("work", "files"):
             (self._home / folder).mkdir(parents=True)
         self._journal.append(self._first_records(generation, afresh=not opened.records))
@@ -136,12 +136,12 @@ class LocalRun:
         """See `Wire.judged`: there are no rules."""
         return None
 
-    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotAnswered | None:
         """See `Wire.snapshot_answer`: store the snapshot that was sent as a checkpoint, in the caller's thread."""
         if not self._snapshots:
             return None
         snapshot = self._snapshots.popleft()
-        return _completed(self._keeper.keep(self._start_of(None), self._home, snapshot))
+        return _completed(self._storer.store(self._start_of(None), self._home, snapshot))
 
     # ---- the coordinator's part
 
@@ -193,7 +193,7 @@ class LocalRun:
             return
         self._journal.append([CheckpointAcknowledged(trial=_TRIAL, checkpoint=checkpoint, at=SystemClock().wall())])
         doomed = self.checkpoints.acknowledge(checkpoint)
-        self._keeper.acknowledged(m.AckCheckpoint(self._member, checkpoint))
+        self._storer.acknowledged(m.AckCheckpoint(self._member, checkpoint))
         for expired in doomed:
             delete(self._store, expired)
 
@@ -201,7 +201,7 @@ class LocalRun:
         """The files of the newest checkpoint that can be read. Raises CheckpointError where none of them can be."""
         while (newest := self.checkpoints.newest) is not None:
             try:
-                return _completed(self._keeper.restore_dir(self._start_of(newest), self._home))
+                return _completed(self._storer.restore_dir(self._start_of(newest), self._home))
             except CheckpointError as error:
                 self._journal.append([CheckpointCorrupt(trial=_TRIAL, manifest=newest.manifest, reason=str(error))])
                 self.checkpoints.mark_corrupt(newest.manifest, str(error))

@@ -49,7 +49,7 @@ class Wire(Protocol):
         """Whether the coordinator has asked for a snapshot since the last call; returns at once."""
         ...
 
-    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotAnswered | None:
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
 
@@ -79,7 +79,7 @@ class AgentWire:
         self._places: tuple[MemberAddress, ...] | None = None
         self._moved: dict[int, MemberAddress] = {}
         self._shared: deque[tuple[str, bytes]] = deque()
-        self._snapshot_answers: deque[m.SnapshotStored] = deque()
+        self._snapshot_answers: deque[m.SnapshotAnswered] = deque()
         self._over: deque[m.FeedOver] = deque()
         self._question_number = 0
         """Number of the newest question to the sampler."""
@@ -107,7 +107,7 @@ class AgentWire:
             self._look(min(left_s, _LOOK_S))
         return None if self._judged is None else True
 
-    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotAnswered | None:
         """See base class."""
         return self._await(self._snapshot_answers, timeout_s)
 
@@ -209,7 +209,7 @@ class AgentWire:
                 self._over.append(message)
             case AnswerMember():
                 self._answers.append(message)
-            case m.SnapshotStored():
+            case m.SnapshotAnswered():
                 self._snapshot_answers.append(message)
 
 

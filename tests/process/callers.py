@@ -13,7 +13,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
@@ -98,7 +98,7 @@ class InMember:
         self._checkpoints = CheckpointHistory()
         self._generation = 0
         self._store.put_if_absent(self._layout.spec, b"{}")
-        self._keeper = SnapshotKeeper(folder / "agent", AgentId("agent"), self._post)
+        self._keeper = CheckpointStorer(folder / "agent", AgentId("agent"), self._post)
         self._posted: list[Any] = []
 
     async def call(self, train: Callable[..., Any], params: dict[str, Any], metric: str | None = None) -> Seen:

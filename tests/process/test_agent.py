@@ -17,7 +17,7 @@ import pytest
 from sparktrain import process_tree
 from sparktrain.clock import SystemClock
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
@@ -176,7 +176,7 @@ async def test_a_checkpoint_that_fails_in_the_agent_is_reported_at_once(
     async def broken(*args: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(SnapshotKeeper, "keep", broken)
+    monkeypatch.setattr(CheckpointStorer, "store", broken)
     async with attended(tmp_path, mark) as hall:
         await hall.prepare("run", saves)
         member = hall.start("run")
@@ -199,7 +199,7 @@ async def test_a_report_comes_before_the_checkpoint_after_it(
     async def broken(*args: Any) -> None:
         raise RuntimeError("at once")
 
-    monkeypatch.setattr(SnapshotKeeper, "keep", broken)
+    monkeypatch.setattr(CheckpointStorer, "store", broken)
     async with attended(tmp_path, mark) as hall:
         await hall.prepare("run", reports_and_saves)
         await hall.failure(hall.start("run"))

@@ -11,7 +11,7 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
-from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
@@ -36,7 +36,7 @@ async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp
     posted: asyncio.Queue[m.FromAgent] = asyncio.Queue()
     post = posted.put_nowait
     code = LocalCode(str(tmp_path / "function"), False, ())
-    snapshots, limits = SnapshotKeeper(tmp_path, AgentId("a"), post), MemberLimits(frozen_s=TIMEOUT_S)
+    snapshots, limits = CheckpointStorer(tmp_path, AgentId("a"), post), MemberLimits(frozen_s=TIMEOUT_S)
     session = MemberSession(start, code, tmp_path / "home", SystemClock(), snapshots, MemoryHolder(None), limits=limits)
     place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})
     child = await bench.zygote.fork()

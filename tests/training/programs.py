@@ -56,7 +56,7 @@ class NullWire:
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 
-    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotAnswered | None:
         return None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import UserError
-from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
 from sparktrain.training.checkpoint import model_state, saver, tensor_files
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.export import export
@@ -181,8 +181,8 @@ class Agent:
     def send(self, message: Snapshot) -> None:
         self._steps.append(message.step)
 
-    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
-        return SnapshotStored(self._steps.pop())
+    def snapshot_answer(self, timeout_s: float) -> SnapshotAnswered | None:
+        return SnapshotAnswered(self._steps.pop())
 
 
 def refuse_other_models(folder: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.protocol.pipe_messages import MemoryTaken
+from sparktrain.protocol.pipe_messages import MemoryWritten
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.training import notices
 from sparktrain.training.checkpoint import saver, sent_files
@@ -20,9 +20,9 @@ class Holder:
     """An agent that keeps the messages of its member."""
 
     def __init__(self) -> None:
-        self.taken: list[MemoryTaken] = []
+        self.taken: list[MemoryWritten] = []
 
-    def send(self, message: MemoryTaken) -> None:
+    def send(self, message: MemoryWritten) -> None:
         self.taken.append(message)
 
     def take_asked(self) -> bool:

@@ -271,8 +271,8 @@ class Wire:
     def ask(self, question: bytes, timeout_s: float | None) -> None:
         pass
 
-    def snapshot_answer(self, timeout_s: float) -> m.SnapshotStored:
-        return m.SnapshotStored(self._steps.pop())
+    def snapshot_answer(self, timeout_s: float) -> m.SnapshotAnswered:
+        return m.SnapshotAnswered(self._steps.pop())
 
 
 def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainContext, Wire]:

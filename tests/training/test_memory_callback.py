@@ -6,7 +6,7 @@ import pytest
 
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.memory_callback import KeepInMemory
+from sparktrain.training.keras.memory_callback import TakeSnapshots
 from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, ResumedState
 from tests.training.gluing import Hand, ids, member
 from tests.training.rings import ThreadRing, together
@@ -35,7 +35,7 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
 
     def train(ring: ThreadRing) -> Any:
         position, kept = Position(), Kept()
-        callback = KeepInMemory(ring, kept, CallbackStateKeeper(position, ResumedState()), 0.0, Hand())
+        callback = TakeSnapshots(ring, kept, CallbackStateKeeper(position, ResumedState()), 0.0, Hand())
         model = member()
         model(ids[:2])
         callback.set_model(model)

@@ -18,7 +18,7 @@ import numpy as np
 from sparktrain.clock import pause, thread_cpu_s
 from sparktrain.errors import CheckpointError, SparktrainError
 from sparktrain.formatting import size
-from sparktrain.protocol.pipe_messages import MemoryTaken
+from sparktrain.protocol.pipe_messages import MemoryWritten
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
@@ -180,7 +180,7 @@ class MemorySaver:
             else:
                 self._write(slot, state)
             checksum = folder_checksum(slot.folder)
-            self._link.send(MemoryTaken(state.step, str(slot.folder), checksum, paused))
+            self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused))
         except (OSError, ValueError, SparktrainError) as error:
             self._give_up(str(error))
             return
@@ -207,7 +207,7 @@ class MemorySaver:
     def _give_up(self, problem: str) -> None:
         self.able = False
         notice(
-            f"this member keeps no snapshots in memory any more: {problem}; after a loss training continues from "
+            f"this member takes no snapshots in memory any more: {problem}; after a loss training continues from "
             "another member's, or from the newest checkpoint in the store"
         )
 
@@ -233,9 +233,9 @@ def _equal(one: Array, other: Array) -> bool:
     return one is other or (one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def _same_layout(held: Mapping[str, Array], tensors: Mapping[str, Array]) -> bool:
-    return held.keys() == tensors.keys() and all(
-        (held[name].dtype, held[name].shape) == (array.dtype, array.shape) for name, array in tensors.items()
+def _same_layout(mapped: Mapping[str, Array], tensors: Mapping[str, Array]) -> bool:
+    return mapped.keys() == tensors.keys() and all(
+        (mapped[name].dtype, mapped[name].shape) == (array.dtype, array.shape) for name, array in tensors.items()
     )
 
 

@@ -1,15 +1,16 @@
-"""Saves and restores the state of a training: copied while training waits, written while it continues.
+"""Saves and restores the state of a training: captured while training waits, stored while it continues.
 
-Training stalls only for a copy in memory. A thread writes the copy to local files, and the agent turns them into a
-checkpoint (`sparktrain.rundir.checkpoints`); the next generation gets the files of an acknowledged checkpoint.
+Training stalls only for the capture, a copy in memory. A thread writes the copy to local files, and the agent stores
+them as a checkpoint (`sparktrain.rundir.checkpoints`); the next generation gets the files of an acknowledged one. The
+glossary defines these stages of a checkpoint.
 
-While a checkpoint is written, training continues until the next one is due, and no further: a crash costs at most two
+While a checkpoint is stored, training continues until the next one is due, and no further: a crash costs at most two
 intervals.
 
-There are two places for a state: staged, which a newer one replaces, and in flight, which the agent is turning into a
-checkpoint. `save` waits until both are empty, for 20 s at most, because the rest of a gang waits for its chief
-meanwhile; then it stages its copy, and the writer's thread takes it. The writer hands one state at a time to the
-agent, and waits for the answer: acknowledged, or why not. A failure is a warning and a message to the coordinator,
+There are two places for a state: staged, which a newer one replaces, and in flight, which the agent is storing.
+`save` waits until both are empty, for 20 s at most, because the rest of a gang waits for its chief meanwhile; then it
+stages its copy, and the writer's thread takes it. The writer hands one state at a time to the agent, and waits for
+the answer: acknowledged, or why not. A failure is a warning and a message to the coordinator,
 and never an error of the training. The memory of a state that is in files serves the next copy. Only rank 0 of a gang
 saves, in the process that got the context.
 """
@@ -37,7 +38,7 @@ from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
 VERSION = 1
-KEPT_TIMEOUT_S = 1500.0
+ANSWER_TIMEOUT_S = 1500.0
 """How long the agent may take to answer a snapshot; longer than the agent itself takes to give up."""
 FINISH_TIMEOUT_S = 300.0
 """How long a member waits for its last save after its function has returned."""
@@ -288,8 +289,8 @@ class CheckpointSaver:
         with TensorFiles(Path(self._restore_dir)) as files:
             return model_state.assign_metrics(model_state.named(model), files)
 
-    def wait(self, timeout_s: float = KEPT_TIMEOUT_S) -> None:
-        """Block until everything that was saved is a checkpoint: durable, verified and recorded.
+    def wait(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Block until everything that was saved is a checkpoint: stored, verified and acknowledged.
 
         Raises CheckpointError when the newest save failed, or is not a checkpoint after `timeout_s` seconds.
         """
@@ -390,12 +391,12 @@ class CheckpointSaver:
             return f"{failed}: the agent is gone: {error}"
 
     def _answer(self, step: int, failed: str) -> str:
-        deadline = self._clock.now() + KEPT_TIMEOUT_S
+        deadline = self._clock.now() + ANSWER_TIMEOUT_S
         while (reply := self._link.snapshot_answer(max(0.0, deadline - self._clock.now()))) is not None:
             # An answer may be for a save before, which was given up here.
             if reply.step == step:
                 return f"{failed}: {reply.problem}" if reply.problem else ""
-        return f"{failed}: the agent is gone, or did not answer within {KEPT_TIMEOUT_S:.0f} s"
+        return f"{failed}: the agent is gone, or did not answer within {ANSWER_TIMEOUT_S:.0f} s"
 
     def _wait(self, timeout_s: float) -> str:
         with self._changed:

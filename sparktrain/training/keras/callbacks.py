@@ -35,7 +35,7 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     SaveCheckpoints,
     Scoring,
 )
-from sparktrain.training.keras.memory_callback import KeepInMemory
+from sparktrain.training.keras.memory_callback import TakeSnapshots
 from sparktrain.training.keras.ps_training import PsTraining
 from sparktrain.training.keras.user_callbacks import (
     Arrange,
@@ -118,7 +118,7 @@ def keras_callbacks(
         chain += [ReportMetrics(position, deps.report)]
     chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
     if deps.memory is not None and memory_checkpoint is not None:
-        chain += [KeepInMemory(ring, deps.memory, keep, interval_s, deps.clock)]
+        chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
         chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     return chain

@@ -199,10 +199,10 @@ class Resume(InternalCallback):
         position.resume(epoch, batch, place.step, start_step=start_step, first=first)
         position.reported = max(position.reported, content.get("reported", -1))
         position.recall(content.get("passes", []))
-        held = [*self.model.variables, *self.model.optimizer.variables]
+        variables = [*self.model.variables, *self.model.optimizer.variables]
         self._past.states = content.get("callbacks", {})
         self._past.midway = batch > 0
-        self._past.values = [(variable, model_state.value(variable)) for variable in held]
+        self._past.values = [(variable, model_state.value(variable)) for variable in variables]
         if batch:
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]
             self._metrics = [(variable, variable.numpy()) for variable in metrics]
@@ -285,8 +285,8 @@ class SaveCheckpoints(InternalCallback):
     def _averaged_metrics(self) -> list[tuple[Any, Any]]:
         """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
         variables = [variable for variable in self.model.metrics_variables if tf.as_dtype(variable.dtype).is_floating]
-        held = [tf.convert_to_tensor(variable.value) for variable in variables]
-        return list(zip(variables, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
+        tensors = [tf.convert_to_tensor(variable.value) for variable in variables]
+        return list(zip(variables, self._ring.allreduce(tensors, average=True, name="saved_metrics"), strict=True))
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
@@ -353,15 +353,15 @@ class EndStage(InternalCallback):
         stages = self._position.stages
         for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
             if part:
-                held: Any = _Held(part)
-                model_state.assign(_named(self.model, *prefixes), held, facts["step"], self._rank)
+                tensors: Any = _TensorsInMemory(part)
+                model_state.assign(_named(self.model, *prefixes), tensors, facts["step"], self._rank)
         if facts["seed"] is not None:
             model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
         if not self._rank or stages.alike:
             model_state.assign_generators(_as_lists(facts["generators"]))
 
 
-class _Held:
+class _TensorsInMemory:
     """Tensors in memory, with the interface of files for `model_state.assign`."""
 
     def __init__(self, tensors: dict[str, Array]) -> None:

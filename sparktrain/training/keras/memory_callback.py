@@ -18,7 +18,7 @@ LOOK_S = 0.5
 """How often the members of a gang that may grow look whether it does."""
 
 
-class KeepInMemory(InternalCallback):
+class TakeSnapshots(InternalCallback):
     """Members take a snapshot after the same step, with the chief's random numbers and state of `fit`.
 
     One member of each host does, in turns; all where a larger gang is to continue from it.

@@ -23,15 +23,15 @@ def start_of(generation: int, base: MemoryBase | None = None, trial: int = 3, si
     return m.StartMember(member=member, call=member_call(size=size), log_limit_bytes=2**20, memory=base)
 
 
-def taken(folder: str, name: str, step: int) -> pm.MemoryTaken:
+def taken(folder: str, name: str, step: int) -> pm.MemoryWritten:
     """The member's snapshot, as its process leaves it."""
     path = Path(folder) / name
     path.mkdir()
     (path / "tensors").write_text(f"of step {step}")
-    return pm.MemoryTaken(step, str(path), folder_checksum(path))
+    return pm.MemoryWritten(step, str(path), folder_checksum(path))
 
 
-def base_of(snapshot: pm.MemoryTaken, generation: int = 1) -> MemoryBase:
+def base_of(snapshot: pm.MemoryWritten, generation: int = 1) -> MemoryBase:
     return MemoryBase(Generation(generation), snapshot.step, snapshot.checksum, sent=False)
 
 
@@ -39,7 +39,7 @@ def snapshots(root: Path) -> set[str]:
     return {path.read_text() for path in root.glob("*/*/tensors")}
 
 
-async def trained(holder: MemoryHolder, *, succeeded: bool = False) -> pm.MemoryTaken:
+async def trained(holder: MemoryHolder, *, succeeded: bool = False) -> pm.MemoryWritten:
     """A member of generation 1 takes two snapshots and ends; returns the newest."""
     start = start_of(1)
     folder = await holder.begin(start)
@@ -74,7 +74,7 @@ async def test_another_snapshot_than_the_held_one_is_refused(tmp_path: Path, cha
     base = base_of(await trained(holder))
     if change == "older":
         base = replace(base, step=5)
-    again = start_of(2, base_of(pm.MemoryTaken(9, "", base.checksum), 7) if change == "other generation" else base)
+    again = start_of(2, base_of(pm.MemoryWritten(9, "", base.checksum), 7) if change == "other generation" else base)
     if change == "other trial":
         again = start_of(2, base, trial=4)
     await holder.begin(again)
@@ -94,7 +94,7 @@ async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path) -> Non
 
 
 async def test_a_snapshot_without_a_successor_expires(tmp_path: Path) -> None:
-    holder = MemoryHolder(tmp_path, kept_s=0.05)
+    holder = MemoryHolder(tmp_path, held_s=0.05)
     await trained(holder)
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)
 
@@ -124,7 +124,7 @@ async def test_folders_of_others_and_links_are_refused(tmp_path: Path) -> None:
     outside.mkdir()
     (Path(folder) / "link").symlink_to(outside)
     for wrong in (str(outside), f"{folder}/link", folder, f"{folder}/a/b"):
-        assert not holder.accept(start, pm.MemoryTaken(3, wrong, "c"))
+        assert not holder.accept(start, pm.MemoryWritten(3, wrong, "c"))
 
 
 async def test_a_gang_of_one_and_a_host_without_shared_memory_have_no_folder(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError
-from sparktrain.executor.snapshots import SnapshotKeeper, SnapshotRetryPolicy
+from sparktrain.executor.snapshots import CheckpointStorer, SnapshotRetryPolicy
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -32,7 +32,7 @@ from tests.support.member_calls import member_call
 from tests.unit.store.gated import GatedStore, drop
 
 TRIAL = TrialId(3)
-QUICK = SnapshotRetryPolicy(write_s=30.0, acknowledge_s=30.0, fetch_s=30.0, between_s=0.0)
+QUICK = SnapshotRetryPolicy(store_s=30.0, acknowledge_s=30.0, fetch_s=30.0, between_s=0.0)
 
 
 class Desk:
@@ -47,8 +47,8 @@ class Desk:
         self.acknowledges = True
         self.keeper = self.new_keeper(QUICK)
 
-    def new_keeper(self, policy: SnapshotRetryPolicy, scratch: str = "scratch") -> SnapshotKeeper:
-        return SnapshotKeeper(self.folder / scratch, AgentId("agent-1"), self._post, policy, self._open)
+    def new_keeper(self, policy: SnapshotRetryPolicy, scratch: str = "scratch") -> CheckpointStorer:
+        return CheckpointStorer(self.folder / scratch, AgentId("agent-1"), self._post, policy, self._open)
 
     def _open(self, address: StoreAddress) -> Store:
         assert address.url == str(self.folder / "runs")
@@ -82,8 +82,8 @@ class Desk:
         (folder / "tensors-00000.safetensors").write_bytes(b"\0" * step)
         return pm.Snapshot(step, str(folder), keep=2, score=0.5)
 
-    async def keep(self, step: int) -> pm.SnapshotStored:
-        return await self.keeper.keep(self.start(), self.home(), self.snapshot(step))
+    async def keep(self, step: int) -> pm.SnapshotAnswered:
+        return await self.keeper.store(self.start(), self.home(), self.snapshot(step))
 
     def garble(self) -> None:
         for path in self.store.list("run/trials"):
@@ -110,7 +110,7 @@ def gone(name: str, effect: Callable[[], Any]) -> Any:
 
 
 async def test_a_snapshot_becomes_a_checkpoint(desk: Desk) -> None:
-    assert await desk.keep(7) == pm.SnapshotStored(7)
+    assert await desk.keep(7) == pm.SnapshotAnswered(7)
     [message] = desk.written
     assert (message.member, message.checkpoint.step, message.checkpoint.score) == (desk.start().member, 7, 0.5)
     assert not (desk.home() / "snapshot-7").exists()
@@ -162,7 +162,7 @@ async def test_each_checkpoint_knows_the_one_before_it(desk: Desk) -> None:
     await desk.keep(7)
     await desk.keep(8)
     first, second = [each.checkpoint for each in desk.written]
-    await desk.keeper.keep(desk.start(2, second), desk.home(2), desk.snapshot(9, generation=2))
+    await desk.keeper.store(desk.start(2, second), desk.home(2), desk.snapshot(9, generation=2))
     third = desk.written[-1].checkpoint
     parents = [desk.store.read(each.manifest).decode() for each in (first, second, third)]
     assert '"parent":""' in parents[0]
@@ -175,14 +175,14 @@ class Pipe:
 
     def __init__(self, desk: Desk, start: m.StartMember, home: Path) -> None:
         self._loop = asyncio.get_running_loop()
-        self._keep = lambda snapshot: desk.keeper.keep(start, home, snapshot)
-        self._answers: queue.Queue[pm.SnapshotStored] = queue.Queue()
+        self._keep = lambda snapshot: desk.keeper.store(start, home, snapshot)
+        self._answers: queue.Queue[pm.SnapshotAnswered] = queue.Queue()
 
     def send(self, message: pm.Snapshot) -> None:
         keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
         keeping.add_done_callback(lambda done: self._answers.put(done.result()))
 
-    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> pm.SnapshotAnswered | None:
         return self._answers.get(timeout=timeout_s)
 
 
@@ -223,7 +223,7 @@ async def test_an_operation_of_a_store_that_fails_once_is_retried(desk: Desk, op
         return result
 
     desk.gate = gate
-    assert await desk.keep(7) == pm.SnapshotStored(7)
+    assert await desk.keep(7) == pm.SnapshotAnswered(7)
     assert not failures
     checkpoint = desk.written[-1].checkpoint
     assert texts(await desk.keeper.restore_dir(desk.start(2, checkpoint), desk.home(2)))["state.json"] == "step 7"
@@ -279,9 +279,9 @@ async def test_a_store_that_hangs_blocks_no_wait_and_publishes_nothing(desk: Des
         return effect()
 
     desk.gate = gate
-    desk.keeper = desk.new_keeper(SnapshotRetryPolicy(write_s=0.05))
+    desk.keeper = desk.new_keeper(SnapshotRetryPolicy(store_s=0.05))
     kept = await desk.keep(7)
-    assert "was not written to" in kept.problem
+    assert "was not stored in" in kept.problem
     assert "within 0 s: see whether the store is overloaded" in kept.problem
     free.set()
     await _settled(lambda: not any(each.name == "sparktrain-store" for each in threading.enumerate()))
@@ -296,7 +296,7 @@ async def test_a_run_directory_that_this_host_does_not_have_is_named(desk: Desk)
     keeper = desk.new_keeper(QUICK, "elsewhere")
     with pytest.raises(OSError, match=r"run.json is not there on host .* dir must be on storage that all hosts share"):
         await keeper.restore_dir(desk.start(2, checkpoint), desk.home(2))
-    kept = await keeper.keep(desk.start(), desk.home(), desk.snapshot(8))
+    kept = await keeper.store(desk.start(), desk.home(), desk.snapshot(8))
     assert "run.json is not there on host" in kept.problem
 
 
@@ -334,12 +334,12 @@ async def test_a_member_that_is_gone_leaves_nothing(desk: Desk) -> None:
 
 @pytest.mark.parametrize("folder", ["/etc", "{home}/../elsewhere", "{home}"])
 async def test_a_snapshot_must_lie_in_the_member_s_home(desk: Desk, folder: str) -> None:
-    kept = await desk.keeper.keep(desk.start(), desk.home(), pm.Snapshot(1, folder.format(home=desk.home()), 2))
+    kept = await desk.keeper.store(desk.start(), desk.home(), pm.Snapshot(1, folder.format(home=desk.home()), 2))
     assert "must lie in the member's directory" in kept.problem
 
 
 async def test_a_snapshot_that_is_not_there(desk: Desk) -> None:
-    kept = await desk.keeper.keep(desk.start(), desk.home(), pm.Snapshot(1, str(desk.home() / "none"), 2))
+    kept = await desk.keeper.store(desk.start(), desk.home(), pm.Snapshot(1, str(desk.home() / "none"), 2))
     assert "No such file" in kept.problem
 
 
@@ -353,12 +353,12 @@ async def test_a_local_disk_that_hangs_is_reported(desk: Desk, monkeypatch: pyte
     monkeypatch.setattr(Path, "rename", lambda self, target: released.wait(30.0))
     kept = await desk.keep(7)
     released.set()
-    assert kept == pm.SnapshotStored(7, f"the local disk below {desk.home()} did not answer within 0.05 s")
+    assert kept == pm.SnapshotAnswered(7, f"the local disk below {desk.home()} did not answer within 0.05 s")
     assert desk.written == []
 
 
 async def test_a_checkpoint_that_counts_is_kept_although_there_is_no_copy_at_hand(desk: Desk) -> None:
     (desk.folder / "scratch").mkdir()
     (desk.folder / "scratch" / "checkpoints").write_text("in the way")
-    assert await desk.keep(7) == pm.SnapshotStored(7)
+    assert await desk.keep(7) == pm.SnapshotAnswered(7)
     assert [message.checkpoint.step for message in desk.written] == [7]

@@ -58,11 +58,11 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
     ]
     for thread in threads:
         thread.start()
-    agent.send(m.SnapshotStored(7))
+    agent.send(m.SnapshotAnswered(7))
     agent.send(PeerShared(MEMBER, "k", b"v"))
     for thread in threads:
         thread.join(30)
-    assert found == {"shared": ("k", b"v"), "kept": m.SnapshotStored(7)}
+    assert found == {"shared": ("k", b"v"), "kept": m.SnapshotAnswered(7)}
 
 
 def test_a_member_waits_for_what_rules_make_of_its_report_only_where_some_judge_it(ends) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered, Unsaved
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import CheckpointSaver, capture
 
@@ -24,7 +24,7 @@ class Agent:
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.snapshots: Queue[Snapshot] = Queue()
-        self.answers: Queue[SnapshotStored | OSError] = Queue()
+        self.answers: Queue[SnapshotAnswered | OSError] = Queue()
         self.unsaved: list[Unsaved] = []
         self.at_once = at_once
         self.gone = False
@@ -37,9 +37,9 @@ class Agent:
             return
         self.snapshots.put(message)
         if self.at_once:
-            self.answers.put(SnapshotStored(message.step))
+            self.answers.put(SnapshotAnswered(message.step))
 
-    def snapshot_answer(self, timeout_s: float) -> SnapshotStored | None:
+    def snapshot_answer(self, timeout_s: float) -> SnapshotAnswered | None:
         try:
             answer = self.answers.get(timeout=timeout_s)
         except Empty:
@@ -108,11 +108,11 @@ def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: p
         if step > 10:
             due.join(2 * quiet_s)
             assert due.is_alive(), f"training continues from step {step} without a checkpoint since {step - 20}"
-            agent.answers.put(SnapshotStored(step - 10))
+            agent.answers.put(SnapshotAnswered(step - 10))
         due.join(SOON_S)
         assert not due.is_alive()
         assert agent.snapshots.get(timeout=SOON_S).step == step
-    agent.answers.put(SnapshotStored(30))
+    agent.answers.put(SnapshotAnswered(30))
     saving.finish(SOON_S)
     words = r"\[sparktrain\] step \d0 is still being checkpointed, and step \d0 is due: training waits, up to 20 s for"
     assert len(re.findall(words, capfd.readouterr().err)) == 1
@@ -120,11 +120,11 @@ def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: p
 
 def test_a_failure_of_the_save_before_ends_the_wait(agent: Agent, tmp_path: Path) -> None:
     agent.at_once = False
-    agent.answers.put(SnapshotStored(1, "the disk is full"))
+    agent.answers.put(SnapshotAnswered(1, "the disk is full"))
     saving = checkpoints(agent, tmp_path)
     saving.save(1)
     saving.save(2)
-    agent.answers.put(SnapshotStored(2))
+    agent.answers.put(SnapshotAnswered(2))
     saving.finish(SOON_S)
     assert agent.steps() == [1, 2]
 
@@ -137,12 +137,12 @@ def test_after_the_timeout_only_the_newest_save_waits(tmp_path: Path, capfd: pyt
     for step in (2, 3, 4):
         saving.save(step)
     assert capfd.readouterr().err.count("[sparktrain] step 1 is still being checkpointed, and step 2 is due:") == 1
-    agent.answers.put(SnapshotStored(1))
+    agent.answers.put(SnapshotAnswered(1))
     assert agent.snapshots.get(timeout=SOON_S).step == 4
     with pytest.raises(CheckpointError, match="step 4 was not checkpointed within 0 s"):
         saving.wait(0.0)
-    agent.answers.put(SnapshotStored(1))  # an answer that comes twice is for another step
-    agent.answers.put(SnapshotStored(4))
+    agent.answers.put(SnapshotAnswered(1))  # an answer that comes twice is for another step
+    agent.answers.put(SnapshotAnswered(4))
     saving.finish(SOON_S)
     assert agent.steps() == []
 
@@ -154,11 +154,11 @@ def test_a_failed_save_is_reported_once_and_training_continues(
     saving = checkpoints(agent, tmp_path)
     for step in (1, 2):
         saving.save(step)
-        agent.answers.put(SnapshotStored(step, "the disk is full"))
+        agent.answers.put(SnapshotAnswered(step, "the disk is full"))
         with pytest.raises(CheckpointError, match=f"step {step} was not checkpointed: the disk is full"):
             saving.wait(SOON_S)
     saving.save(3)
-    agent.answers.put(SnapshotStored(3))
+    agent.answers.put(SnapshotAnswered(3))
     saving.wait(SOON_S)
     saving.finish(SOON_S)
     assert capfd.readouterr().err.count("[sparktrain] step 1 was not checkpointed: the disk is full; training") == 1
