@@ -293,7 +293,7 @@ class Coordinator:
         match event:
             # An agent that is compromised must not have files of another trial deleted or restored, so no path that it
             # sends is used.
-            case on.AgentSent(message=m.CheckpointWritten() as message) if self._run is not None:
+            case on.AgentSent(message=m.CheckpointStored() as message) if self._run is not None:
                 placed = checkpoints.placed(self._run.work.layout, message.member, message.checkpoint)
                 if placed is None:
                     logger.warning("agent %s claims an impossible checkpoint: %s", event.agent, message.checkpoint)

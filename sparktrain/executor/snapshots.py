@@ -81,7 +81,7 @@ class CheckpointStorer:
     # ---- from snapshot to checkpoint
 
     async def store(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotAnswered:
-        """Store the snapshot, post `CheckpointWritten`, wait for the acknowledgement; returns the member's answer.
+        """Store the snapshot, post `CheckpointStored`, wait for the acknowledgement; returns the member's answer.
 
         One at a time for each member. The answer reports a failure: then the checkpoint before stays, and the
         snapshot's files are removed. Cancel it when the member's process is gone.
@@ -166,7 +166,7 @@ class CheckpointStorer:
     async def _acknowledge(self, member: Member, checkpoint: Checkpoint) -> None:
         waiting = self._awaited[checkpoint.digest] = asyncio.get_running_loop().create_future()
         try:
-            self._post(m.CheckpointWritten(member, checkpoint))
+            self._post(m.CheckpointStored(member, checkpoint))
             await asyncio.wait_for(waiting, self._policy.acknowledge_s)
         except TimeoutError as error:
             raise CheckpointError(

@@ -162,7 +162,7 @@ class VirtualRun:
         if self._saves:
             manifest = f"{member.trial}-{number}"
             saved = Checkpoint(member.generation, point.step, manifest, manifest)
-            self._send(at, agent, m.CheckpointWritten(member, saved))
+            self._send(at, agent, m.CheckpointStored(member, saved))
         report = Report(point.step, {self._metric: point.value})
         self._send(at, agent, m.MemberReported(member, (report,)))
         if member in self._advised:

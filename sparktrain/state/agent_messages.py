@@ -87,8 +87,8 @@ class MemberReported(Large, frozen=True, tag=True):
     reports: tuple[Report, ...]
 
 
-class CheckpointWritten(Small, frozen=True, tag=True):
-    """The chief's agent has published a checkpoint; it counts once the coordinator has acknowledged it."""
+class CheckpointStored(Small, frozen=True, tag=True):
+    """The chief's agent has stored a checkpoint; it counts once the coordinator has acknowledged it."""
 
     member: Member
     checkpoint: Checkpoint
@@ -130,7 +130,7 @@ MemberMessage = (
     | MemberAwaits
     | MemberAsked
     | MemberReported
-    | CheckpointWritten
+    | CheckpointStored
     | CheckpointFailed
     | SnapshotHeld
     | MemberEnded

@@ -10,7 +10,7 @@ from sparktrain.state.outcome import Failure, FailureKind
 
 
 class Checkpoint(Struct, frozen=True):
-    """A published checkpoint. Its files are fixed by the digest of its manifest."""
+    """A stored checkpoint. Its files are fixed by the digest of its manifest."""
 
     generation: Generation
     """Generation that wrote it."""

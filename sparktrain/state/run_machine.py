@@ -123,7 +123,7 @@ class RunMachine:
                 return [do.AskSampler(agent, member, message.number, message.question)]
             case m.MemberAsked():
                 return [refused(agent, message.member)]
-            case m.CheckpointWritten():
+            case m.CheckpointStored():
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():
                 return self._on_checkpoint_failed(gang, agent, message)
@@ -166,7 +166,7 @@ class RunMachine:
             commands.append(do.Send(agent_id, m.Advise(message.member)))
         return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
 
-    def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
+    def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointStored) -> Commands:
         checkpoint = message.checkpoint
         if message.member.rank != CHIEF or checkpoint.generation != gang.generation:
             return [refused(agent, message.member)]

@@ -185,7 +185,7 @@ class LocalRun:
 
     def _acknowledge(self, message: m.FromAgent) -> None:
         """A checkpoint is in the store: it counts once the journal has it."""
-        if not isinstance(message, m.CheckpointWritten):
+        if not isinstance(message, m.CheckpointStored):
             return
         checkpoint = placed(self._layout, self._member, message.checkpoint)
         newest = self.checkpoints.newest

@@ -274,7 +274,7 @@ def _no_generation_is_fenced() -> Any:
 
     def on_message(self: RunMachine, agent: AgentId, message: m.MemberMessage, at: float) -> list[do.Command]:
         gang = self.sweep.gangs.get(message.member.trial)
-        if gang is None or not isinstance(message, m.CheckpointWritten):
+        if gang is None or not isinstance(message, m.CheckpointStored):
             return real(self, agent, message, at)
         doomed = self.sweep.acknowledge(gang, message.checkpoint)
         return [

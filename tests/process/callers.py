@@ -127,7 +127,7 @@ class InMember:
 
     def _post(self, message: m.FromAgent) -> None:
         self._posted.append(message)
-        if isinstance(message, m.CheckpointWritten):
+        if isinstance(message, m.CheckpointStored):
             checkpoint = placed(self._layout, message.member, message.checkpoint)
             assert checkpoint is not None
             doomed = self._checkpoints.acknowledge(checkpoint)

@@ -40,7 +40,7 @@ class Rogue(drivers.Agent):
         link.post(m.MemberStarted(member, 0))
         for step in range(self.first, self.first + 3):
             claimed = Checkpoint(member.generation, step, self.path, self.digest)
-            link.post(m.CheckpointWritten(member, claimed))
+            link.post(m.CheckpointStored(member, claimed))
         link.post(m.MemberReported(member, (Report(1, {"y": 0.0}),)))
         link.post(m.MemberEnded(member, outcome(0)))
         link.post(m.MemberStored(member))
@@ -80,7 +80,7 @@ class Thief(drivers.Agent):
             for trial in (0, 1):
                 member = Member(RunId(NAME), TrialId(trial), message.member.generation)
                 if member != message.member:
-                    link.post(m.CheckpointWritten(member, Checkpoint(member.generation, 9, "", Rogue.digest)))
+                    link.post(m.CheckpointStored(member, Checkpoint(member.generation, 9, "", Rogue.digest)))
         super()._obey(link, message)
 
 

@@ -31,7 +31,7 @@ class Reception:
                         link.post(m.Welcome(self.heartbeat_s, self.lease_s, ()))
                     case m.Heartbeat() if self.answers:
                         link.post(m.HeartbeatAck())
-                    case m.CheckpointWritten(member=member, checkpoint=checkpoint):
+                    case m.CheckpointStored(member=member, checkpoint=checkpoint):
                         link.post(m.AckCheckpoint(member, checkpoint))
         except LinkClosedError:
             pass

@@ -43,7 +43,7 @@ class Desk:
         self.store = LocalStore(folder / "runs")
         self.store.put_if_absent(RunLayout("run").spec, b"{}")
         self.gate: Callable[[str, Callable[[], Any]], Any] = lambda name, effect: effect()
-        self.written: list[m.CheckpointWritten] = []
+        self.written: list[m.CheckpointStored] = []
         self.acknowledges = True
         self.keeper = self.new_keeper(QUICK)
 
@@ -55,7 +55,7 @@ class Desk:
         return GatedStore(self.store, lambda name, effect: self.gate(name, effect))
 
     def _post(self, message: m.FromAgent) -> None:
-        assert isinstance(message, m.CheckpointWritten)
+        assert isinstance(message, m.CheckpointStored)
         self.written.append(message)
         if self.acknowledges:
             self.keeper.acknowledged(m.AckCheckpoint(message.member, message.checkpoint))

@@ -143,7 +143,7 @@ class Writer:
             written = self.write(actor, step, parent)
             if written is None:
                 continue  # training continues
-            self._driver.inbox.append(on.AgentSent(0.0, self._agent, m.CheckpointWritten(self._member, written)))
+            self._driver.inbox.append(on.AgentSent(0.0, self._agent, m.CheckpointStored(self._member, written)))
             self.waits = True
             while written not in self._world.acknowledged:
                 actor.gate("wait", lambda: None)

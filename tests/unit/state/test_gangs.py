@@ -277,7 +277,7 @@ def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(wor
     world.lose(first)
     world.fail(second, FailureKind.RING)
     world.join("c")
-    late = on.AgentSent(world.at, first, m.CheckpointWritten(zombie, trial(world).checkpoints.retained[0]))
+    late = on.AgentSent(world.at, first, m.CheckpointStored(zombie, trial(world).checkpoints.retained[0]))
     assert [type(each) for each in world.feed(late)] == [do.Refused]
     assert [each.step for each in trial(world).checkpoints.retained] == [20]
 

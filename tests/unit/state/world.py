@@ -99,7 +99,7 @@ class World:
         member = self.running[agent]
         manifest = f"gen-{member.generation}/manifest-{step}"
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
-        return self.receive(agent, m.CheckpointWritten(member, checkpoint))
+        return self.receive(agent, m.CheckpointStored(member, checkpoint))
 
     def hold(self, agent: AgentId, step: int, *, paused: bool = False) -> list[do.Command]:
         """The agent holds a snapshot of its member in memory."""
