@@ -11,8 +11,7 @@ use such a ring only in a network with trusted hosts.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,9 +25,9 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.bucketing import in_chunks
-from sparktrain.training.collectives.call_log import CallLog
 from sparktrain.training.collectives.dtype_cast import carry
-from sparktrain.training.collectives.op_names import PREFIX, OpNames, as_written
+from sparktrain.training.collectives.named_ring import NamedRing
+from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
 
 _LEADER = f"/job:{Role.CHIEF.value}/replica:0/task:0"
@@ -109,19 +108,14 @@ def _start_server(formation: Formation) -> None:
         ) from error
 
 
-class CollectiveRing(Ring):
+class CollectiveRing(NamedRing):
     """See base class. Made by `join`."""
 
-    calls: CallLog
+    # TensorFlow ends all operations of a process with the first one that has failed, and may crash in a later one.
+    _ends_with_error = True
 
     def __init__(self, formation: Formation, timeout_s: float) -> None:
-        self.rank = formation.rank
-        self.size = formation.size
-        self._formation = formation
-        self.timeout_s = timeout_s
-        self.calls = CallLog()
-        self._names = OpNames()
-        self._closed = False
+        super().__init__(formation, timeout_s, _MOVED)
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
@@ -136,60 +130,19 @@ class CollectiveRing(Ring):
             reduced = in_chunks([tensor for tensor, _ in carried], reduce)
             return [back(tensor) for tensor, (_, back) in zip(reduced, carried, strict=True)]
 
-    @as_written
-    def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
-        """See base class."""
-        with self._operation("broadcast", name, tensors) as unique:
-            carried = [carry(tensor, _MOVED) for tensor in tensors]
-            sent = in_chunks(
-                [tensor for tensor, _ in carried], lambda flat, label: self._copy(flat, f"{unique}/copy/{label}")
-            )
-            return [back(tensor) for tensor, (_, back) in zip(sent, carried, strict=True)]
-
-    @as_written
-    def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
-        """See base class."""
-        with self._operation("allgather", name, [tensor]) as unique:
-            if not tensor.shape.rank:
-                raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
-            carried, back = carry(tensor, _MOVED)
-            lengths = self._gather(tf.shape(carried, tf.int64)[:1], f"{unique}/gather/lengths")
-            longest = tf.reduce_max(lengths)
-            padding = [[0, longest - tf.shape(carried, tf.int64)[0]]] + [[0, 0]] * (carried.shape.rank - 1)
-            inner_shape = tf.shape(carried, tf.int64)[1:]
-            flat = self._gather(tf.reshape(tf.pad(carried, padding), [-1]), f"{unique}/gather/values")
-            rows = tf.reshape(flat, tf.concat([[self.size, longest], inner_shape], 0))
-            gathered = tf.boolean_mask(rows, tf.sequence_mask(lengths, longest))
-            return back(tf.ensure_shape(gathered, [None, *carried.shape[1:]]))
-
-    def close(self) -> None:
-        """See base class. The members wait for each other, so that none ends while another still needs it.
-
-        Does nothing once an operation has failed: TensorFlow has ended all further ones of the process then, and may
-        crash in one.
-        """
-        if not self._closed:
-            self._closed = True
-            with suppress(RingError):  # a member that is gone does not undo the work of the others
-                self.allreduce([tf.zeros([1])], average=False, name="closing")
-
-    @contextmanager
-    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
-        try:
-            with tf.name_scope(PREFIX), tf.device("/CPU:0"):
-                noted = self.calls.note(kind, name, tensors)
-            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
-                yield self._names.unique(name)
-        except tf.errors.OpError as error:
-            self._closed = True
-            late = f", has not called it for {self.timeout_s:g} s" if self.timeout_s else ""
-            raise RingError(
-                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone"
-                f"{late}, or passed another shape ({error.message})"
-            ) from error
-
     def _sum(self, flat: tf.Tensor, name: str) -> tf.Tensor:
         return self._run(tf.raw_ops.CollectiveReduceV2, name, input=flat, merge_op="Add", final_op="Id", **_UNORDERED)
+
+    def _gathered(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        # TensorFlow gathers parts of one shape alone: their lengths travel first, and shorter parts are padded.
+        lengths = self._gather(tf.shape(tensor, tf.int64)[:1], f"{name}/lengths")
+        longest = tf.reduce_max(lengths)
+        padding = [[0, longest - tf.shape(tensor, tf.int64)[0]]] + [[0, 0]] * (tensor.shape.rank - 1)
+        inner_shape = tf.shape(tensor, tf.int64)[1:]
+        flat = self._gather(tf.reshape(tf.pad(tensor, padding), [-1]), f"{name}/values")
+        rows = tf.reshape(flat, tf.concat([[self.size, longest], inner_shape], 0))
+        gathered = tf.boolean_mask(rows, tf.sequence_mask(lengths, longest))
+        return tf.ensure_shape(gathered, [None, *tensor.shape[1:]])
 
     def _gather(self, flat: tf.Tensor, name: str) -> tf.Tensor:
         return self._run(tf.raw_ops.CollectiveGatherV2, name, input=flat, **_UNORDERED)
