@@ -197,7 +197,8 @@ class Agent:
             self._spawn(self._ready(welcome.preload, None))
             return await self._ended
         except (LinkClosedError, UnfitError) as error:
-            self.cut, self.unfit = str(error), isinstance(error, UnfitError)
+            self.cut = str(error)
+            self.unfit = isinstance(error, UnfitError)
             return None
         finally:
             await self._leave()

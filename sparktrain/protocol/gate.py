@@ -272,7 +272,8 @@ class Gate:
             peer.close()
             return
         splice = Splice(f"unix:{path}", peer, inner, self._selector, self._clock)
-        splice.peer, splice.network = shown(address), network_of(address[0])
+        splice.peer = shown(address)
+        splice.network = network_of(address[0])
         splice.deadline = splice.started + self._patience_s
         # Before the server sees the peer, and may ask for it.
         self._splices[splice.name] = self._timed[splice.name] = splice

@@ -122,7 +122,8 @@ class GrpcListener(Listener):
 
     def renew(self, certificates: CertificateBundle) -> None:
         """See base class."""
-        self._certificates, self._renewed = certificates, _configuration(certificates)
+        self._certificates = certificates
+        self._renewed = _configuration(certificates)
 
     async def close(self, grace_s: float) -> None:
         """See base class."""
@@ -363,7 +364,8 @@ class GrpcDialer(Dialer):
         except BaseException:
             await channel.close()
             raise
-        self._channel, self._peer = channel, _target(host, self._ticket.port)
+        self._channel = channel
+        self._peer = _target(host, self._ticket.port)
         return call
 
     def _open(self, host: str) -> Any:

@@ -129,7 +129,8 @@ class Splice:
         else:
             # Bytes of the coordinator that wait here have the reason of its end, and sometimes a complete answer: a
             # failed write towards it must not drop them.
-            self._lost, self._unsent[destination] = destination, memoryview(b"")
+            self._lost = destination
+            self._unsent[destination] = memoryview(b"")
 
     def _end_by_error(self, source: socket.socket) -> None:
         """A connection broke, and all that it had sent has been read: see `_stop_sending`."""

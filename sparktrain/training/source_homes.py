@@ -98,6 +98,7 @@ def find(folders: Sequence[str]) -> Homes:
             continue
         for name, source in origins.sources.items():
             lines = source.text.splitlines(keepends=True)
+            # Without a time: linecache drops an entry with one when it finds no such file, as on an executor.
             linecache.cache[name] = (len(source.text), None, lines, name)
         return Homes(folder, origins)
     return Homes()

@@ -148,7 +148,8 @@ class Zygote:
         member_end.close()
         with suppress(ProcessLookupError):
             os.setpgid(pid, pid)  # in both processes: either may signal the group at once
-        self._kill_at[pid], self._assigned[pid] = _NEVER, assigned
+        self._kill_at[pid] = _NEVER
+        self._assigned[pid] = assigned
         with agent_end:
             self._control.send(m.Forked(pid), fds=(agent_end.fileno(),))
         return None

@@ -134,6 +134,7 @@ def _of_plain(function: FunctionType) -> Iterator[Capture]:
 
 def _innermost(capture: Capture, fails: Callable[[object], bool], above: set[int]) -> Capture:
     for _ in range(MAX_DEPTH):
+        # Objects may hold each other: a value that is above is no part of itself.
         above = above | {id(capture.value)}
         inner = next((part for part in _parts(capture) if id(part.value) not in above and fails(part.value)), None)
         if inner is None:

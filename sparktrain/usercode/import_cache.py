@@ -131,6 +131,7 @@ def default_file() -> Path | None:
         codes = [Path(str(path)).read_bytes() for path in (source_imports.__file__, __file__)]
     except (OSError, RuntimeError):
         return None
+    # The code of the analysis is part of the name: another version finds other imports in the same source.
     digest = hashlib.sha256(b"".join([sys.version.encode(), *codes])).hexdigest()
     tag = sys.implementation.cache_tag
     return folder / "sparktrain" / "imports" / f"{tag}-{digest[:16]}{_SUFFIX}" if folder.is_absolute() else None

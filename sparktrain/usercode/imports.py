@@ -293,10 +293,12 @@ def _add_code(code: CodeType, names: Mapping[str, object], imports: Imports) -> 
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):
+        # Before an import Python loads two constants: its level, and the names that it takes.
         context = instructions[max(0, index - 2) : index]
         if instruction.opname == "IMPORT_NAME":
             module = _absolute(str(instruction.argval), context[0].argval, names)
             chosen = context[1].argval
+            # `from a import b` may import the module a.b, or take a name of a: the last part may be either.
             imports.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
         elif instruction.opname.startswith("STORE_") and context and context[-1].opname == "IMPORT_NAME":
             bound[_variables(instruction)[0]] = str(context[-1].argval).partition(".")[0]

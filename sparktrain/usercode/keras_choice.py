@@ -58,6 +58,7 @@ def _of_function(function: Any) -> Iterator[KerasChoice]:
     """The choices of a function, and of those that it calls in any case."""
     called: set[str] | None = None
     for code, names in uses.codes(plain_function_of(function) or function):
+        # What a function defines and does not call sets no backend.
         if code.co_filename.startswith(_PACKAGE_FOLDER) or (called is not None and code.co_name not in called):
             continue
         statements = _body(code)

@@ -41,6 +41,7 @@ def check_known(value: object, reduced: Any) -> None:
     kind = type(value)
     if kind.__module__ in MAIN or "<locals>" in kind.__qualname__:
         raise CustomKerasError("is an object of a Keras class that executors do not know")
+    # Keras pickles an object as a file of its own format: its configuration alone names the classes within it.
     with zipfile.ZipFile(BytesIO(reduced[1][0].getvalue())) as saved:
         names = sorted(set(_of_user(json.loads(saved.read("config.json")))))
     if names:

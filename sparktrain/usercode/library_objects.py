@@ -78,6 +78,7 @@ def _top(kind: type) -> str | None:
 def _loaded() -> dict[str, list[ModuleType]]:
     """The loaded modules by their top-level ones, but for those of anyone; those with short names first."""
     modules_by_top: dict[str, list[ModuleType]] = {}
+    # A copy, because a thread that imports meanwhile adds modules.
     loaded: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in loaded:
         top = name.partition(".")[0]

@@ -249,6 +249,7 @@ def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) 
     """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs."""
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
+    # A pickle names the classes of values by their modules, which the function need not import itself.
     referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
     modules = imports_of_function(function).modules
     imported = modules | sources.imports_of_modules(modules).modules

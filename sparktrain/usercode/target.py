@@ -254,8 +254,10 @@ def _import_module(name: str, folder: Path) -> ModuleType:
 def _import(name: str, place: str, folder: Path) -> ModuleType:
     if sys.path[:1] != [str(folder)]:
         sys.path.insert(0, str(folder))
+    # Python remembers what its folders have: a file that was written a moment ago would not be found.
     importlib.invalidate_caches()
     try:
+        # Where the module level of the file calls sweep(), each trial would import the file, and call it in turn.
         with importing(place):
             return importlib.import_module(name)
     except NestedCallError as error:

@@ -40,6 +40,7 @@ def named(model: Any) -> dict[str, Any]:
             f"model {model.name!r} has no variables yet: build it first, with an Input, model.build(), or a first call"
         )
     optimizer = getattr(model, "optimizer", None)
+    # An optimizer has no variables before it is built: Keras's own files then drop its state, with a warning alone.
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)
     variables: dict[str, Any] = {}

@@ -371,7 +371,8 @@ class CheckpointSaver:
 
     def _hand_over(self, job: _Job) -> str:
         """Turn the state into a checkpoint; returns why that failed, or an empty string."""
-        snapshot, failed = job.snapshot, f"step {job.snapshot.step} was not checkpointed"
+        snapshot = job.snapshot
+        failed = f"step {snapshot.step} was not checkpointed"
         try:
             assert job.state is not None
             tensor_files.save(Path(snapshot.folder), job.state.tensors, job.state.document)
@@ -392,6 +393,7 @@ class CheckpointSaver:
 
     def _answer(self, step: int, failed: str) -> str:
         deadline = self._clock.now() + ANSWER_TIMEOUT_S
+        # None ends the wait: an agent that is gone answers None at once, and was asked again and again for 25 minutes.
         while (reply := self._link.snapshot_answer(max(0.0, deadline - self._clock.now()))) is not None:
             # An answer may be for a save before, which was given up here.
             if reply.step == step:

@@ -18,6 +18,7 @@ from sparktrain.training.collectives.backend import Exchange
 MAX_VALUE_BYTES = 64 * 1024
 """The largest value that the server takes; larger than any of Gloo's."""
 
+# Horovod's own server binds all interfaces, and takes values of anyone: these would lead a ring to foreign peers.
 _ADDRESS = "127.0.0.1"
 _WAIT_S = 0.005
 """How long the server waits for a missing key before it answers that Gloo must ask again."""
@@ -37,6 +38,7 @@ class Rendezvous:
             self._keep(key, value)
 
     def __enter__(self) -> "Rendezvous":
+        # Each generation has a server of its own: values of an earlier one would lead to members that are gone.
         self._server = _Server(self)
         self._stopping = threading.Event()
         self._thread = spawn(self._serve, "sparktrain-rendezvous")
@@ -94,7 +96,8 @@ class _Server(HTTPServer):
         """Bind without the name lookup of HTTPServer, which may take seconds."""
         socket_address = self.server_address
         self.socket.bind(socket_address)
-        self.server_name, self.server_port = _ADDRESS, self.socket.getsockname()[1]
+        self.server_name = _ADDRESS
+        self.server_port = self.socket.getsockname()[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether the connection comes from this process; the server closes all others unread."""

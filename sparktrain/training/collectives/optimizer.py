@@ -180,6 +180,8 @@ class DistributedTape:
 
         Every member calls it. Blocks until all do. Raises RingError when called eagerly.
         """
+        # TensorFlow's tape knows its own variables alone, and Keras 3 wraps them: Horovod's tape fails with those of
+        # Keras.
         plain = tf.nest.map_structure(
             lambda variable: variable.value if isinstance(variable, keras.Variable) else variable, sources
         )

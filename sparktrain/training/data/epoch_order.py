@@ -49,6 +49,8 @@ class EpochOrder:
 
     def _end_epoch(self, number: int) -> None:
         seed = int(np.random.SeedSequence([self._seed % 2**64, number]).generate_state(1)[0])
+        # The training draws from the same generators: its numbers must not depend on how many passes this process has
+        # read.
         states = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed)

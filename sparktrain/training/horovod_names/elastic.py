@@ -135,6 +135,7 @@ class TensorFlowState(ObjectState):
 
     def sync(self) -> None:
         """See base class."""
+        # Horovod's own TensorFlowState sends no variables in TensorFlow 2: only those of a session.
         assign_all(current_ring("hvd.elastic.State.sync()"), self._held(), "elastic_state")
         super().sync()
 
@@ -208,6 +209,8 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
         if state.resume() or again:
             state.on_reset()
         state.sync()
+        # Errors reach the caller: Horovod's own `run` returns None after an error of an operation that it does not
+        # know, and the failed worker counts as one that has succeeded.
         return function(state, *args, **options)
 
     return resumed

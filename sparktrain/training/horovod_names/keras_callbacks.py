@@ -21,6 +21,7 @@ _ELSEWHERE = {
 }
 
 
+# Horovod's own callbacks fail with Keras 3, which has neither `Variable.ref` nor `keras.backend.get_value`.
 class BroadcastGlobalVariablesCallback(InternalCallback):
     """Gives all members the chief's weights and optimizer state: at the start, and after the first step.
 

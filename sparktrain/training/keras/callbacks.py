@@ -205,6 +205,8 @@ class StartTogether(InternalCallback):
                 f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
                 f"{stray}=ctx.distribute(...)"
             )
+        # `jit_compile="auto"`, the default of compile(), is True only where there is a GPU: a program that trains on
+        # CPUs would fail there.
         if self.model.jit_compile:  # XLA cannot compile collectives
             self.model.jit_compile = False
             self.model.make_train_function(force=True)

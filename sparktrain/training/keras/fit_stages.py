@@ -92,6 +92,7 @@ class Stages:
         past = [stage.weights for stage in reversed(self._finished.values()) if stage.weights.keys() == weights.keys()]
         for name, array in weights.items():
             weights[name] = next((prior[name] for prior in past[:1] if _equal(prior[name], array)), _frozen(array))
+        # A weak reference: the function alone decides how long a model and its memory live.
         self._finished[fit] = Finished(facts, weights, model=weakref.ref(model))
 
     def attach(self, fit: int, model: Any) -> None:

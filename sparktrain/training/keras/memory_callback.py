@@ -80,7 +80,10 @@ class TakeSnapshots(InternalCallback):
         mine = [now - self._last[1], pace, cost, float(memory.able), float(memory.busy), float(memory.is_pause_due)]
         since, slowest, cost, able, busy, requested = self._gathered(mine).max(axis=0).tolist()
         due = self._schedule.agree(position.step, since, slowest, cost)
-        self._agreed, self._off, agreed = (position.step, now), not able, self._clock.now()
+        self._agreed = (position.step, now)
+        self._off = not able
+        agreed = self._clock.now()
+        # To wait for the snapshot before would stop the whole gang: a snapshot may come a few steps later.
         if due and busy and not requested:
             self._schedule.postpone(position.step)
         elif (due or requested) and able:

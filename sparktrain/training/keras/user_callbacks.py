@@ -233,6 +233,7 @@ def _cut(path: str, separator: str, epoch: int) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for line in lines:
             number = line.partition(separator)[0]
+            # Half a line is what a process has left that was killed while it wrote.
             if line.endswith("\n") and not (number.isdecimal() and int(number) >= epoch):
                 file.write(line)
 

@@ -122,6 +122,7 @@ class PsModel:
 
     def check_rate(self, rate: float) -> None:
         """Raise SpecError for another learning rate than the optimizer had at first."""
+        # A variable of Keras has the rate in single precision, and Python's number differs from that.
         if np.float32(rate) != np.float32(self._rate):
             raise SpecError(
                 f"the learning rate of the optimizer was changed from {self._rate:g} to {rate:g} while it trains, and "

@@ -123,7 +123,9 @@ class ShardClient:
         into two buffers in turn.
         """
         answer, _ = self._call(PullValues(self._awaited, self._term), _NOTHING, Values, into=into)
-        self._term, self.version, self._awaited = answer.term, answer.version, answer.version
+        self._term = answer.term
+        self.version = answer.version
+        self._awaited = answer.version
         if self._fill_contents is not None:
             settings, copy, optimizer = self._fill_contents
             self._fill_contents = settings, replace(copy, version=self.version, values=into), optimizer
@@ -147,7 +149,8 @@ class ShardClient:
         `stops`: it has stopped before its last step, and the others do so too. A later call gets later news.
         """
         reply, _ = self._call(LeaveServer(self._sender, fit, stops), _NOTHING, Left)
-        self.newest, self.standing = reply.version, self.standing.with_those(reply.standing)
+        self.newest = reply.version
+        self.standing = self.standing.with_those(reply.standing)
         return self.standing
 
     def save(self) -> ShardCopy:
@@ -222,6 +225,7 @@ class ShardClient:
             self.close()
             self._connection = self._connect(endpoint)
             self._server = endpoint
+            # Before the request: a successor is empty, and answers nothing else. A server with variables keeps those.
             if self._fill_contents is not None:
                 send_frame(self._connection, *self._filling(*self._fill_contents))
                 filled, _ = receive_header(self._connection, ShardAnswer)

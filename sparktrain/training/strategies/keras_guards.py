@@ -143,6 +143,8 @@ def _checked_metric(add_variable: Callable[..., Any]) -> Callable[..., Any]:
 def _checked_variable(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        # Later Keras raises that a ShardedVariable has no attribute `handle`, and names neither the line nor the
+        # option.
         if tf.distribute.get_strategy() in _sharding:
             raise passing(
                 StrategyError(

@@ -95,4 +95,5 @@ class SaveVariables(v1.train.SessionRunHook):  # type: ignore[name-defined, misc
         step, values = session.run((self._global_step, named))
         if self._saved_step is None or int(step) > self._saved_step:
             self._saver.save(int(step), variables=values)
-        self._saved_step, self._saved_at = int(step), self._clock.now()
+        self._saved_step = int(step)
+        self._saved_at = self._clock.now()

@@ -276,6 +276,7 @@ def _initialize(sess: Any, values: Mapping[str, Any]) -> None:
         now: list[Any] = []
         later: list[Any] = []
         for variable in waiting:
+            # A value that is fed for an initial value goes to all variables that start with it: these take turns.
             start = variable.initializer.inputs[1].name
             shares = start in fed  # its initial value is also that of another variable
             (later if shares else now).append(variable)

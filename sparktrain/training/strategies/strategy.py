@@ -39,6 +39,7 @@ _BY_RING = {
 _BY_ITSELF = "leave that line out: no ring connects these members"
 _MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: see its log"
 _MUST_SERVE = "it should serve the chief: see its log"
+# TensorFlow raises RuntimeError and ValueError for this, as for much else: only the texts differ.
 _TOO_LATE = ("program startup", "already configured", "after being initialized")
 
 

@@ -18,6 +18,8 @@ _PROBE_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
 _REUSE_PORT = "TF_GRPC_REUSE_PORT"
 _NO_SERVER = "Could not start gRPC server"
+# Which one a member gets depends on its place: a neighbor of the lost one in the ring sees its connection reset after
+# 0.1 s, and others miss its heartbeats after 7 s.
 _LOST = ("UnavailableError", "AbortedError", "DeadlineExceededError")
 _LOST_WORDS = ("Collective ops is aborted", "stopped sending heartbeats", "coordination service")
 

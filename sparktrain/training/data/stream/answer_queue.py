@@ -200,7 +200,8 @@ class AnswerQueue:
                     self._rows.notify()
                     exchange.room.wait(LOOK_S)
             finally:
-                exchange.listening, exchange.heard_at = True, self._clock.now()
+                exchange.listening = True
+                exchange.heard_at = self._clock.now()
             if not exchange.lost:
                 exchange.next_row = first_row + rows
                 exchange.requests.append(_RowRequest(first_row, rows))
@@ -306,6 +307,7 @@ class AnswerQueue:
                 self._rows.wait()
             batch = exchange.waiting.popleft()
             self._bytes -= batch.nbytes
+            # All of them, because the bytes that may wait are those of all exchanges together.
             for sender in self._exchanges:
                 if not sender.listening:
                     sender.room.notify()
