@@ -2,7 +2,7 @@
 
 `MemberSession.train` takes a waiting child of the zygote, gives it its assignment, and passes its messages on as
 those of the member. Beside that it sends reports in groups, looks whether the process is stopped by a signal, and
-writes the chief's snapshots. `store` uploads the log and the files meanwhile, and removes the local folder at the
+stores the chief's snapshots. `store` uploads the log and the files meanwhile, and removes the local folder at the
 end. So there are two ends: the outcome, and the process. The member's last message has the outcome; where the process
 ends without one, its exit status decides (`exit_causes`).
 

@@ -57,6 +57,7 @@ def outcome_of(
         returned = True
         pruned = value if isinstance(value, EndedEarly) else None
         ended = conclude(*((value, context, gang, metric) if pruned is None else (None, context, gang, None)))
+    # SystemExit and KeyboardInterrupt too: the agent waits for an outcome, whatever ends the function.
     except BaseException as error:
         ended = failure.of_exception(error, gang.broke, homes)
         if ended.kind is FailureKind.RING and (mismatch := gang.mismatch()) is not None:

@@ -23,6 +23,7 @@ def _limit(tensorflow: Any, mib: int) -> None:
             "this process: install tensorflow[and-cuda] on the executors, with a driver of NVIDIA that it supports, or "
             "leave gpu_memory out"
         )
+    # A logical device with a limit, and not memory that grows: that would take the slices of other trials on the GPU.
     part = [tensorflow.config.LogicalDeviceConfiguration(memory_limit=mib)]
     try:
         for gpu in gpus:

@@ -39,6 +39,7 @@ def enter(assignment: Assignment) -> None:
     os.chdir(assignment.work_dir)
     sys.argv = ["sparktrain"]
     sys.path[:0] = assignment.code.sys_path
+    # PYTHONPATH and LD_LIBRARY_PATH come too late here: a process reads them when it starts, and this one was forked.
     os.environ.update(assignment.call.env)
     no_spark.refuse()
     if assignment.gpus:

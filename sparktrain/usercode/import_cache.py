@@ -159,6 +159,7 @@ def _load(file: Path) -> dict[str, msgspec.Raw]:
 def _write(file: Path, payload: bytes) -> None:
     """Put `payload` in the place of `file`, for this user alone. Raises OSError, and leaves no draft then."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Each writer has a name of its own: one that was killed with a common name would block all later ones.
     number, draft = tempfile.mkstemp(_IN_WORK, dir=file.parent)
     try:
         with open(number, "wb") as opened:

@@ -89,6 +89,7 @@ class _Walk:
             return
         for number, part in enumerate([*parts[1:], ""], 1):
             package = ".".join(parts[:number])
+            # Python runs this file of each package on the way to a module.
             if (package_file := place / _PACKAGE_FILE).is_file():
                 yield package_file, package
             if not part:

@@ -27,6 +27,8 @@ def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
     script, and lists the folders of imports.
     """
     buffer = BytesIO(archive)
+    # Appended, because the archive of equal modules is compressed once for a process, and origins change with each
+    # call.
     with zipfile.ZipFile(buffer, "a") as opened:
         tops = dict.fromkeys(name.partition("/")[0] for name in opened.namelist())
         places = {top: str(place) for top in tops if (place := _place(top, root)) is not None}

@@ -271,6 +271,7 @@ class SaveCheckpoints(InternalCallback):
         self._last = (position.step, self._clock.now())
         if self._quiet:
             return
+        # Before the others return: all members take part in the average, and the chief alone saves.
         shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
         if self._ring.rank:
             return

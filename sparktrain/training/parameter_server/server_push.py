@@ -86,4 +86,5 @@ def _begin(optimizer: Any, ps_model: PsModel, variables: Sequence[Any]) -> None:
 def _dense(gradient: Any, variable: Any) -> tf.Tensor:
     if gradient is None:
         return tf.zeros(variable.shape, variable.dtype)
+    # Of an embedding too, with the rows that no batch has: a server applies the gradient of a whole piece.
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)

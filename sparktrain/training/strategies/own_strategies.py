@@ -148,6 +148,7 @@ def _attach() -> None:
     They find its collectives configured as they would. The agent's lease and `hang_timeout` detect the loss of a
     member, so TensorFlow's own checks stay off: its coordination service cannot start this late.
     """
+    # The ring has configured TensorFlow's server as a strategy does, and a process can have no second one.
     CollectiveAllReduceExtended._std_server_started = True
     CollectiveAllReduceExtended._enable_check_health = False
     context.context().configure_coordination_service = lambda *_, **__: None
