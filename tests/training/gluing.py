@@ -74,6 +74,11 @@ def feed_of(kind: str, position: Position | None, *, rank: int = 0, size: int = 
     return shard(globals()[kind](), **place)
 
 
+def steps_of(data: Any) -> int | None:
+    """Steps of `fit` in an epoch of the dataset; None if they are unknown or endless."""
+    return steps if (steps := int(data.cardinality())) >= 0 else None
+
+
 class Witness(keras.Model):
     """A linear model that notes the examples of each step it trains on."""
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sparktrain.errors import SpecError
 from sparktrain.training.data.position import Position
-from sparktrain.training.data.shard import order_of, shard, steps_of
-from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids
+from sparktrain.training.data.shard import order_of, shard
+from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids, steps_of
 
 KINDS = ("known", "unknown", "arrays", "generator", "rows")
 BATCHES = -(-EXAMPLES // BATCH)

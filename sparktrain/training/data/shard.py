@@ -80,11 +80,6 @@ def shard(
     )
 
 
-def steps_of(data: Any) -> int | None:
-    """Steps of `fit` in an epoch of the dataset; None if they are unknown or endless."""
-    return steps if (steps := int(data.cardinality())) >= 0 else None
-
-
 def order_of(data: Any) -> int:
     """A number that differs between datasets that are shuffled, batched or made differently; equal on members with the
     same order of data."""
