@@ -95,6 +95,7 @@ class StudyTrial(optuna.trial.BaseTrial):
         domain = tuple(choices)
         stored = tuple(_stored(choice, f"trial.suggest_categorical({name!r}): choice {choice!r}") for choice in domain)
         self._suggest(name, CategoricalDistribution(stored))
+        # The objective's own object: the study has a plain value in its place.
         return domain[self._places[name]]
 
     # Deprecated: they warn as Optuna does, and call the methods above.

@@ -36,6 +36,7 @@ class CallLog:
         number = self._site_numbers.setdefault(site, len(self._sites))
         if number == len(self._sites):
             self._sites.append(site)
+        # In variables, because a traced step runs no Python that could note its calls.
         if self._count is None:
             with tf.init_scope():
                 self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)

@@ -75,6 +75,7 @@ def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
     optimizer = getattr(model, "optimizer", None)
     facts.append(("optimizer", type(optimizer).__name__))
     if optimizer is not None:
+        # A schedule or a function has no form in JSON: its type stands for it.
         config = json.loads(json.dumps(optimizer.get_config(), default=lambda value: type(value).__name__))
         facts += [(f"optimizer's {key}", _stem(json.dumps(config[key], sort_keys=True))) for key in sorted(config)]
     return facts

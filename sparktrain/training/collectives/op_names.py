@@ -34,6 +34,7 @@ class OpNames:
         if tf.executing_eagerly():
             return name
         graph = tf.compat.v1.get_default_graph()
+        # The branches of a condition are graphs of their own: their names count in the function around them.
         while getattr(graph, "is_control_flow_graph", False):
             graph = graph.outer_graph
         uses = self._uses.setdefault(graph, Counter())

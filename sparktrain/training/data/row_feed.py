@@ -222,6 +222,7 @@ def _check_weight(column: Column, subject: str) -> None:
 
 
 def _type(kind: str) -> str:
+    # As Keras does with arrays that `fit` gets.
     return str(keras.backend.floatx()) if kind == "float64" else kind
 
 

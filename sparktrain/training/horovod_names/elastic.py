@@ -68,6 +68,7 @@ class ObjectState:
         # As JSON and arrays: a member unpickles nothing that another one sends.
         data = np.frombuffer(_encoded(self._values()), np.uint8).astype(np.int32)
         length = int(user_ops.broadcast(ring, data.size))
+        # A broadcast needs arrays of one shape, and the chief's values may be of another length.
         sent = user_ops.broadcast(ring, np.resize(data, length))
         vars(self).update(_decoded(np.asarray(sent).astype(np.uint8).tobytes()))
         self.save()

@@ -47,6 +47,7 @@ def install() -> None:
 
 
 def _replace_loaded() -> None:
+    # A package comes before its modules, which are attributes of the one that replaces it.
     for name in sorted(_REPLACEMENTS):
         if sys.modules.pop(name, None) is not None:
             _put(name, importlib.import_module(name))

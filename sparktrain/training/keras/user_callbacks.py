@@ -72,6 +72,7 @@ class Arrange(InternalCallback):
                 "BackupAndRestore is among the callbacks, and ctx.keras_callbacks() saves and resumes already, all "
                 "members together: leave it out, and set how often to save by ctx.keras_callbacks(checkpoint_every=100)"
             )
+        # Before Keras calls any of them: a CSVLogger opens its file in on_train_begin.
         if self._rank:
             entries = [SilencedCallback(entry) if self._shared(entry) else entry for entry in callbacks.callbacks]
             callbacks.callbacks[:] = entries

@@ -143,6 +143,7 @@ class _Sessions:
         @functools.wraps(plain)
         def prepare(manager: Any, master: str, *args: Any, **kwargs: Any) -> Any:
             self._await_servers()
+            # Without an address it is a session of this process alone: its variables are on no server.
             if not master:
                 return plain(manager, master, *args, **kwargs)
             arguments = dict(inspect.signature(plain).bind(manager, master, *args, **kwargs).arguments)
