@@ -24,6 +24,9 @@ class GangArguments(AveragingArguments, total=False):
     min_workers: int | None
     hang_timeout: float | timedelta | str
 
+class MemberArguments(TypedDict, total=False):
+    log_limit: int
+
 class SearchArguments(TypedDict, total=False):
     trials: int | None
     repeats: int
@@ -68,13 +71,12 @@ class DirectoryArguments(TypedDict, total=False):
     dir: str | PathLike[str]
     seed: int | None
 
-class LimitArguments(TypedDict, total=False):
+class LimitArguments(MemberArguments, total=False):
     timeout: float | timedelta | str | None
     start_timeout: float | timedelta | str
     store_timeout: float | timedelta | str
     max_retries: int
     preload: Sequence[str] | None
-    log_limit: int
     code_limit: int
     data_version: str | None
     allow_changed: Sequence[Literal['code', 'space', 'data', 'metric', 'seed', 'gang']] | str

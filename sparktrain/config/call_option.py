@@ -145,6 +145,11 @@ def settled(
     )
 
 
+def part(kind: type[K], keywords: Keywords) -> K:
+    """The options of `keywords` that `kind`, one of its bases, has."""
+    return kind(**{name: getattr(keywords, name) for name in options_in(kind)})
+
+
 def nearest(name: str, options: Iterable[Declared], others: Iterable[str] = ()) -> str:
     """`"; did you mean 'metric'?"` with the nearest of `options` and `others`; empty when none is near."""
     declared = list(options)

@@ -1,8 +1,8 @@
-"""The options of a call about the members of its gang; a part of `option_catalog`."""
+"""The options of a call about its members; a part of `option_catalog`."""
 
 from typing import Literal
 
-from sparktrain.config.call_option import Keywords, option
+from sparktrain.config.call_option import Keywords, option, options_in, settled
 from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, integer, whole_or_none
 from sparktrain.config.server_settings import ServerMode, server_mode
 
@@ -73,3 +73,25 @@ class GangKeywords(AveragingKeywords):
     hang_timeout: float = option(
         "End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG
     )
+
+
+class MemberKeywords(Keywords):
+    """Options that each member of a run, and the agent that starts it, read as the call has them.
+
+    Nothing between names them: the specification of the run, its plan and `MemberCall` hold the whole record.
+    """
+
+    log_limit: int = option(
+        "Most bytes to keep of each member's log.",
+        integer(2**10),
+        default=2**30,
+        says="1 GiB",
+    )
+
+
+# A plan outlives the version that wrote it: an option keeps the key that its first version stored it by.
+_FIRST_KEYS = {"log_limit": "log_limit_bytes"}
+STORED_KEYS = {name: _FIRST_KEYS.get(name, name) for name in options_in(MemberKeywords)}
+"""The key of each option in the specification that a plan stores."""
+MEMBER_DEFAULTS = settled(MemberKeywords, {})
+"""What members get from calls that set none of them."""

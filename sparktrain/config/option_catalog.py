@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
 from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.data_sources import Source, named_paths, sources_of
-from sparktrain.config.gang_options import GANG, AveragingKeywords, GangKeywords
+from sparktrain.config.gang_options import GANG, AveragingKeywords, GangKeywords, MemberKeywords
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.option_rules import (
     CHANGED,
@@ -167,7 +167,7 @@ class DirectoryKeywords(Keywords):
     )
 
 
-class LimitKeywords(Keywords):
+class LimitKeywords(MemberKeywords):
     """Options of sweeps and runs about time, sizes, changes and GPUs."""
 
     timeout: float | None = option(
@@ -190,9 +190,6 @@ class LimitKeywords(Keywords):
     )
     preload: tuple[str, ...] | None = option(
         "Modules to import before training starts.", MODULES, says="those that the function uses"
-    )
-    log_limit: int = option(
-        "Most bytes to keep of each member's log.", integer(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
     )
     code_limit: int = option(
         "Most bytes of the pickled function, with its modules and captured values.",

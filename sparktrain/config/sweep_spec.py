@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
 from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
@@ -14,8 +15,6 @@ from sparktrain.config.quantities import MIB, count, memory, seconds
 from sparktrain.config.replication import Replication, replication
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
-
-MIN_LOG_BYTES = 2**10
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 """Names that every store accepts for a folder. Azure drops trailing dots, so that two runs would share a folder."""
@@ -69,8 +68,8 @@ class SweepSpec:
     """GPUs for each member of a trial."""
     gpu_memory: int | None = None
     """Bytes of its one GPU that each member may use; None for all of it."""
-    log_limit_bytes: int = 2**30
-    """Limit of each member's log; the oldest lines are dropped."""
+    member_options: MemberKeywords = MEMBER_DEFAULTS
+    """What each member reads itself."""
     start_timeout_s: float = 300.0
     """How long to wait for an agent while there is none."""
 
@@ -105,7 +104,7 @@ class SweepSpec:
                 raise SpecError(f"other_metrics has {goal.metric!r}, which is the metric itself: leave it out there")
 
     def _set_counts(self) -> None:
-        least = {"max_retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
+        least = {"max_retries": 0, "gpus": 0}
         for field, value in least.items():
             object.__setattr__(self, field, count(getattr(self, field), field, least=value))
         object.__setattr__(self, "max_failures", failures(self.max_failures))

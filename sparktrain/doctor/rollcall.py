@@ -179,7 +179,7 @@ class SlotSurvey:
                 if self._shared.tokens is not None:
                     link.post(self._shared.tokens)
                 member_call = MemberCall(params=params, seed=0, gang=MemberGang(size=self._slots))
-                link.post(m.StartMember(member=agent, call=member_call, log_limit_bytes=0, store=store))
+                link.post(m.StartMember(member=agent, call=member_call, store=store))
             case m.MemberReserved(port=port) if not self._formed:
                 self._places[join.slot] = MemberAddress(join.host, join.address, port, Role.WORKER)
             case m.Ready() | m.MemberReserved():

@@ -4,8 +4,9 @@ import secrets
 from typing import Any, ClassVar, Literal
 
 from sparktrain.clock import SystemClock
-from sparktrain.config.call_option import settled
+from sparktrain.config.call_option import part, settled
 from sparktrain.config.direction import mode_of
+from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.sweep_spec import SweepSpec
@@ -95,7 +96,7 @@ class Options:
             gang=gang,
             gpus=keywords.gpus,
             gpu_memory=keywords.gpu_memory,
-            log_limit_bytes=keywords.log_limit,
+            member_options=part(MemberKeywords, keywords),
             recovers=self.kind == "run",
             **self.limits(),
         )

@@ -149,11 +149,11 @@ class RunRequest:
             data=self.data,
             streams=self.stream_keys,
             gang=gang,
+            options=spec.member_options,
         )
         return StartMember(
             member=start.member,
             call=call,
-            log_limit_bytes=spec.log_limit_bytes,
             store=self.store.address,
             checkpoint=start.checkpoint,
             memory=start.memory,

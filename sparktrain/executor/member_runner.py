@@ -112,7 +112,7 @@ class MemberSession:
         """How many reports and metrics these are."""
         self._pace = _Pace(start.member, clock)
         self._whole_log = is_chosen(start.call.env)
-        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock, is_whole=self._whole_log)
+        self._log = LogFollower(home / "log.txt", start.call.options.log_limit, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
 
     # ---- training
@@ -361,7 +361,7 @@ class MemberSession:
         await self._over_within(LIVE_LOG_AFTER_S)
         while not self._over.is_set() and not storing.has_content("log.txt"):
             await self._over_within(POLL_S)
-        if self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes):
+        if self._over.is_set() and storing.is_short("log.txt", self._start.call.options.log_limit):
             if not self._whole_log:
                 with suppress(OSError):  # it is stored as it is
                     drop_noise(self._home / "log.txt")

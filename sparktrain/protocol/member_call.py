@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.replication import Replica
 from sparktrain.datasets.manifest import MemberData
@@ -46,3 +47,5 @@ class MemberCall(Struct, frozen=True, kw_only=True):
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
     gang: MemberGang = MemberGang()
+    options: MemberKeywords = MEMBER_DEFAULTS
+    """What its agent and its process read as the user has set it."""

@@ -226,7 +226,6 @@ class StartMember(Message, frozen=True, tag=True, kw_only=True):
 
     member: Member
     call: MemberCall
-    log_limit_bytes: int
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""

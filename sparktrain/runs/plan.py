@@ -12,6 +12,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from sparktrain.config.call_option import settled
+from sparktrain.config.gang_options import STORED_KEYS, MemberKeywords
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_rules import CHANGES
 from sparktrain.config.replication import Replication
@@ -110,14 +112,21 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def sweep_spec(self) -> SweepSpec:
         """The specification. Raises SpecError when this sparktrain has other rules than the one that wrote it."""
-        return SweepSpec(**{**self.spec, "gang": GangSpec(**self.spec["gang"])})
+        fields = dict(self.spec)
+        options = {name: fields.pop(key) for name, key in STORED_KEYS.items() if key in fields}
+        member_options = settled(MemberKeywords, options, "the plan")
+        return SweepSpec(**fields | {"gang": GangSpec(**fields["gang"]), "member_options": member_options})
 
 
 def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     """The fields of a plan's `spec`."""
     modes = {objective.metric: objective.mode for objective in spec.other_metrics}
     bounds = [str(constraint) for constraint in spec.constraints]
-    return asdict(spec) | {"stopper": encoded(spec.stopper), "other_metrics": modes or (), "constraints": bounds}
+    fields: dict[str, Any] = {}
+    for name, value in asdict(spec).items():
+        is_record = name == "member_options"  # in its place: the digest of a plan depends on the order
+        fields |= {STORED_KEYS[option]: value[option] for option in value} if is_record else {name: value}
+    return fields | {"stopper": encoded(spec.stopper), "other_metrics": modes or (), "constraints": bounds}
 
 
 def overview(plan: Plan, space: str, trials: int | None, started: float | None) -> bytes:

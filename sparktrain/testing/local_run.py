@@ -213,7 +213,6 @@ class LocalRun:
         return m.StartMember(
             member=self._member,
             call=self._call,
-            log_limit_bytes=0,
             store=self._address,
             checkpoint=checkpoint,
         )

@@ -70,7 +70,7 @@ class Hall(Reception):
         """Have the agent start a member of a prepared run."""
         member = Member(RunId(run), TrialId(trial), Generation(1))
         assert self.link is not None
-        self.link.post(m.StartMember(member=member, call=member_call(**changes), log_limit_bytes=2**20))
+        self.link.post(m.StartMember(member=member, call=member_call(**changes)))
         return member
 
     async def ended_member(self, member: Member) -> m.MemberEnded:

@@ -112,7 +112,6 @@ class InMember:
         start = m.StartMember(
             member=member,
             call=MemberCall(params=sent, seed=SEED, metric=metric),
-            log_limit_bytes=2**20,
             store=self._address,
             checkpoint=self._checkpoints.newest,
         )

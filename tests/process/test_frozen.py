@@ -32,7 +32,7 @@ async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp
 
     (tmp_path / "function").write_bytes(cloudpickle.dumps(stand_still))
     member = Member(RunId("run"), TrialId(0), Generation(1))
-    start = m.StartMember(member=member, call=member_call(size=size), log_limit_bytes=2**20)
+    start = m.StartMember(member=member, call=member_call(size=size))
     posted: asyncio.Queue[m.FromAgent] = asyncio.Queue()
     post = posted.put_nowait
     code = LocalCode(str(tmp_path / "function"), False, ())

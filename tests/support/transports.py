@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.store_address import StoreAddress
@@ -92,6 +93,7 @@ START = StartMember(
         params={"lr": 0.1, "layers": [1, 2], "name": "ü", "on": True, "none": None},
         seed=2**63,
         metric="loss",
+        options=MemberKeywords(log_limit=10),
         size=4,
         backend=Backend.HOROVOD,
         servers=ServerKeys(
@@ -100,7 +102,6 @@ START = StartMember(
             CertificateBundle(b"a", b"c", b"\xff"),
         ),
     ),
-    log_limit_bytes=10,
     store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
     memory=MemoryBase(Generation(3), 30, "0" * 64, sent=True),

@@ -27,24 +27,29 @@ from sparktrain.cli.training_flags import PANELS, Target, settings_of, takes
 from sparktrain.config import load, sampler_names, stoppers
 from sparktrain.config.call_option import documented_by, option, options_in, settled
 from sparktrain.config.distribution import uniform
-from sparktrain.config.gang_spec import AUTO, Backend, Role
-from sparktrain.config.option_catalog import BackendName, LaunchKeywords
-from sparktrain.config.option_rules import integer
+from sparktrain.config.gang_options import MemberKeywords
+from sparktrain.config.gang_spec import AUTO, Backend, GangSpec, Role
+from sparktrain.config.option_catalog import BackendName, LaunchKeywords, RunKeywords
+from sparktrain.config.option_rules import WAIT, integer
 from sparktrain.config.search_options import TRIALS
 from sparktrain.config.stoppers import AnyStopRule, StopRule, encoded, rules_of
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver import options as driver_options
 from sparktrain.errors import ProtocolError, SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.page import page_feed
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.protocol import codec, messages, pipe_messages
+from sparktrain.protocol.member_call import MemberCall
 from sparktrain.report.html import report_html
 from sparktrain.report.reading import read_document
 from sparktrain.report.views import report_document
 from sparktrain.report.views.report_document import Live, Views, views_of
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.report.views.trial_rows import TrialRow
+from sparktrain.runs import plan
+from sparktrain.runs.plan import spec_fields
 from sparktrain.search import named_samplers
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
@@ -72,6 +77,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.strategies.strategy import _BY_RING
 from sparktrain.usercode.preload import _FRAMEWORKS
 from tests.unit.driver.stored import HandClock, typical
+from tests.unit.runs.test_plan import with_spec
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
@@ -527,6 +533,33 @@ def test_an_option_by_the_steps_is_a_keyword_of_the_call() -> None:
         call(rest_between=0)
     with pytest.raises(SpecError, match="did you mean 'rest_between'"):
         call(cooldown=3)
+
+
+class MoreMemberKeywords(MemberKeywords):
+    """A copy of the options of members with one more, by step 4."""
+
+    ring_timeout: float = option("Wait this long for the other members.", WAIT, default=60.0)
+
+
+class MoreRunKeywords(MoreMemberKeywords, RunKeywords):
+    """The options of `run`, with those."""
+
+
+class MoreCall(MemberCall, frozen=True, kw_only=True):
+    """The record of a member, with those."""
+
+    options: MoreMemberKeywords
+
+
+def test_an_option_by_the_steps_is_in_the_call_of_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (driver_options, plan):
+        monkeypatch.setattr(module, "MemberKeywords", MoreMemberKeywords)
+    monkeypatch.setitem(plan.STORED_KEYS, "ring_timeout", "ring_timeout")
+    keywords = settled(MoreRunKeywords, {"workers": 2, "ring_timeout": "5s"})
+    spec = driver_options.RunOptions(keywords).spec(GangSpec(workers=2), "run")
+    resumed = with_spec(**spec_fields(spec)).sweep_spec()
+    call = MemberCall(params={}, seed=0, options=resumed.member_options)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=MoreCall).options.ring_timeout == 5
 
 
 def test_an_option_by_the_steps_is_a_flag_of_the_command_line() -> None:

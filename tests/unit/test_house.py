@@ -1,11 +1,24 @@
 """The figures of the tree: what counts, on small sources."""
 
 import ast
+from pathlib import Path
 
 import pytest
 from grimp import ImportGraph
 
-from scripts.house import Figure, assigned_names, circles, is_parallel, is_placeholder, measure
+from scripts.house import (
+    GENERATED,
+    MEMBER_OPTION,
+    Figure,
+    assigned_names,
+    circles,
+    files_with,
+    is_parallel,
+    is_placeholder,
+    measure,
+)
+from sparktrain.config.call_option import options_in
+from sparktrain.config.gang_options import MemberKeywords
 
 
 @pytest.mark.parametrize(
@@ -71,6 +84,20 @@ def test_circles_of_modules() -> None:
     for importer, imported in [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]:
         graph.add_import(importer=importer, imported=imported)
     assert circles(graph) == [["a", "b", "c"]]
+
+
+def test_files_with_an_option(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    (package / "config").mkdir(parents=True)
+    (package / GENERATED).write_text("log_limit: int")
+    (package / "catalog.py").write_text("log_limit: int = option()")
+    (package / "log.py").write_text("path = 'log.txt'")
+    (package / "runner.py").write_text("limit = spec.log_limit_bytes")
+    assert [path.name for path in files_with("log_limit", package)] == ["catalog.py", "runner.py"]
+
+
+def test_the_option_that_is_counted_is_one_of_members() -> None:
+    assert MEMBER_OPTION in options_in(MemberKeywords)
 
 
 def test_a_figure_is_compared_as_it_is_printed() -> None:

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from sparktrain.config.call_option import settled
+from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.quantities import seconds
 from sparktrain.config.sweep_spec import SweepSpec
 from tests.unit.bad_input.case import Case, spec_case
@@ -50,7 +52,9 @@ CASES = [
     spec("gpu-memory-float", "^gpu_memory", r"8\.5 \(float\)", "amount of memory is expected", gpu_memory=8.5),
     spec("gpu-memory-bool", "^gpu_memory", r"True \(bool\)", "amount of memory is expected", gpu_memory=True),
     spec("gpu-memory-gpus", "^gpus", r"\(2\)", "part of one GPU", "leave out gpus", gpus=2, gpu_memory="8GiB"),
-    spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
+    spec_case(
+        "spec-log-limit", lambda: settled(MemberKeywords, {"log_limit": 100}), "^log_limit", r"\(100\)", "at least 1024"
+    ),
     spec_case(
         "spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "not a duration", "'90s', '5m'"
     ),

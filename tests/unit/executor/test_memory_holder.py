@@ -20,7 +20,7 @@ from tests.support.member_calls import member_call
 
 def start_of(generation: int, base: MemoryBase | None = None, trial: int = 3, size: int = 2) -> m.StartMember:
     member = Member(RunId("run"), TrialId(trial), Generation(generation), Rank(1))
-    return m.StartMember(member=member, call=member_call(size=size), log_limit_bytes=2**20, memory=base)
+    return m.StartMember(member=member, call=member_call(size=size), memory=base)
 
 
 def taken(folder: str, name: str, step: int) -> pm.MemoryWritten:

@@ -65,7 +65,6 @@ class Desk:
         return m.StartMember(
             member=member,
             call=member_call(),
-            log_limit_bytes=0,
             store=StoreAddress(str(self.folder / "runs")),
             checkpoint=checkpoint,
         )

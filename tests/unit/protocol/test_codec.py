@@ -122,7 +122,7 @@ def test_invalid_utf_8_is_refused() -> None:
 
 def test_too_deeply_nested_value_is_refused() -> None:
     member = Member(RunId("r"), TrialId(0), Generation(1))
-    start = messages.StartMember(member=member, call=MemberCall(params={"x": None}, seed=0), log_limit_bytes=1)
+    start = messages.StartMember(member=member, call=MemberCall(params={"x": None}, seed=0))
     data = codec.encode(start).replace(b"\xa1x\xc0", b"\xa1x" + b"\x91" * 100_000 + b"\xc0")
     with pytest.raises(ProtocolError):
         codec.decode(data, messages.ToAgent)

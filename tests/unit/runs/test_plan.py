@@ -2,10 +2,11 @@
 
 import pytest
 
+from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.option_rules import CHANGES
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.errors import ResumeError, RunDirectoryError
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
@@ -52,6 +53,17 @@ def test_what_is_written_is_read_back() -> None:
         name="run", metric="y", mode="max", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW)
     )
     check_unchanged(again, made, "here", frozenset())
+
+
+def test_options_of_members_are_stored_by_the_keys_of_earlier_versions() -> None:
+    stored = with_spec(log_limit_bytes=4096)
+    assert stored.sweep_spec().member_options == MemberKeywords(log_limit=4096)
+    assert spec_fields(stored.sweep_spec()) == stored.spec
+    assert stored.digest == plan(spec=spec_fields(stored.sweep_spec())).digest
+    older = plan(spec={name: value for name, value in plan().spec.items() if name != "log_limit_bytes"})
+    assert older.sweep_spec().member_options == MEMBER_DEFAULTS
+    with pytest.raises(SpecError, match="log_limit"):
+        with_spec(log_limit_bytes=0).sweep_spec()
 
 
 @pytest.mark.parametrize(
