@@ -5,7 +5,6 @@ With `gpu_memory` they share a GPU, as long as the memory that each may use fits
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from sparktrain import formatting
 from sparktrain.clock import Clock
@@ -13,34 +12,13 @@ from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import MIB
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.checkup_report import SlotReport
 
 DEAD_S = 15.0
 """An agent that sends nothing for so long does not block a new one: it is lost, and its loss not yet detected."""
 _POLL_S = 0.05
-
-
-class Holds(Protocol):
-    """An agent or slot that may have GPUs."""
-
-    @property
-    def slot(self) -> int:
-        """Slot of the Spark job."""
-        ...
-
-    @property
-    def host(self) -> str:
-        """Its host."""
-        ...
-
-    @property
-    def executor(self) -> int:
-        """Spark's process that all agents of one executor share."""
-        ...
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Names of its GPUs, which differ between all GPUs of the host."""
-        ...
+GpuUser = m.Join | SlotReport
+"""An agent, or a slot that the doctor examines."""
 
 
 @dataclass
@@ -125,7 +103,7 @@ def _fewer(sharing: int) -> str:
     return "lower it, or have fewer tasks share a GPU, by a larger spark.task.resource.gpu.amount"
 
 
-def conflict(one: Holds, other: Holds) -> str:
+def conflict(one: GpuUser, other: GpuUser) -> str:
     """Why two agents of one host cannot both train, and what to do; empty when they can.
 
     Those of one executor can: within it, Spark may divide a GPU.

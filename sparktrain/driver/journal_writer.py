@@ -19,6 +19,7 @@ from typing import Protocol
 from sparktrain.clock import Clock
 from sparktrain.errors import DeposedError
 from sparktrain.ids import AgentId
+from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.state import commands as do
 from sparktrain.state.records import AnyRecord
 from sparktrain.state.recovery import compacted
@@ -37,14 +38,6 @@ writes an empty batch, which confirms that the one before is complete."""
 logger = logging.getLogger("sparktrain")
 
 
-class Rewriting(Protocol):
-    """What a journal writer needs of `Compaction`."""
-
-    def write(self, records: Sequence[AnyRecord]) -> None:
-        """Write all records in compact form; blocks. The journal is consistent wherever this ends."""
-        ...
-
-
 class JournalPort(Protocol):
     """What a journal writer needs of `Journal`. Its methods block, and are called by one thread at a time."""
 
@@ -52,7 +45,7 @@ class JournalPort(Protocol):
         """Write records that follow those before; they are durable when it returns."""
         ...
 
-    def compaction(self) -> "Rewriting":
+    def compaction(self) -> Compaction:
         """A compaction of everything appended so far, beside `append`, in another thread."""
         ...
 
@@ -201,10 +194,10 @@ class JournalWriter:
             self._compacting = True
             self._background(self._compact(self._journal.compaction(), list(self._written)))
 
-    async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
+    async def _compact(self, compaction: Compaction, records: list[AnyRecord]) -> None:
         """Compact the first records, while others are appended."""
         try:
-            compacted_records = await aside(lambda: _rewritten(rewriting, records))
+            compacted_records = await aside(lambda: _rewritten(compaction, records))
             self._written[: len(records)] = compacted_records
             self._compact_at = next_compaction(len(compacted_records), self._compact_after)
         except (OSError, DeposedError) as error:  # a deposed driver learns it at the next record
@@ -230,10 +223,10 @@ class JournalWriter:
         return _agent_of(command) in self._held_for
 
 
-def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
+def _rewritten(compaction: Compaction, records: list[AnyRecord]) -> list[AnyRecord]:
     """Compact and write the records; blocks, and takes a while for many of them."""
     compacted_records = list(compacted(records))
-    rewriting.write(compacted_records)
+    compaction.write(compacted_records)
     return compacted_records
 
 

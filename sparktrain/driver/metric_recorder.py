@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from sparktrain.clock import Clock
-from sparktrain.driver.journal_writer import JournalPort, Rewriting
+from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.waiting_reports import WaitingReports
 from sparktrain.ids import Member
+from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import lines_of, step_row
 from sparktrain.state.outcome import Report
@@ -67,7 +68,7 @@ class MetricRecorder(JournalPort):
             self._flush()
         self._journal.append(records)
 
-    def compaction(self) -> Rewriting:
+    def compaction(self) -> Compaction:
         """See base class."""
         return self._journal.compaction()
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sparktrain.cluster.import_failures import Missing, missing_in
 from sparktrain.cluster.spark_facts import FAILURES_KEY
 from sparktrain.cluster.task_failures import failures_of, finished_of
-from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
+from sparktrain.driver.engines.engine import AgentBatch, JobEnd, OnBatchEnd
 from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -115,7 +115,7 @@ def refused_s(spark: SparkSession) -> float | None:
     return REFUSED_S if getattr(spark, "_sc", None) is None else None
 
 
-class AgentJob(SlotJob):
+class AgentJob(SlotJob, AgentBatch):
     """The Spark job that carries the agents of a pool."""
 
     def __init__(

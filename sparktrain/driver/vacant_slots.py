@@ -3,46 +3,35 @@ resubmits them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock
+from sparktrain.driver.engines.engine import AgentBatch
 
 PAUSE_S = 15.0
 """From the end of a slot's agent until the slot is resubmitted; twice as long each time."""
 PAUSE_AT_MOST_S = 600.0
 
 
-class Carrier(Protocol):
-    """A Spark job of agents."""
-
-    def vacant(self) -> set[int]:
-        """Slots with agents that have ended."""
-        ...
-
-
-C = TypeVar("C", bound=Carrier)
-
-
 @dataclass
-class _Vacancy(Generic[C]):
+class _Vacancy:
     due: float
     backoff: Backoff
-    job: C | None = None
+    job: AgentBatch | None = None
     """The job that carries the slot, once it was resubmitted."""
 
 
-class Vacancies(Generic[C]):
+class Vacancies:
     """Of one pool. All methods belong to one thread at a time; those that ask Spark block for a moment."""
 
-    def __init__(self, submit: Callable[[int], C | None], clock: Clock, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, submit: Callable[[int], AgentBatch | None], clock: Clock, pause_s: float = PAUSE_S) -> None:
         """`submit` starts a job of one slot; None when the pool wants no more. The first pause takes `pause_s`."""
         self._pause_s = pause_s
         self._submit = submit
         self._clock = clock
-        self._vacancies: dict[int, _Vacancy[C]] = {}
+        self._vacancies: dict[int, _Vacancy] = {}
 
-    def look(self, jobs: Iterable[C]) -> None:
+    def look(self, jobs: Iterable[AgentBatch]) -> None:
         """Resubmit slots that have been vacant for a while in `jobs`, those of the pool."""
         now = self._clock.now()
         vacant = set[int]().union(*(job.vacant() for job in jobs))
@@ -57,7 +46,7 @@ class Vacancies(Generic[C]):
             if vacancy.job is None and now >= vacancy.due:
                 vacancy.job = self._submit(slot)
 
-    def retire(self) -> list[C]:
+    def retire(self) -> list[AgentBatch]:
         """The jobs of resubmitted slots; from now on no slot is vacant."""
         vacancies = self._vacancies
         self._vacancies = {}

@@ -3,10 +3,11 @@
 Sampler, Suggestion and Observation are what a user implements and gets.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from sparktrain.ids import TrialId
 
@@ -121,17 +122,18 @@ class Sampler(Protocol):
         ...
 
 
-@runtime_checkable
-class AnsweringSampler(Sampler, Protocol):
+class AnsweringSampler(Sampler, ABC):
     """A sampler that running trials ask, too: its cases need not have all parameters."""
 
-    line: str
-    """What proposes the parameters, in the first lines of a run."""
+    @property
+    @abstractmethod
+    def line(self) -> str:
+        """What proposes the parameters, in the first lines of a run."""
 
+    @abstractmethod
     def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
         """Take the address of the run and the answers of earlier drivers, before `restore` and any other call."""
-        ...
 
+    @abstractmethod
     def answer(self, trial: TrialId, question: bytes) -> Reply:
         """Answer a question of a running trial; questions of one trial come in their order."""
-        ...

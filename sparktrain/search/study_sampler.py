@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from sparktrain.ids import TrialId
 from sparktrain.search.exhaustive_samplers import cases_left
-from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion, Reply, Suggestion
+from sparktrain.search.sampler import (
+    AnsweringSampler,
+    Observation,
+    ObservedStatus,
+    PastAnswer,
+    PastSuggestion,
+    Reply,
+    Suggestion,
+)
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -30,7 +38,7 @@ OnEnd = Callable[["Study", "FrozenTrial"], None]
 logger = logging.getLogger("sparktrain")
 
 
-class StudySampler:
+class StudySampler(AnsweringSampler):
     """Answers the questions of `training.study_trial` from a study, and records the ends of trials there.
 
     At most `total` trials; none starts once the sampler, a callback or an objective has called `Study.stop`.
@@ -134,7 +142,7 @@ class StudySampler:
 
     @property
     def line(self) -> str:
-        """What proposes the parameters, in the first lines of a run."""
+        """See base class."""
         study = self._study
         parts = [type(study.sampler).__name__, type(study.pruner).__name__]
         return f"study {study.study_name!r} ({', '.join(parts)}) proposes the parameters that each trial asks for"

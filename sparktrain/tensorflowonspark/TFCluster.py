@@ -26,7 +26,8 @@ from sparktrain.search.space import single
 from sparktrain.store.url import open_store
 from sparktrain.tensorflowonspark.feed_rows import NO_STREAMING, check_rows, rows_of
 from sparktrain.tensorflowonspark.map_functions import check_map_function
-from sparktrain.tensorflowonspark.node_context import NOT_FED, NodeSettings, executor_of, job_of, node_function
+from sparktrain.tensorflowonspark.node_context import NodeSettings, executor_of, job_of, node_function
+from sparktrain.tensorflowonspark.node_handle import NOT_FED
 from sparktrain.tensorflowonspark.paths import absolute_path
 from sparktrain.tensorflowonspark.places import files_of, place_of
 from sparktrain.tensorflowonspark.single_warnings import warn_once

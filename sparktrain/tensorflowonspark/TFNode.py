@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sparktrain.errors import DataError, SpecError
+from sparktrain.tensorflowonspark.node_handle import NodeHandle
 from sparktrain.tensorflowonspark.paths import absolute_path
 
 if TYPE_CHECKING:
@@ -12,14 +13,7 @@ if TYPE_CHECKING:
     from sparktrain.training.data.stream.stream_data import StreamData
 
 
-class FeedHandle(Protocol):
-    """What a feed needs of `ctx.mgr`."""
-
-    def stream(self, qname: str) -> "StreamData":
-        """The stream `qname` of this member. Raises StreamError where the cluster has none of that name."""
-        ...
-
-
+# A Protocol, because `node_context`, which has the class, imports this module.
 class NodePlace(Protocol):
     """What paths and servers need of `ctx`."""
 
@@ -35,7 +29,7 @@ class DataFeed:
 
     def __init__(
         self,
-        mgr: FeedHandle,
+        mgr: NodeHandle,
         train_mode: bool = True,
         qname_in: str = "input",
         qname_out: str = "output",

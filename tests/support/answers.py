@@ -5,13 +5,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import SystemClock
 from sparktrain.protocol.certificates import RunCertificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedDirectory, FeedTicket
 from sparktrain.threads import spawn
 from tests.support.feeds import TOKEN, LineProcess, main, say
+
+if TYPE_CHECKING:
+    from sparktrain.tensorflowonspark.node_handle import NodeHandle
 
 FEED = "input"
 
@@ -79,19 +82,16 @@ class InferringTask(LineProcess):
         super().__init__("task", (ticket, directory, partition, rows, attempt, width, pause_at))
 
 
-class _Handle:
-    """`ctx.mgr` as far as a feed uses it."""
+def _handle(queue: Any) -> "NodeHandle":
+    """`ctx.mgr` of a member with the feed `queue`."""
+    from sparktrain.tensorflowonspark.node_handle import NodeHandle
+    from sparktrain.training.data.stream.feed_reader import FeedReader, alone
+    from sparktrain.training.data.stream.row_wait import RowWait
+    from sparktrain.training.data.stream.stream_data import StreamData
 
-    def __init__(self, queue: Any) -> None:
-        from sparktrain.training.data.stream.feed_reader import FeedReader, alone
-        from sparktrain.training.data.stream.row_wait import RowWait
-        from sparktrain.training.data.stream.stream_data import StreamData
-
-        reader = FeedReader(queue, lambda epoch, phase: None, RowWait(lambda waiting: None, SystemClock()))
-        self._data = StreamData(FEED, (), reader, alone, 1)
-
-    def stream(self, qname: str) -> Any:
-        return self._data
+    reader = FeedReader(queue, lambda epoch, phase: None, RowWait(lambda waiting: None, SystemClock()))
+    data = StreamData(FEED, (), reader, alone, 1)
+    return NodeHandle((FEED,), lambda name: data)
 
 
 class _Square:
@@ -100,7 +100,7 @@ class _Square:
     def __init__(self, queue: Any, function: Function) -> None:
         from sparktrain.tensorflowonspark.TFNode import DataFeed
 
-        self._feed = DataFeed(_Handle(queue), function.train_mode)
+        self._feed = DataFeed(_handle(queue), function.train_mode)
         self._function = function
         self._allowed = threading.Semaphore(0)
         self.rows = self.batches = self.mixed = 0

@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -20,12 +20,8 @@ ALL_CASES = "enqueued_whole"
 logger = logging.getLogger("sparktrain")
 
 
-class Requests(Protocol):
-    """Where the requests of users are."""
-
-    def __call__(self, known_ids: Collection[str]) -> Sequence[EnqueuedTrial]:
-        """Those that are not among `known_ids`, the oldest first. Blocks. Raises OSError."""
-        ...
+Requests = Callable[[Collection[str]], Sequence[EnqueuedTrial]]
+"""The requests of users that are not among the known ids, the oldest first. Blocks. Raises OSError."""
 
 
 class EnqueuedSampler(Sampler):

@@ -4,8 +4,9 @@ import ast
 import itertools
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sparktrain.config import uses
 from sparktrain.config.gang_spec import GangSpec
@@ -38,27 +39,27 @@ class PackedProgram(NamedTuple):
     text: str
 
 
-class Program(Protocol):
+class Program(ABC):
     """What a run trains."""
 
     slug: str
     """The start of a generated name of the run."""
 
+    @abstractmethod
     def check(self, kind: str, space: Space, place: str) -> None:
         """Raise UserError where it cannot be called with the cases of `space`, which the caller wrote in `place`."""
-        ...
 
+    @abstractmethod
     def makes_strategy(self) -> bool:
         """Whether it makes a strategy of TensorFlow."""
-        ...
 
+    @abstractmethod
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
-        ...
 
+    @abstractmethod
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
-        ...
 
 
 class FunctionProgram(Program):

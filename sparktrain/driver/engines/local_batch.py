@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.cluster.import_failures import Missing
-from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
+from sparktrain.driver.engines.engine import AgentBatch, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.local_restarts import Restarts
 from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.errors import ProtocolError
@@ -35,8 +35,8 @@ class AgentPlace(Struct, frozen=True):
     """MiB of each of them, where agents share them."""
 
 
-class LocalBatch:
-    """Agents of one pool on this machine; see `AgentBatch`."""
+class LocalBatch(AgentBatch):
+    """Agents of one pool on this machine."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from sparktrain.config.quantities import count as integer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
-from sparktrain.driver.engines.engine import OnBatchEnd
+from sparktrain.driver.engines.engine import Engine, OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, memory_of, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
@@ -63,8 +63,8 @@ def local(slots: int = 2) -> LocalMachine:
     return LocalMachine(integer(slots, "slots", least=1))
 
 
-class LocalEngine:
-    """The slots of this machine; see `Engine`."""
+class LocalEngine(Engine):
+    """The slots of this machine."""
 
     batch_name = "the agents of this machine"
     runs_jobs = False
@@ -88,7 +88,6 @@ class LocalEngine:
         self._totals: dict[str, int] = {}
         """MiB of the GPUs that agents share."""
         self.gpu_mib = 0
-        """See base class."""
         self._tasks = count()
         self._warm = nursery
         self._losses: dict[int, str] = {}

@@ -19,13 +19,13 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import check_sessions
-from sparktrain.driver.engines.engine import OnBatchEnd
+from sparktrain.driver.engines.engine import Engine, OnBatchEnd
 from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
 from sparktrain.protocol.ticket import AgentTicket
 
 
-class SparkEngine:
-    """The slots of one Spark session; see `Engine`."""
+class SparkEngine(Engine):
+    """The slots of one Spark session."""
 
     notes = ()
     runs_jobs = True
@@ -35,7 +35,6 @@ class SparkEngine:
         self._session = session
         self._facts = facts
         self.gpu_mib = gpu_mib
-        """See base class."""
 
     @property
     def name(self) -> str:

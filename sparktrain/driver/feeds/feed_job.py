@@ -14,6 +14,7 @@ from sparktrain.cluster import spark_facts
 from sparktrain.config.data_sources import StreamSource
 from sparktrain.dataframes.feeder import FEED_SCHEMA, feed_rdd_task, feed_task
 from sparktrain.datasets.spark_names import map_in_arrow
+from sparktrain.driver.feeds.feed_contract import FeedingJob, SendingJob
 from sparktrain.driver.spark_job import SlotJob, first_line
 from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.feed_messages import FeedTicket
@@ -24,7 +25,7 @@ QUERY_LOOK_S = 0.5
 """How often a query of Structured Streaming is asked whether it has ended."""
 
 
-class FeedJob(SlotJob):
+class FeedJob(SlotJob, FeedingJob):
     """Feeds one epoch. Any thread may use it."""
 
     def __init__(self, source: StreamSource, ticket: FeedTicket, tag: str, on_end: Callable[[str], None]) -> None:
@@ -36,10 +37,6 @@ class FeedJob(SlotJob):
         self._on_end = on_end
         self._query: Any = None
         self._cancelled = False
-
-    def finish(self) -> None:
-        """No member needs more rows: as `cancel`."""
-        self.cancel()
 
     def cancel(self) -> None:
         """See base class."""
@@ -77,15 +74,14 @@ class FeedJob(SlotJob):
                 self._query.stop()
 
 
-class PushJob(SlotJob):
-    """Sends the rows of one RDD or DataFrame to the members of a ticket: a `pushed_feed.SendingJob`."""
+class PushJob(SlotJob, SendingJob):
+    """Sends the rows of one RDD or DataFrame to the members of a ticket."""
 
     def __init__(self, source: Any, ticket: FeedTicket, tag: str, tasks: int | None) -> None:
         super().__init__(_session(source), tag, range(1))
         self._source = source if tasks is None else source.coalesce(tasks)
         self._ticket = ticket
-        self.error: Exception | None = None
-        """Why it failed, a StreamError where it has lost its members; None while it runs, and when it is done."""
+        self.error = None
 
     def _work(self) -> None:
         try:

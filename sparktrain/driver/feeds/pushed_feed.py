@@ -5,8 +5,8 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
+from sparktrain.driver.feeds.feed_contract import FeedingJob, SendingJob
 from sparktrain.driver.feeds.stream_feeds import FeedOpening
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_directory import publish_addresses
@@ -18,28 +18,6 @@ RESTART_S = 120.0
 """How long a call without members waits for the next generation of the gang."""
 LOOK_S = 0.5
 """How often a call looks whether the job that it waits for has ended. All else wakes it."""
-
-
-class SendingJob(Protocol):
-    """A Spark job that sends rows to members."""
-
-    def start(self) -> None:
-        """Submit it; returns at once."""
-        ...
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait for its end; returns whether it has ended."""
-        ...
-
-    def cancel(self) -> None:
-        """End its tasks; waits some seconds for that."""
-        ...
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it failed, a StreamError where it has lost its members; None while it runs, and when it is done."""
-        ...
-
 
 logger = logging.getLogger("sparktrain")
 
@@ -69,8 +47,8 @@ class PushedFeed:
         """Publish the addresses of the members in the folder `path`, for the tasks of `inference`."""
         self._directory = store, path
 
-    def opened(self, opening: FeedOpening) -> "_OpenedFeed":
-        """What feeds the members of one generation; see `stream_feeds.FeedingJob`."""
+    def opened(self, opening: FeedOpening) -> FeedingJob:
+        """What feeds the members of one generation."""
         return _OpenedFeed(self, opening)
 
     def close(self, error: BaseException | None) -> None:
@@ -209,7 +187,7 @@ class PushedFeed:
             self._changed.notify_all()
 
 
-class _OpenedFeed:
+class _OpenedFeed(FeedingJob):
     """One generation of the members of a feed."""
 
     def __init__(self, feed: PushedFeed, opening: FeedOpening) -> None:
@@ -217,16 +195,16 @@ class _OpenedFeed:
         self._opening = opening
 
     def start(self) -> None:
-        """See `FeedingJob`."""
+        """See base class."""
         spawn(self._start, "sparktrain-feed-open")
 
     def finish(self) -> None:
-        """See `FeedingJob`."""
+        """See base class."""
         self._feed._dismiss(self._opening, finished=True)
         self._opening.on_end("")
 
     def cancel(self) -> None:
-        """See `FeedingJob`."""
+        """See base class."""
         self._feed._dismiss(self._opening, finished=False)
 
     def _start(self) -> None:

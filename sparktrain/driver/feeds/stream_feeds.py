@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.datasets.columns import Column
+from sparktrain.driver.feeds.feed_contract import FeedingJob
 from sparktrain.driver.feeds.feeding_slots import ADVICE
 from sparktrain.ids import Member
 from sparktrain.protocol import certificates
@@ -24,22 +25,6 @@ FIRST_BATCH_S = 30.0
 Answer = Callable[[FeedEnded], None]
 
 logger = logging.getLogger("sparktrain")
-
-
-class FeedingJob(Protocol):
-    """One feeding job."""
-
-    def start(self) -> None:
-        """Submit it; returns at once."""
-        ...
-
-    def finish(self) -> None:
-        """No member needs more rows: as `cancel`."""
-        ...
-
-    def cancel(self) -> None:
-        """End its tasks; waits some seconds for that."""
-        ...
 
 
 class FeedOpening(NamedTuple):

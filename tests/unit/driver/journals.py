@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from sparktrain.driver.journal_writer import JournalPort, Rewriting
+from sparktrain.driver.journal_writer import JournalPort
+from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.state.records import AnyRecord
 
 
@@ -12,7 +13,7 @@ class NoJournal(JournalPort):
     def append(self, records: Sequence[AnyRecord]) -> None:
         return
 
-    def compaction(self) -> Rewriting:
+    def compaction(self) -> Compaction:
         raise AssertionError("no test writes so much")
 
     def settle(self) -> None:

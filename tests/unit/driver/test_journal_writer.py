@@ -8,9 +8,10 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver import journal_writer as module
-from sparktrain.driver.journal_writer import CHECK_S, JournalPort, JournalWriter, Rewriting
+from sparktrain.driver.journal_writer import CHECK_S, JournalPort, JournalWriter
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.outcome import Report
@@ -20,7 +21,7 @@ A, B = AgentId("a"), AgentId("b")
 MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 
 
-class SlowRewriting(Rewriting):
+class SlowCompaction(Compaction):
     """Puts a snapshot when it is let to."""
 
     def __init__(self, journal: "SlowJournal") -> None:
@@ -51,8 +52,8 @@ class SlowJournal(JournalPort):
             raise self.error
         self.groups.append(list(records))
 
-    def compaction(self) -> Rewriting:
-        return SlowRewriting(self)
+    def compaction(self) -> Compaction:
+        return SlowCompaction(self)
 
     def settle(self) -> None:
         if self.error is not None:

@@ -22,7 +22,7 @@ class Scene:
         self.clock = HandClock()
         self.submitted: list[tuple[float, Job]] = []
         self.open = True
-        self.vacancies = Vacancies[Job](self._submit, self.clock)
+        self.vacancies = Vacancies(self._submit, self.clock)
         self.whole = Job(0, 1, 2)
 
     def _submit(self, slot: int) -> Job | None:

@@ -9,7 +9,8 @@ import sparktrain as st
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.errors import FunctionError, ResourceError, SessionError, SpecError, StreamError
 from sparktrain.tensorflowonspark import TFCluster, single_warnings
-from sparktrain.tensorflowonspark.node_context import NodeHandle, NodeSettings, executor_of, job_addresses, job_of
+from sparktrain.tensorflowonspark.node_context import NodeSettings, executor_of, job_addresses, job_of
+from sparktrain.tensorflowonspark.node_handle import NodeHandle
 from tests.unit.scripted import of_a_script
 
 
