@@ -14,7 +14,7 @@ from sparktrain.ml.fit_data import columns_of, datasets
 from sparktrain.ml.keras_model import KerasModel, fitted
 from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
 from sparktrain.ml.stage_function import restored, stored
-from sparktrain.ml.stage_params import EstimatorParams, KerasFitParams, with_accessors
+from sparktrain.ml.stage_params import EstimatorParams, KerasFitParams
 from sparktrain.ml.trained_models import TrainedModels, failed
 from sparktrain.ml.user_function import UserFunction, user_function
 from sparktrain.state.trial import TrialStatus
@@ -37,7 +37,6 @@ _OF_RUNS = (
 """Params that all trials of a sweep share: param maps that differ in them make another sweep."""
 
 
-@with_accessors
 class KerasEstimator(Estimator[KerasModel], KerasFitParams, MLWritable, MLReadable["KerasEstimator"]):
     """Trains a Keras model on a Spark DataFrame, in a gang of `workers` processes on executors.
 

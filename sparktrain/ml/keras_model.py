@@ -17,7 +17,7 @@ from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import DataError, FunctionError, MissingFileError, SpecError
 from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
-from sparktrain.ml.stage_params import KerasModelParams, ModelParams, with_accessors
+from sparktrain.ml.stage_params import KerasModelParams, ModelParams
 from sparktrain.prediction import predict
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import held
@@ -28,7 +28,6 @@ LOADED = ".models"
 SUFFIX = ".keras"
 
 
-@with_accessors
 class KerasModel(Model, KerasModelParams, MLWritable, MLReadable["KerasModel"]):
     """A trained Keras model as a stage of a pipeline: what `KerasEstimator.fit` returns.
 

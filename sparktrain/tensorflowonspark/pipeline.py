@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 from pyspark.ml import Estimator, Model
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import TypeConverters
 from pyspark.sql import DataFrame
 
 from sparktrain.boundary import users_call
 from sparktrain.config.param_values import did_you_mean
+from sparktrain.dataframes.ml_params import stage_param
 from sparktrain.errors import DataError, SpecError
 from sparktrain.tensorflowonspark.map_functions import check_map_function
 from sparktrain.tensorflowonspark.paths import LOCAL, default_fs, path_for
@@ -37,7 +38,6 @@ from sparktrain.tensorflowonspark.pipeline_params import (
     Namespace,
     TFParams,
     TFTypeConverters,
-    accessors,
 )
 from sparktrain.tensorflowonspark.single_warnings import warn_once
 
@@ -117,7 +117,6 @@ class TFEstimator(
         return merged
 
 
-@accessors
 class TFModel(
     Model, TFParams, HasInputMapping, HasOutputMapping, HasBatchSize, HasModelDir, HasExportDir, HasSignatureDefKey,
     HasTagSet,
@@ -133,10 +132,7 @@ class TFModel(
     there is no model, and OSError when the store fails; Spark raises its own error for values, with ours in it.
     """
 
-    keep_columns = Param(
-        Params._dummy(), "keep_columns", "whether the result has the columns of the DataFrame too",
-        typeConverter=TypeConverters.toBoolean,
-    )  # fmt: skip
+    keep_columns = stage_param("whether the result has the columns of the DataFrame too", TypeConverters.toBoolean)
 
     def __init__(self, tf_args: Any) -> None:
         super().__init__()

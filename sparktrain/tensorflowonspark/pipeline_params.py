@@ -5,16 +5,15 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import TypeConverters
 
 from sparktrain.config.param_values import described
+from sparktrain.dataframes.ml_params import StageParams, stage_param
 from sparktrain.errors import SpecError
 
 TENSORFLOW = 0
 SPARK = 1
 """The values of `TFCluster.InputMode`."""
-_SPELLED = {"ps": "PS", "tfrecord": "TFRecord"}
-"""Words of a param that its setter spells in another way."""
 
 
 class TFTypeConverters:
@@ -73,14 +72,10 @@ class Namespace:
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
 
-class TFParams(Params):
+class TFParams(StageParams):
     """Params beside a namespace of arguments."""
 
     args: Namespace
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...  # the setters and getters
 
     def merge_args_params(self) -> Namespace:
         """A copy of the arguments with the values of all params. Raises KeyError for a param without a value."""
@@ -89,82 +84,43 @@ class TFParams(Params):
         return merged
 
 
-def _param(name: str, doc: str, converter: Any) -> Any:
-    return Param(Params._dummy(), name, doc, typeConverter=converter)
-
-
-def accessors(kind: type[Any]) -> type[Any]:
-    """The class with the setter and the getter of each of its own params that it does not define."""
-    for name, param in list(vars(kind).items()):
-        if isinstance(param, Param):
-            ending = "".join(_SPELLED.get(word, word.capitalize()) for word in name.split("_"))
-            for accessor in (_setter(ending, param), _getter(ending, param)):
-                if accessor.__name__ not in vars(kind):
-                    setattr(kind, accessor.__name__, accessor)
-    return kind
-
-
-def _setter(ending: str, param: Any) -> Any:
-    def set_value(self: Any, value: Any) -> Any:
-        return self._set(**{param.name: value})
-
-    set_value.__name__ = f"set{ending}"
-    set_value.__doc__ = f"Set {param.name}: {param.doc}. Raises TypeError for a value of another type."
-    return set_value
-
-
-def _getter(ending: str, param: Any) -> Any:
-    def get_value(self: Any) -> Any:
-        return self.getOrDefault(param.name)
-
-    get_value.__name__ = f"get{ending}"
-    get_value.__doc__ = f"The value of {param.name}: {param.doc}."
-    return get_value
-
-
-@accessors
-class HasBatchSize(Params):
+class HasBatchSize(StageParams):
     """`batch_size`."""
 
-    batch_size = _param("batch_size", "rows of a batch", TypeConverters.toInt)
+    batch_size = stage_param("rows of a batch", TypeConverters.toInt)
 
 
-@accessors
-class HasClusterSize(Params):
+class HasClusterSize(StageParams):
     """`cluster_size`."""
 
-    cluster_size = _param("cluster_size", "members of the cluster", TypeConverters.toInt)
+    cluster_size = stage_param("members of the cluster", TypeConverters.toInt)
 
 
-@accessors
-class HasEpochs(Params):
+class HasEpochs(StageParams):
     """`epochs`."""
 
-    epochs = _param("epochs", "how often the rows are sent", TypeConverters.toInt)
+    epochs = stage_param("how often the rows are sent", TypeConverters.toInt)
 
 
-@accessors
-class HasGraceSecs(Params):
+class HasGraceSecs(StageParams):
     """`grace_secs`."""
 
-    grace_secs = _param(
-        "grace_secs", "how long members may take after their last row; where it is not set, as long as they need",
+    grace_secs = stage_param(
+        "how long members may take after their last row; where it is not set, as long as they need",
         TypeConverters.toInt,
-    )  # fmt: skip
+    )
 
 
-@accessors
-class HasInputMapping(Params):
+class HasInputMapping(StageParams):
     """`input_mapping`."""
 
-    input_mapping = _param("input_mapping", "tensors by columns of the DataFrame", TFTypeConverters.toDict)
+    input_mapping = stage_param("tensors by columns of the DataFrame", TFTypeConverters.toDict)
 
 
-@accessors
-class HasInputMode(Params):
+class HasInputMode(StageParams):
     """`input_mode`."""
 
-    input_mode = _param("input_mode", "where members get their rows: 1, from Spark", TypeConverters.toInt)
+    input_mode = stage_param("where members get their rows: 1, from Spark", TypeConverters.toInt)
 
     def setInputMode(self, value: int) -> Any:
         """Set input_mode. Raises SpecError for InputMode.TENSORFLOW: `fit` sends the rows of its DataFrame."""
@@ -176,92 +132,78 @@ class HasInputMode(Params):
         return self._set(input_mode=value)
 
 
-@accessors
-class HasMasterNode(Params):
+class HasMasterNode(StageParams):
     """`master_node`."""
 
-    master_node = _param("master_node", "job name of the first worker", TypeConverters.toString)
+    master_node = stage_param("job name of the first worker", TypeConverters.toString)
 
 
-@accessors
-class HasModelDir(Params):
+class HasModelDir(StageParams):
     """`model_dir`."""
 
-    model_dir = _param("model_dir", "folder of checkpoints", TypeConverters.toString)
+    model_dir = stage_param("folder of checkpoints", TypeConverters.toString)
 
 
-@accessors
-class HasNumPS(Params):
+class HasNumPS(StageParams):
     """`num_ps` and `driver_ps_nodes`."""
 
-    num_ps = _param("num_ps", "members that are parameter servers", TypeConverters.toInt)
-    driver_ps_nodes = _param("driver_ps_nodes", "refused: parameter servers in the driver", TypeConverters.toBoolean)
+    num_ps = stage_param("members that are parameter servers", TypeConverters.toInt)
+    driver_ps_nodes = stage_param("refused: parameter servers in the driver", TypeConverters.toBoolean)
 
 
-@accessors
-class HasOutputMapping(Params):
+class HasOutputMapping(StageParams):
     """`output_mapping`."""
 
-    output_mapping = _param("output_mapping", "new columns by tensors", TFTypeConverters.toDict)
+    output_mapping = stage_param("new columns by tensors", TFTypeConverters.toDict)
 
 
-@accessors
-class HasProtocol(Params):
+class HasProtocol(StageParams):
     """`protocol`."""
 
-    protocol = _param("protocol", "network protocol of TensorFlow: grpc", TypeConverters.toString)
+    protocol = stage_param("network protocol of TensorFlow: grpc", TypeConverters.toString)
 
 
-@accessors
-class HasReaders(Params):
+class HasReaders(StageParams):
     """`readers`."""
 
-    readers = _param("readers", "threads that read, for the training function", TypeConverters.toInt)
+    readers = stage_param("threads that read, for the training function", TypeConverters.toInt)
 
 
-@accessors
-class HasSteps(Params):
+class HasSteps(StageParams):
     """`steps`."""
 
-    steps = _param("steps", "most steps, for the training function", TypeConverters.toInt)
+    steps = stage_param("most steps, for the training function", TypeConverters.toInt)
 
 
-@accessors
-class HasTensorboard(Params):
+class HasTensorboard(StageParams):
     """`tensorboard`."""
 
-    tensorboard = _param("tensorboard", "whether TensorBoard is started", TypeConverters.toBoolean)
+    tensorboard = stage_param("whether TensorBoard is started", TypeConverters.toBoolean)
 
 
-@accessors
-class HasTFRecordDir(Params):
+class HasTFRecordDir(StageParams):
     """`tfrecord_dir`."""
 
-    tfrecord_dir = _param(
-        "tfrecord_dir", "folder of TFRecord files, for the training function", TypeConverters.toString
-    )
+    tfrecord_dir = stage_param("folder of TFRecord files, for the training function", TypeConverters.toString)
 
 
-@accessors
-class HasExportDir(Params):
+class HasExportDir(StageParams):
     """`export_dir`."""
 
-    export_dir = _param("export_dir", "folder of the SavedModel, or a .keras file", TypeConverters.toString)
+    export_dir = stage_param("folder of the SavedModel, or a .keras file", TypeConverters.toString)
 
 
-@accessors
-class HasSignatureDefKey(Params):
+class HasSignatureDefKey(StageParams):
     """`signature_def_key`."""
 
-    signature_def_key = _param("signature_def_key", "signature of the SavedModel", TypeConverters.toString)
+    signature_def_key = stage_param("signature of the SavedModel", TypeConverters.toString)
 
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(signature_def_key=None)
 
 
-@accessors
-class HasTagSet(Params):
+class HasTagSet(StageParams):
     """`tag_set`."""
 
-    tag_set = _param("tag_set", "comma-separated tags of a graph of the SavedModel", TypeConverters.toString)
+    tag_set = stage_param("comma-separated tags of a graph of the SavedModel", TypeConverters.toString)
