@@ -49,6 +49,9 @@ class TrackingArguments(TypedDict, total=False):
     notify: str | Callable[[Any], object] | None
     notify_after: float | timedelta | str
 
+class SliceArguments(TypedDict, total=False):
+    gpu_memory: int | str | None
+
 class DataArguments(TypedDict, total=False):
     data: Mapping[str, Any]
     data_cache: str | PathLike[str] | None
@@ -81,9 +84,8 @@ class LimitArguments(MemberArguments, total=False):
     data_version: str | None
     allow_changed: Sequence[Literal['code', 'space', 'data', 'metric', 'seed', 'gang']] | str
     gpus: int
-    gpu_memory: int | str | None
 
-class CommonArguments(ProgressArguments, EnvironmentArguments, DataArguments, LimitArguments, DirectoryArguments, total=False): ...
+class CommonArguments(ProgressArguments, EnvironmentArguments, DataArguments, SliceArguments, LimitArguments, DirectoryArguments, total=False): ...
 
 class TrialsArguments(SearchArguments, AveragingArguments, CommonArguments, total=False):
     trial_timeout: float | timedelta | str | None
@@ -123,8 +125,7 @@ class RefitArguments(RunArguments, total=False):
     trial: int | None
     from_checkpoint: bool | str
 
-class PoolArguments(TypedDict, total=False):
+class PoolArguments(SliceArguments, total=False):
     agents: int | None
     preload: Sequence[str]
     idle_timeout: float | timedelta | str | None
-    gpu_memory: int | str | None

@@ -53,8 +53,10 @@ def _metric(*, required: bool) -> Any:
     )
 
 
-def _gpu_memory() -> int | None:
-    return option(
+class SliceKeywords(Keywords):
+    """Options of all calls that start agents which may share GPUs."""
+
+    gpu_memory: int | None = option(
         "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU if it has enough.",
         MEMORY,
         panel=SPARK,
@@ -214,10 +216,11 @@ class LimitKeywords(MemberKeywords):
         page="resume.md",
     )
     gpus: int = option("GPUs for each process that trains.", integer(0), default=0, panel=SPARK, page="gpus.md")
-    gpu_memory: int | None = _gpu_memory()
 
 
-class CommonKeywords(ProgressKeywords, EnvironmentKeywords, DataKeywords, LimitKeywords, DirectoryKeywords):
+class CommonKeywords(
+    ProgressKeywords, EnvironmentKeywords, DataKeywords, SliceKeywords, LimitKeywords, DirectoryKeywords
+):
     """Options of sweeps and of runs of one gang."""
 
 
@@ -344,7 +347,7 @@ class RefitKeywords(RunKeywords):
     )
 
 
-class PoolKeywords(Keywords):
+class PoolKeywords(SliceKeywords):
     """Options of `pool`."""
 
     agents: int | None = option(
@@ -366,4 +369,3 @@ class PoolKeywords(Keywords):
         default=600.0,
         says="10m",
     )
-    gpu_memory: int | None = _gpu_memory()

@@ -42,6 +42,15 @@ class Options:
 
     def gang(self) -> GangSpec:
         """What trains each trial; its backend counts only where `choice` is None. Raises SpecError."""
+        keywords = self.keywords
+        return GangSpec(
+            local_steps=keywords.local_steps,
+            hang_timeout_s=keywords.hang_timeout or GangSpec.hang_timeout_s,
+            **self.members(),
+        )
+
+    def members(self) -> dict[str, Any]:
+        """The fields of `GangSpec` that say what its members are, and what connects them. Raises SpecError."""
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
@@ -110,19 +119,14 @@ class SweepOptions(Options):
     catalog = LaunchKeywords
     keywords: LaunchKeywords
 
-    def gang(self) -> GangSpec:
+    def members(self) -> dict[str, Any]:
         """See base class."""
         if (backend := self._named()) is Backend.PARAMETER_SERVER:
             raise SpecError(
                 f"backend {backend.value!r} of a sweep: its gangs have no parameter servers; choose 'horovod' or "
                 "'tensorflow', or train one gang by sparktrain.run(ps=1)"
             )
-        return GangSpec(
-            workers=self.keywords.workers_per_trial,
-            backend=backend,
-            local_steps=self.keywords.local_steps,
-            hang_timeout_s=self.keywords.hang_timeout or GangSpec.hang_timeout_s,
-        )
+        return {"workers": self.keywords.workers_per_trial, "backend": backend}
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
@@ -152,17 +156,15 @@ class RunOptions(Options):
     catalog = RunKeywords
     keywords: RunKeywords
 
-    def gang(self) -> GangSpec:
+    def members(self) -> dict[str, Any]:
         """See base class."""
         keywords = self.keywords
-        return GangSpec(
-            workers=keywords.workers,
-            ps=keywords.ps,
-            ps_mode=keywords.ps_mode,
-            backup_workers=keywords.backup_workers,
-            evaluator=keywords.evaluator,
-            backend=self._named(bool(keywords.ps or keywords.evaluator)),
-            min_workers=keywords.min_workers,
-            local_steps=keywords.local_steps,
-            hang_timeout_s=keywords.hang_timeout,
-        )
+        return {
+            "workers": keywords.workers,
+            "ps": keywords.ps,
+            "ps_mode": keywords.ps_mode,
+            "backup_workers": keywords.backup_workers,
+            "evaluator": keywords.evaluator,
+            "backend": self._named(bool(keywords.ps or keywords.evaluator)),
+            "min_workers": keywords.min_workers,
+        }
