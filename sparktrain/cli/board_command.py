@@ -1,11 +1,10 @@
 """`sparktrain board DIR`: TensorBoard over a run directory. Wiring alone."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Directory, option
+from sparktrain.cli.flags import OUTPUT, Debug, Directory, option, with_help
 
 if TYPE_CHECKING:
     from sparktrain.webserve.server_process import ServerProcess
@@ -17,21 +16,14 @@ For browsers on other machines, on a port of your choice:
   sparktrain board sparktrain-runs/mnist --host 0.0.0.0 --port 6006
 """
 SERVED = "Where it is served"
+Host = Annotated[str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")]
 AsJson = Annotated[bool, option(OUTPUT, "", "Print the URL in a JSON object, for programs.", "--json")]
 
 
-class BoardCommand(CommandWithExamples):
-    """The help of `sparktrain board`."""
-
-    examples = EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 1: "TensorBoard has ended by itself"}
-
-
+@with_help(EXAMPLES, {**LOOKING_CODES, 1: "TensorBoard has ended by itself"})
 def board(
     directory: Directory,
-    host: Annotated[
-        str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")
-    ] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     port: Annotated[
         int | None, option(SERVED, "PORT", "The port (default: that of $TENSORBOARD_PORT, or any free one).")
     ] = None,
@@ -56,16 +48,16 @@ def serve(out: Output, directory: str, host: str, port: int | None) -> int:
     place = run_in(directory)
     shown = host_in_links(host)
     feed = BoardFeed(place, SystemClock())
-    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port, feed=feed.follow) as served:
-        return wait_for(served, "TensorBoard", out)
+    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port, feed=feed.follow) as process:
+        return wait_for(process, "TensorBoard", out)
 
 
-def wait_for(served: "ServerProcess", name: str, out: Output) -> int:
+def wait_for(process: "ServerProcess", name: str, out: Output) -> int:
     """Print the URL, and wait until the process ends by itself: 1. Blocks; raises KeyboardInterrupt by Ctrl-C."""
     if out.as_json:
-        out.document({"url": served.url}, lines=True)
+        out.document({"url": process.url}, lines=True)
     else:
-        out.write(f"{name}: {served.url}\n".encode())
+        out.write(f"{name}: {process.url}\n".encode())
         common.print_line("Ctrl-C ends it")
-    served.wait()
+    process.wait()
     return 1

@@ -1,11 +1,11 @@
 """The command that calls a training function for one batch, without Spark: `sparktrain check TARGET`. Wiring alone."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
-from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, option
+from sparktrain.cli.flags import FUNCTION, OUTPUT, Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.cli.training_flags import Target
 from sparktrain.config.gang_options import GANG
@@ -37,20 +37,17 @@ _SHOWN = 5
 """Lines of a list at most."""
 
 
-class CheckCommand(CommandWithExamples):
-    """The help of `sparktrain check`."""
-
-    examples = EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
+@with_help(
+    EXAMPLES,
+    {
         0: "the function returned a result, and the metric where one is named",
         1: EXIT_CODES[1],
         2: "the call is wrong: an option, a file or the function; or it needs a real gang",
         3: "the function failed, or returned no result",
         6: "the function did not end before --timeout",
         130: EXIT_CODES[130],
-    }
-
-
+    },
+)
 def check(
     target: Target,
     *,

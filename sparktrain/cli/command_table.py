@@ -8,38 +8,38 @@ from typing import Annotated, Any
 import typer
 
 from sparktrain.cli import common
-from sparktrain.cli.flags import RootCommand
+from sparktrain.cli.flags import COMMAND_CLASS, RootCommand
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "sweep": ("train_commands", "SweepCommand"),
-    "run": ("train_commands", "RunCommand"),
-    "resume": ("train_commands", "ResumeCommand"),
-    "extend": ("train_commands", "ExtendCommand"),
-    "refit": ("train_commands", "RefitCommand"),
-    "check": ("check_command", "CheckCommand"),
-    "predict": ("predict_command", "PredictCommand"),
-    "submit": ("submit_commands", "SubmitCommand"),
-    "pack": ("submit_commands", "PackCommand"),
-    "ls": ("runs_commands", "LsCommand"),
-    "diff": ("runs_commands", "DiffCommand"),
-    "rm": ("runs_commands", "RmCommand"),
-    "status": ("inspect_commands", "StatusCommand"),
-    "top": ("top_command", "TopCommand"),
-    "logs": ("inspect_commands", "LogsCommand"),
-    "best": ("inspect_commands", "BestCommand"),
-    "board": ("board_command", "BoardCommand"),
-    "report": ("report_command", "ReportCommand"),
-    "page": ("page_command", "PageCommand"),
-    "simulate": ("simulate_command", "SimulateCommand"),
-    "export": ("export_command", "ExportCommand"),
-    "doctor": ("doctor_command", "DoctorCommand"),
-    "enqueue": ("upkeep_commands", "EnqueueCommand"),
-    "note": ("upkeep_commands", "NoteCommand"),
-    "tag": ("upkeep_commands", "TagCommand"),
-    "fsck": ("upkeep_commands", "FsckCommand"),
-    "gc": ("upkeep_commands", "GcCommand"),
+COMMANDS = {
+    "sweep": "train_commands",
+    "run": "train_commands",
+    "resume": "train_commands",
+    "extend": "train_commands",
+    "refit": "train_commands",
+    "check": "check_command",
+    "predict": "predict_command",
+    "submit": "submit_commands",
+    "pack": "submit_commands",
+    "ls": "runs_commands",
+    "diff": "runs_commands",
+    "rm": "runs_commands",
+    "status": "inspect_commands",
+    "top": "top_command",
+    "logs": "inspect_commands",
+    "best": "inspect_commands",
+    "board": "board_command",
+    "report": "report_command",
+    "page": "page_command",
+    "simulate": "simulate_command",
+    "export": "export_command",
+    "doctor": "doctor_command",
+    "enqueue": "upkeep_commands",
+    "note": "upkeep_commands",
+    "tag": "upkeep_commands",
+    "fsck": "upkeep_commands",
+    "gc": "upkeep_commands",
 }
-"""The module of each command, which has a function with its name, and the class that Typer makes it of."""
+"""The module of each command, which has a function with its name."""
 _JOBS = "submit"
 """The command that takes arguments of a job, which follow the name of that job."""
 
@@ -68,10 +68,9 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(_root)
     for name in names:
-        module_name, class_name = COMMANDS[name]
-        module = import_module(f"sparktrain.cli.{module_name}")
+        function = getattr(import_module(f"sparktrain.cli.{COMMANDS[name]}"), name)
         settings = {"allow_interspersed_args": False} if name == _JOBS else {}
-        app.command(name, cls=getattr(module, class_name), context_settings=settings)(getattr(module, name))
+        app.command(name, cls=getattr(function, COMMAND_CLASS), context_settings=settings)(function)
     return app
 
 
@@ -84,7 +83,7 @@ def _parser(command: str) -> Any:
 def _in_place_of(error: Exception, command: str) -> str:
     """The flag that replaces an unknown one that `error` refuses; empty where none does."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-    if not name or COMMANDS.get(command, ("", ""))[0] != "train_commands":
+    if not name or COMMANDS.get(command) != "train_commands":
         return ""
     from sparktrain.cli.train_commands import KEYWORDS
     from sparktrain.config.call_option import options_in

@@ -48,7 +48,7 @@ PIPE_WIDTH = 4000
 """So wide that no line of a file or a pipe wraps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CommandRequest:
     """The options of a command, not yet checked."""
 

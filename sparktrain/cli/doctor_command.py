@@ -1,11 +1,10 @@
 """The command that checks whether a cluster can do what runs need: `sparktrain doctor`. Wiring alone."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
-from sparktrain.cli.flags import CommandWithExamples, Debug, option
+from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.cli.training_flags import Conf
 from sparktrain.config.option_catalog import RUN, SPARK
@@ -21,18 +20,15 @@ A cluster as a job sees it:
 """
 
 
-class DoctorCommand(CommandWithExamples):
-    """The help of `sparktrain doctor`."""
-
-    examples = EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
+@with_help(
+    EXAMPLES,
+    {
         0: "nothing fails; there may be warnings",
         1: "at least one check fails; or an unexpected error",
         2: "the call is wrong: an option, or the directory",
         130: EXIT_CODES[130],
-    }
-
-
+    },
+)
 def doctor(
     dir: Annotated[str | None, option(RUN, "PATH", "The directory for runs, tested with small files.")] = None,
     master: Annotated[
@@ -49,7 +45,11 @@ def doctor(
     Takes a minute at most, plus the start of the session. Writes small files to the store, and deletes them.
     """
     request = CommandRequest(
-        "", {"agents": agents, "gpus": gpus or 0, "dir": dir}, master, tuple(conf or ()), as_json=as_json
+        target="",
+        settings={"agents": agents, "gpus": gpus or 0, "dir": dir},
+        master=master,
+        conf=tuple(conf or ()),
+        as_json=as_json,
     )
     return common.look(lambda out: look_at(out, request), as_json=as_json, debug=debug)
 

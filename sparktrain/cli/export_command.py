@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option
-from sparktrain.cli.inspect_commands import LookingCommand
+from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option, with_help
 from sparktrain.errors import SpecError
 from sparktrain.runs.local_output import output_path, replace_file
 
@@ -39,12 +38,7 @@ class TableRows(Enum):
     REPORTS = "metric"
 
 
-class ExportCommand(LookingCommand):
-    """The help of `sparktrain export`."""
-
-    examples = EXPORT_EXAMPLES
-
-
+@with_help(EXPORT_EXAMPLES)
 def export(
     directory: Directory,
     csv: Annotated[bool, option(OUTPUT, "", "Write comma-separated values, which is the default.", "--csv")] = False,

@@ -7,17 +7,21 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from textwrap import indent
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sparktrain.cli.common import TRAINING_CODES
+from sparktrain.cli.common import LOOKING_CODES
 
 FUNCTION = "The function"
 OUTPUT = "Output"
 SHOWN = "What is shown"
+COMMAND_CLASS = "command_class"
+"""The attribute of a command's function that has its class."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def option(panel: str, metavar: str, doc: str, *names: str) -> Any:
@@ -36,9 +40,9 @@ class RootCommand(TyperGroup):
 class CommandWithExamples(TyperCommand):
     """Ends its help with examples and exit codes: Typer's own epilog would run their lines together."""
 
-    examples = ""
-    heading = "Exit codes"
-    codes: ClassVar[Mapping[int, str]] = TRAINING_CODES
+    examples: str
+    codes: Mapping[int, str]
+    heading: str
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See base class."""
@@ -50,6 +54,17 @@ class CommandWithExamples(TyperCommand):
         typer.echo(f"\nExamples:\n{indent(self.examples, '  ')}\n{self.heading}:")
         for code, meaning in self.codes.items():
             typer.echo(f"  {code:>3}  {meaning}")
+
+
+def with_help(examples: str, codes: Mapping[int, str] = LOOKING_CODES, heading: str = "Exit codes") -> Callable[[F], F]:
+    """Give the function of a command the class that Typer makes it of: its help ends with `examples` and `codes`."""
+
+    def decorate(function: F) -> F:
+        attributes = {"examples": examples, "codes": codes, "heading": heading}
+        setattr(function, COMMAND_CLASS, type("Command", (CommandWithExamples,), attributes))
+        return function
+
+    return decorate
 
 
 Directory = Annotated[

@@ -1,15 +1,14 @@
 """The commands that inspect a run directory from any host that reaches its store, without Spark. Wiring alone."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, CommandWithExamples, Debug, Directory, option
+from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option, with_help
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 
@@ -38,34 +37,10 @@ The three trials with the smallest loss, whatever the run's own metric is:
 """
 
 
-class LookingCommand(CommandWithExamples):
-    """The help of `sparktrain looking`."""
-
-    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
-
-
-class StatusCommand(LookingCommand):
-    """The help of `sparktrain status`."""
-
-    examples = STATUS_EXAMPLES
-
-
-class LogsCommand(LookingCommand):
-    """The help of `sparktrain logs`."""
-
-    examples = LOGS_EXAMPLES
-
-
-class BestCommand(LookingCommand):
-    """The help of `sparktrain best`."""
-
-    examples = BEST_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 3: "no trial has succeeded yet"}
-
-
 AsJson = Annotated[bool, option(OUTPUT, "", "Print one JSON object, for programs.", "--json")]
 
 
+@with_help(STATUS_EXAMPLES)
 def status(
     directory: Annotated[
         str,
@@ -139,6 +114,7 @@ def _show_runs(out: Output, places: "list[RunLocation]") -> None:
         out.show(RunsTable(sorted_runs(runs, RunOrder.STARTED), unreadable, clock.wall()))
 
 
+@with_help(LOGS_EXAMPLES)
 def logs(
     directory: Directory,
     trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="The trial (default: the only one).")] = None,
@@ -152,11 +128,13 @@ def logs(
     debug: Debug = False,
 ) -> int:
     """Print the log of a trial; with several trials and none named, list their logs."""
-    request = LogsRequest(directory, trial, rank, generation, follow, tail, every)
+    request = LogsRequest(
+        directory=directory, trial=trial, rank=rank, generation=generation, follow=follow, tail=tail, all=every
+    )
     return common.look(lambda out: show_logs(out, request), as_json=as_json, debug=debug)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LogsRequest:
     """The options of `sparktrain logs`, not yet checked."""
 
@@ -227,6 +205,7 @@ def _print_logs(
             out.write(clean(piece))
 
 
+@with_help(BEST_EXAMPLES, {**LOOKING_CODES, 3: "no trial has succeeded yet"})
 def best(
     directory: Directory,
     metric: Annotated[str | None, option(SHOWN, "NAME", "Compare trials by this (default: the run's metric).")] = None,

@@ -1,12 +1,11 @@
 """`sparktrain page DIR`: the live page of a run directory. Wiring alone."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from sparktrain.cli import common
-from sparktrain.cli.board_command import SERVED, AsJson, wait_for
+from sparktrain.cli.board_command import SERVED, AsJson, Host, wait_for
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import CommandWithExamples, Debug, Directory, option
+from sparktrain.cli.flags import Debug, Directory, option, with_help
 
 EXAMPLES = """\
 The page of a run, in any store, for a browser on this machine:
@@ -16,18 +15,10 @@ For browsers on other machines, on a port of your choice:
 """
 
 
-class PageCommand(CommandWithExamples):
-    """The help of `sparktrain page`."""
-
-    examples = EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 1: "The page has ended by itself"}
-
-
+@with_help(EXAMPLES, {**LOOKING_CODES, 1: "The page has ended by itself"})
 def page(
     directory: Directory,
-    host: Annotated[
-        str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")
-    ] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     port: Annotated[int, option(SERVED, "PORT", "The port (default: any free one).")] = 0,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -47,5 +38,5 @@ def serve(out: Output, directory: str, host: str, port: int) -> int:
     from sparktrain.webserve.server_process import host_in_links
 
     place = run_in(directory)
-    with LivePage.start(place.where, bind=host, host=host_in_links(host), port=port) as served:
-        return wait_for(served, "page", out)
+    with LivePage.start(place.where, bind=host, host=host_in_links(host), port=port) as process:
+        return wait_for(process, "page", out)

@@ -1,13 +1,12 @@
 """The command that predicts the rows of files with a trained model: `sparktrain predict DIR`. Wiring alone."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest
-from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Quiet, option
+from sparktrain.cli.flags import OUTPUT, Debug, Quiet, option, with_help
 from sparktrain.cli.training_flags import Conf, Master, PyFiles
 
 if TYPE_CHECKING:
@@ -27,19 +26,16 @@ ATTEMPTS = "spark.task.maxFailures=4"
 """Spark's default, in place of the patience of sessions for agents: rows that a model cannot take fail each attempt."""
 
 
-class PredictCommand(CommandWithExamples):
-    """The help of `sparktrain predict`."""
-
-    examples = EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
+@with_help(
+    EXAMPLES,
+    {
         0: "the predictions are written",
         1: EXIT_CODES[1],
         2: "the call is wrong: an option, a path, the model, or rows that it cannot take",
         5: EXIT_CODES[5],
         130: EXIT_CODES[130],
-    }
-
-
+    },
+)
 def predict(
     model: Annotated[
         str, typer.Argument(metavar="DIR", help="The run directory, or a .keras file: a path or a URL of any store.")
@@ -72,7 +68,15 @@ def predict(
     """Predict the rows of a table with the model of a run: Spark reads and writes, its Python workers predict."""
     from sparktrain.prediction import FilePrediction
 
-    request = CommandRequest("", {}, master, (ATTEMPTS, *(conf or ())), py_files, quiet=quiet, debug=debug)
+    request = CommandRequest(
+        target="",
+        settings={},
+        master=master,
+        conf=(ATTEMPTS, *(conf or ())),
+        py_files=py_files,
+        quiet=quiet,
+        debug=debug,
+    )
     prediction = FilePrediction(
         model=model,
         inputs=tuple(input),

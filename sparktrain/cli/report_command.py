@@ -6,8 +6,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import OUTPUT, Debug, option
-from sparktrain.cli.inspect_commands import AsJson, LookingCommand
+from sparktrain.cli.flags import OUTPUT, Debug, option, with_help
+from sparktrain.cli.inspect_commands import AsJson
 
 REPORT_EXAMPLES = """\
 A run in any store, as one file for a browser, which needs no network:
@@ -17,12 +17,7 @@ What differs between three runs, and their curves over each other:
 """
 
 
-class ReportCommand(LookingCommand):
-    """The help of `sparktrain report`."""
-
-    examples = REPORT_EXAMPLES
-
-
+@with_help(REPORT_EXAMPLES)
 def report(
     directories: Annotated[list[str], typer.Argument(metavar="DIR...", help="Run directories, paths or URLs.")],
     out: Annotated[

@@ -8,8 +8,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import SHOWN, Debug, option
-from sparktrain.cli.inspect_commands import AsJson, LookingCommand
+from sparktrain.cli.flags import SHOWN, Debug, option, with_help
+from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 
@@ -33,24 +33,7 @@ DELETED = "What is deleted"
 STATES = ("running", "driver gone", "succeeded", "failed", "stopped", "lost")
 
 
-class LsCommand(LookingCommand):
-    """The help of `sparktrain ls`."""
-
-    examples = LS_EXAMPLES
-
-
-class RmCommand(LookingCommand):
-    """The help of `sparktrain rm`."""
-
-    examples = RM_EXAMPLES
-
-
-class DiffCommand(LookingCommand):
-    """The help of `sparktrain diff`."""
-
-    examples = DIFF_EXAMPLES
-
-
+@with_help(LS_EXAMPLES)
 def ls(
     directory: Annotated[
         str, typer.Argument(metavar="DIR", help="A directory of runs, or a run directory.", show_default=True)
@@ -95,6 +78,7 @@ def list_directory(out: Output, directory: str, sort: str, states: Sequence[str]
     return 0
 
 
+@with_help(RM_EXAMPLES)
 def rm(
     directories: Annotated[list[str], typer.Argument(metavar="DIR...", help="The run directories to delete.")],
     yes: Annotated[bool, option(DELETED, "", "Delete without a question.", "--yes", "-y")] = False,
@@ -154,6 +138,7 @@ def _agreed(lines: Sequence[str]) -> bool:
         raise KeyboardInterrupt("nothing was deleted") from error
 
 
+@with_help(DIFF_EXAMPLES)
 def diff(
     one: Annotated[str, typer.Argument(metavar="DIR", help="The run directory of the first run.")],
     other: Annotated[str, typer.Argument(metavar="DIR", help="That of the second run.")],

@@ -6,8 +6,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import SHOWN, Debug, option
-from sparktrain.cli.inspect_commands import AsJson, LookingCommand
+from sparktrain.cli.flags import SHOWN, Debug, option, with_help
+from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import shown
 from sparktrain.config.sampler_names import sampler as named_sampler
@@ -24,12 +24,7 @@ From a file with the columns trial, step, seconds and the metric:
 """
 
 
-class SimulateCommand(LookingCommand):
-    """The help of `sparktrain simulate`."""
-
-    examples = SIMULATE_EXAMPLES
-
-
+@with_help(SIMULATE_EXAMPLES)
 def simulate(
     source: Annotated[str, typer.Argument(metavar="DIR|FILE.csv", help="A run directory, or a file of curves.")],
     slots: Annotated[str, option(SHOWN, "N,N", "Numbers of slots (default: 1,4,16).", "--slots")] = "1,4,16",

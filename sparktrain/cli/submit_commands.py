@@ -4,20 +4,21 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from sparktrain.cli import common, train_commands
-from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Quiet, option
+from sparktrain.cli.common import LOOKING_CODES, TRAINING_CODES, Output
+from sparktrain.cli.flags import OUTPUT, Debug, Quiet, option, with_help
 from sparktrain.config.option_catalog import SPARK
 from sparktrain.config.option_rules import words as names
 
 if TYPE_CHECKING:
     from sparktrain.runs.view import RunView
     from sparktrain.submit.command import Job
+    from sparktrain.submit.job import JobRequest
 
 PACK_EXAMPLES = """\
 Everything that is installed here, once, for all later calls:
@@ -49,23 +50,6 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 }
 
 
-class PackCommand(CommandWithExamples):
-    """The help of `sparktrain pack`."""
-
-    examples = PACK_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
-        **LOOKING_CODES,
-        2: "the call is wrong: an option, or a package that cannot be packed",
-    }
-
-
-class SubmitCommand(CommandWithExamples):
-    """The help of `sparktrain submit`."""
-
-    examples = SUBMIT_EXAMPLES
-    heading = "Exit codes, which are those of the run itself"
-
-
 @dataclass(frozen=True)
 class Environment:
     """Which Python executors run, not yet checked."""
@@ -73,25 +57,6 @@ class Environment:
     pack: str = "auto"
     packages: tuple[str, ...] = ()
     folder: str | None = None
-
-
-@dataclass(frozen=True)
-class SubmitRequest:
-    """The options of `sparktrain submit`, not yet checked."""
-
-    kind: str
-    words: tuple[str, ...]
-    arguments: Mapping[str, Any]
-    """The arguments of the command of that kind, parsed from the words."""
-    place: Mapping[str, Any]
-    """The fields of `submit.command.Place`; None for options that were not given."""
-    conf: tuple[str, ...] = ()
-    properties_file: str | None = None
-    files: tuple[str, ...] = ()
-    py_files: tuple[str, ...] = ()
-    environment: Environment = Environment()
-    dry_run: bool = False
-    quiet: bool = False
 
 
 Packages = Annotated[
@@ -105,6 +70,7 @@ Packs = Annotated[
 ]
 
 
+@with_help(PACK_EXAMPLES, {**LOOKING_CODES, 2: "the call is wrong: an option, or a package that cannot be packed"})
 def pack(
     packages: Packages = None,
     to: Packs = None,
@@ -126,6 +92,7 @@ def pack(
     return common.look(lambda out: perform_pack(out, environment, quiet), as_json=False, debug=debug)
 
 
+@with_help(SUBMIT_EXAMPLES, TRAINING_CODES, heading="Exit codes, which are those of the run itself")
 def submit(
     kind: Annotated[str, typer.Argument(metavar="JOB", help=f"A job of that command: {', '.join(_FUNCTIONS)}.")],
     words: Annotated[
@@ -162,13 +129,24 @@ def submit(
         "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
         "memory": executor_memory,
     }  # fmt: skip
-    request = SubmitRequest(
-        kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file,
-        names(files or ""), names(py_files or ""), Environment(environment, tuple(packages or ()), packs),
-        dry_run, quiet,
-    )  # fmt: skip
-    as_json = bool(request.arguments["as_json"])
-    return common.look(lambda out: perform_submit(out, request), as_json=as_json, debug=debug)
+    arguments = parsed(kind, words or ())
+    executor_python = Environment(environment, tuple(packages or ()), packs)
+
+    def work(out: Output) -> int:
+        from sparktrain.submit.job import JobRequest
+
+        request = JobRequest(
+            kind=kind,
+            words=tuple(words or ()),
+            place=place,
+            conf=common.conf_of(conf or ()),
+            properties_file=properties_file,
+            files=names(files or ""),
+            py_files=names(py_files or ""),
+        )
+        return perform_submit(out, request, arguments, executor_python, dry_run=dry_run, quiet=quiet)
+
+    return common.look(work, as_json=bool(arguments["as_json"]), debug=debug)
 
 
 def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
@@ -201,27 +179,33 @@ def perform_prune(environment: Environment) -> int:
     return 0
 
 
-def perform_submit(out: Output, request: SubmitRequest) -> int:
-    """Submit a job and return the exit code of its run. Blocks until it has ended. Raises UserError for a wrong job."""
+def perform_submit(
+    out: Output,
+    request: "JobRequest",
+    arguments: Mapping[str, Any],
+    environment: Environment,
+    *,
+    dry_run: bool,
+    quiet: bool,
+) -> int:
+    """Submit a job and return the exit code of its run. Blocks until it has ended. Raises UserError for a wrong job.
+
+    `arguments` are those of the command of that kind, parsed from the words.
+    """
     from sparktrain.cluster import yarn_client
     from sparktrain.submit.command import line_of, settings_of
-    from sparktrain.submit.job import JobRequest, job_of
+    from sparktrain.submit.job import job_of
 
-    job_request = JobRequest(
-        request.kind, request.words, request.place, common.conf_of(request.conf), request.properties_file,
-        request.files, request.py_files,
-    )  # fmt: skip
-    job, directory = job_of(job_request, request.arguments)
-    if not request.dry_run:
+    job, directory = job_of(request, arguments)
+    if not dry_run:
         yarn_client.check(settings_of(job))  # before anything is uploaded
-    if request.environment.pack != "none":
-        url = _packed(request.environment, request.quiet, upload=not request.dry_run)
-        job = msgspec.structs.replace(job, archive=url)
+    if environment.pack != "none":
+        job = msgspec.structs.replace(job, archive=_packed(environment, quiet, upload=not dry_run))
     shown = shlex.join(line_of(job))
-    if request.dry_run:
+    if dry_run:
         out.write(f"{shown}\n".encode())
         return 0
-    notify = common.silent if request.quiet else common.print_line
+    notify = common.silent if quiet else common.print_line
     notify(f"$ {shown}")
     return _run(out, job, directory, notify)
 

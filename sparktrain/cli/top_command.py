@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import Debug, Directory
-from sparktrain.cli.inspect_commands import LookingCommand
+from sparktrain.cli.flags import Debug, Directory, with_help
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
@@ -40,12 +39,7 @@ _SEQUENCES = {
 }  # fmt: skip
 
 
-class TopCommand(LookingCommand):
-    """The help of `sparktrain top`."""
-
-    examples = EXAMPLES
-
-
+@with_help(EXAMPLES)
 def top(directory: Directory, debug: Debug = False) -> int:
     """Show a run on the full screen: sort and filter its trials, follow their logs, stop it. Writes nothing."""
     return common.look(lambda out: show_top(out, directory), as_json=False, debug=debug)

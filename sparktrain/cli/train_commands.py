@@ -4,8 +4,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
-from sparktrain.cli.common import CommandOutcome, CommandRequest
-from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Directory, option
+from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest
+from sparktrain.cli.flags import FUNCTION, OUTPUT, Directory, option, with_help
 from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
 from sparktrain.config.call_option import Keywords, settled
@@ -72,40 +72,10 @@ EXTEND_EXAMPLES = """\
 New values of a grid: earlier combinations keep their results:
   sparktrain extend /shared/runs/mnist --grid lr=0.1,0.01,0.001
 """
+OF_ONE_TRIAL = "Exit codes, where the one trial is the run itself"
 
 
-class SweepCommand(CommandWithExamples):
-    """The help of `sparktrain sweep`."""
-
-    examples = SWEEP_EXAMPLES
-
-
-class RunCommand(CommandWithExamples):
-    """The help of `sparktrain run`."""
-
-    examples = RUN_EXAMPLES
-    heading = "Exit codes, where the one trial is the run itself"
-
-
-class ExtendCommand(CommandWithExamples):
-    """The help of `sparktrain extend`."""
-
-    examples = EXTEND_EXAMPLES
-
-
-class RefitCommand(CommandWithExamples):
-    """The help of `sparktrain refit`."""
-
-    examples = REFIT_EXAMPLES
-    heading = RunCommand.heading
-
-
-class ResumeCommand(CommandWithExamples):
-    """The help of `sparktrain resume`."""
-
-    examples = RESUME_EXAMPLES
-
-
+@with_help(SWEEP_EXAMPLES, TRAINING_CODES)
 @takes(LaunchKeywords)
 def sweep(
     function: Target,
@@ -143,6 +113,7 @@ def sweep(
     return common.perform(request, lambda: perform_sweep(request))
 
 
+@with_help(RUN_EXAMPLES, TRAINING_CODES, heading=OF_ONE_TRIAL)
 @takes(RunKeywords)
 def run(
     function: Target,
@@ -167,6 +138,7 @@ def run(
     return common.perform(request, lambda: perform_run(request))
 
 
+@with_help(RESUME_EXAMPLES, TRAINING_CODES)
 @takes(ResumeKeywords)
 def resume(
     directory: Directory,
@@ -180,6 +152,7 @@ def resume(
     return common.perform(request, lambda: perform_resume(request))
 
 
+@with_help(EXTEND_EXAMPLES, TRAINING_CODES)
 @takes(ExtendKeywords)
 def extend(
     directory: Directory,
@@ -201,6 +174,7 @@ def extend(
     return common.perform(request, lambda: perform_resume(request, extension_of(request)))
 
 
+@with_help(REFIT_EXAMPLES, TRAINING_CODES, heading=OF_ONE_TRIAL)
 @takes(RefitKeywords)
 def refit(
     directory: Directory,

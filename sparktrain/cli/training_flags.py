@@ -78,7 +78,7 @@ def request_of(kind: type[R], target: str, keywords: type[Keywords], flags: Mapp
     """The request of a command with the flags `flags`; `fields` are the fields that its kind has. Raises Misuse."""
     common = {name: flags[name] for name in CallFlags.__annotations__}
     settings = settings_of(keywords, {name: words for name, words in flags.items() if name not in common})
-    return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
+    return kind(target=target, settings=settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
 
 
 def settings_of(keywords: type[Keywords], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """The commands that verify and repair a run directory, and make room in it. Wiring alone."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
-from sparktrain.cli.flags import SHOWN, CommandWithExamples, Debug, Directory, Quiet, option
+from sparktrain.cli.flags import SHOWN, Debug, Directory, Quiet, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
@@ -44,38 +44,7 @@ Mark a trial, and remove the mark:
 DELETED = "What is deleted"
 
 
-class FsckCommand(CommandWithExamples):
-    """The help of `sparktrain fsck`."""
-
-    examples = FSCK_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
-        **LOOKING_CODES,
-        0: "nothing is corrupt",
-        **{code: EXIT_CODES[code].removeprefix("fsck: ") for code in (7, 8)},
-    }
-
-
-class GcCommand(CommandWithExamples):
-    """The help of `sparktrain gc`."""
-
-    examples = GC_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"}
-
-
-class NoteCommand(CommandWithExamples):
-    """The help of `sparktrain note`."""
-
-    examples = NOTE_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
-
-
-class TagCommand(CommandWithExamples):
-    """The help of `sparktrain tag`."""
-
-    examples = TAG_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
-
-
+@with_help(NOTE_EXAMPLES)
 def note(
     directory: Directory,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
@@ -86,6 +55,7 @@ def note(
     return common.look(lambda out: label_trial(directory, trial, "note", text), as_json=False, debug=debug)
 
 
+@with_help(TAG_EXAMPLES)
 def tag(
     directory: Directory,
     text: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
@@ -116,16 +86,13 @@ def label_trial(directory: str, trial: int | None, kind: "LabelKind", text: str)
     return 0
 
 
-class EnqueueCommand(CommandWithExamples):
-    """The help of `sparktrain enqueue`."""
-
-    examples = ENQUEUE_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {
+@with_help(
+    ENQUEUE_EXAMPLES,
+    {
         **LOOKING_CODES,
         2: "the call is wrong: parameters outside of the space, or a run that takes no more trials",
-    }
-
-
+    },
+)
 def enqueue(
     directory: Directory,
     param: Annotated[
@@ -159,6 +126,14 @@ def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
     return 0
 
 
+@with_help(
+    FSCK_EXAMPLES,
+    {
+        **LOOKING_CODES,
+        0: "nothing is corrupt",
+        **{code: EXIT_CODES[code].removeprefix("fsck: ") for code in (7, 8)},
+    },
+)
 def fsck(
     directory: Directory,
     fast: Annotated[bool, option(SHOWN, "", "Compare only sizes, and read no checkpoint.", "--fast")] = False,
@@ -201,6 +176,7 @@ def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: 
     return examined.code
 
 
+@with_help(GC_EXAMPLES, {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"})
 def gc(
     directory: Directory,
     keep: Annotated[

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sparktrain.search.space import Space
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepCommandRequest(CommandRequest):
     """The options of `sparktrain sweep`, not yet checked."""
 
@@ -21,7 +21,7 @@ class SweepCommandRequest(CommandRequest):
     params: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunCommandRequest(CommandRequest):
     """The options of `sparktrain run`, not yet checked."""
 

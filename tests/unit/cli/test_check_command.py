@@ -3,7 +3,7 @@
 import pytest
 
 from sparktrain import cli
-from sparktrain.cli.check_command import CODE_OF_STATUS, CheckCommand, lines
+from sparktrain.cli.check_command import CODE_OF_STATUS, check, lines
 from sparktrain.testing import check_process
 from sparktrain.testing.function_check import CheckAnswer, CheckEnd, CheckReport, CheckRequest
 
@@ -52,7 +52,7 @@ def test_wrong_options_are_refused_before_a_process_starts(
 
 
 def test_every_status_has_an_exit_code_that_help_explains() -> None:
-    assert set(CODE_OF_STATUS.values()) <= set(CheckCommand.codes)
+    assert set(CODE_OF_STATUS.values()) <= set(check.command_class.codes)
     assert CODE_OF_STATUS == {"ok": 0, "refused": 2, "failed": 3, "crashed": 3, "timeout": 6}
 
 
