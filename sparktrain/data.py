@@ -42,9 +42,7 @@ def parquet(
 
     Raises SpecError for arguments of other types.
     """
-    return FileSource(
-        "parquet", _paths(paths, "parquet"), _columns(columns), checked_pad(pad), checked_on_error(on_error)
-    )
+    return _columnar("parquet", paths, columns, pad, on_error)
 
 
 def arrow(
@@ -54,7 +52,7 @@ def arrow(
     on_error: OnError = "raise",
 ) -> FileSource:
     """Arrow IPC files and streams, and Feather version 2. Arguments: see `parquet`. Raises SpecError."""
-    return FileSource("arrow", _paths(paths, "arrow"), _columns(columns), checked_pad(pad), checked_on_error(on_error))
+    return _columnar("arrow", paths, columns, pad, on_error)
 
 
 def tfrecord(
@@ -81,13 +79,13 @@ def tfrecord(
             f"{did_you_mean(compression, _COMPRESSIONS)}"
         )
     return FileSource(
-        "tfrecord",
-        _paths(paths, "tfrecord"),
-        None,
-        checked_pad(pad),
-        checked_on_error(on_error),
-        compression or "",
-        _features(features),
+        format="tfrecord",
+        paths=_paths(paths, "tfrecord"),
+        columns=None,
+        pad=checked_pad(pad),
+        on_error=checked_on_error(on_error),
+        compression=compression or "",
+        features=_features(features),
     )
 
 
@@ -135,6 +133,22 @@ def stream(df_or_rdd: Any, checkpoint: str | None = None) -> StreamSource:
             "gives: leave it out"
         )
     return StreamSource(df_or_rdd, checkpoint.rstrip("/"))
+
+
+def _columnar(
+    format: Literal["parquet", "arrow"],
+    paths: tuple[Path | Sequence[Path], ...],
+    columns: Sequence[str] | None,
+    pad: Mapping[str, int] | None,
+    on_error: OnError,
+) -> FileSource:
+    return FileSource(
+        format=format,
+        paths=_paths(paths, format),
+        columns=_columns(columns),
+        pad=checked_pad(pad),
+        on_error=checked_on_error(on_error),
+    )
 
 
 def _paths(paths: tuple[Any, ...], function: str) -> tuple[str, ...]:

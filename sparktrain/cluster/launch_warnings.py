@@ -19,7 +19,7 @@ LEAST_JAVA = 17
 """The oldest Java that Spark 4 supports."""
 
 
-class Driver(Struct, frozen=True):
+class Driver(Struct, frozen=True, kw_only=True):
     """The process in which the doctor runs, and its Spark."""
 
     host: str

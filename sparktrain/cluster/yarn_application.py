@@ -14,7 +14,7 @@ _WAITING = re.compile(r"(?:\[[^]]*\]\s*)?(.+?)\s*(?:Details\b.*)?$", re.DOTALL)
 _SHOWN_CHARACTERS = 500
 
 
-class Application(Struct, frozen=True):
+class Application(Struct, frozen=True, kw_only=True):
     """One application, as the ResourceManager reports it."""
 
     id: str

@@ -31,7 +31,7 @@ class Keywords:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-class CallOption(Struct, frozen=True):
+class CallOption(Struct, frozen=True, kw_only=True):
     """One option of a call."""
 
     doc: str
@@ -65,7 +65,7 @@ class CallOption(Struct, frozen=True):
 
 def option(doc: str, rule: ValueRule[T], **attributes: Any) -> T:
     """A field of `Keywords`, with the type of the rule's values; `attributes` are those of `CallOption`."""
-    metadata = {"option": CallOption(doc, rule, **attributes)}
+    metadata = {"option": CallOption(doc=doc, rule=rule, **attributes)}
     return cast(T, field(repr=False, metadata=metadata))  # its value may be a secret
 
 

@@ -26,7 +26,7 @@ _OTHER_SUFFIXES = frozenset(
 _FRAME_MODULES = ("pyspark.sql.dataframe", "pyspark.sql.classic.dataframe", "pyspark.sql.connect.dataframe")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileSource:
     """Files that exist: `sparktrain.data.parquet`, `arrow` and `tfrecord` make it."""
 
@@ -175,7 +175,7 @@ def paths_of(value: object, subject: str) -> tuple[str, ...]:
 
 def _files(value: Sequence[Any], subject: str) -> FileSource:
     paths = paths_of(value, subject)
-    return FileSource(format_of(paths, subject), paths)
+    return FileSource(format=format_of(paths, subject), paths=paths)
 
 
 def _suffix(path: str) -> str:

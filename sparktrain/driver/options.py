@@ -50,7 +50,7 @@ class Options:
         )
 
     def members(self) -> dict[str, Any]:
-        """The fields of `GangSpec` that say what its members are, and what connects them. Raises SpecError."""
+        """The fields of `GangSpec` about its members, and about what connects them. Raises SpecError."""
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:

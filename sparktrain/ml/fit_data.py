@@ -30,7 +30,13 @@ def columns_of(params: KerasFitParams) -> FitColumns:
     features = params.feature_columns
     if twice := [column for column in (label, weight) if column in features]:
         raise SpecError(f"{twice[0]!r} is a column of the features too: leave it out of inputCols")
-    return FitColumns(tuple(features), label, weight, params.stacked, bool(split) or indicator is not None)
+    return FitColumns(
+        features=tuple(features),
+        label=label,
+        weight=weight,
+        stack=params.stacked,
+        validated=bool(split) or indicator is not None,
+    )
 
 
 def datasets(params: KerasFitParams, dataset: Any) -> dict[str, Any]:

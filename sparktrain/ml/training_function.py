@@ -10,7 +10,7 @@ VALIDATION = "validation"
 """The names of the datasets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitColumns:
     """The columns of a batch, as `to_tf` takes them."""
 

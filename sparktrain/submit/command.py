@@ -33,7 +33,7 @@ class Mode(StrEnum):
     CLUSTER = "cluster"  # in a YARN container
 
 
-class YarnPlacement(Struct, frozen=True):
+class YarnPlacement(Struct, frozen=True, kw_only=True):
     """Where an application runs on YARN; None leaves a value to Spark's own configuration."""
 
     mode: Mode = Mode.CLIENT
@@ -46,7 +46,7 @@ class YarnPlacement(Struct, frozen=True):
     """Memory of each executor, in Spark's format."""
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, frozen=True, kw_only=True):
     """A job for spark-submit."""
 
     program: str

@@ -38,7 +38,7 @@ PROGRAMS = {
 }
 
 
-class JobRequest(Struct, frozen=True):
+class JobRequest(Struct, frozen=True, kw_only=True):
     """The arguments of `sparktrain submit`, not yet checked, without the environment of executors."""
 
     kind: str

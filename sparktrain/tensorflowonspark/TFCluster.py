@@ -258,7 +258,14 @@ def run(
     _warn_of_options(release_port, log_dir, tensorboard)
     feeds = {name: PushedFeed(name) for name in queues if name not in NOT_FED} if input_mode == InputMode.SPARK else {}
     place = place_of(sc)
-    settings = NodeSettings(num_ps, master_node, eval_node, tuple(feeds), files_of(place), os.getcwd())
+    settings = NodeSettings(
+        num_ps=num_ps,
+        master_node=master_node,
+        eval_node=eval_node,
+        feeds=tuple(feeds),
+        default_fs=files_of(place),
+        working_dir=os.getcwd(),
+    )
     keywords: dict[str, Any] = {
         "name": f"tfcluster-{uuid.uuid4().hex[:12]}",
         "start_timeout": reservation_timeout,

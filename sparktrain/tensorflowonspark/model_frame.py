@@ -22,7 +22,7 @@ SUBJECT = "the DataFrame"
 logger = logging.getLogger("sparktrain")
 
 
-class ModelMapping(Struct, frozen=True):
+class ModelMapping(Struct, frozen=True, kw_only=True):
     """A model, and what feeds it and comes from it."""
 
     url: str

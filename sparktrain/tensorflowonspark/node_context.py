@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeSettings:
     """What every member knows about its cluster."""
 

@@ -160,9 +160,14 @@ class TFModel(
         if size < 1:
             raise SpecError(f"batch_size ({size}) must be at least 1: call setBatchSize(n)")
         model_mapping = ModelMapping(
-            _reachable(dataset, self.getOrDefault("export_dir")), dict(mapping), dict(sorted(outputs.items())), size,
-            self.getOrDefault("tag_set"), self.getOrDefault("signature_def_key"), self.getOrDefault("keep_columns"),
-        )  # fmt: skip
+            url=_reachable(dataset, self.getOrDefault("export_dir")),
+            inputs=dict(mapping),
+            outputs=dict(sorted(outputs.items())),
+            batch_size=size,
+            tag_set=self.getOrDefault("tag_set"),
+            key=self.getOrDefault("signature_def_key"),
+            keep=self.getOrDefault("keep_columns"),
+        )
         frame: DataFrame = transformed(dataset, model_mapping)
         return frame
 

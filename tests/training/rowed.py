@@ -33,7 +33,7 @@ def parquet(folder: Path, table: pa.Table) -> DataRef:
     """The dataset of a table in a Parquet file, with groups of 10 rows."""
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, folder / "rows.parquet", row_group_size=GROUP)
-    return written(folder, FileSource("parquet", (str(folder / "rows.parquet"),)))
+    return written(folder, FileSource(format="parquet", paths=(str(folder / "rows.parquet"),)))
 
 
 def opened(

@@ -15,7 +15,7 @@ from sparktrain.errors import SpecError
 
 
 def test_paths_may_be_a_list() -> None:
-    expected = FileSource("parquet", ("a", "b"), ("x",), {"x": 3}, "skip")
+    expected = FileSource(format="parquet", paths=("a", "b"), columns=("x",), pad={"x": 3}, on_error="skip")
     assert st.data.parquet("a", Path("b"), columns=["x"], pad={"x": 3}, on_error="skip") == expected
     assert st.data.parquet(["a", "b"], columns=("x",), pad={"x": 3}, on_error="skip") == expected
     assert st.data.arrow("a").format == "arrow"

@@ -93,7 +93,7 @@ class FunctionProgram(Program):
         needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
         code = pack(target, limit, sources=sources, values=self._values)
         parts = fingerprint(target, code, sources=sources)
-        return PackedProgram(target.name, code, parts, needed, text_of(target))
+        return PackedProgram(name=target.name, code=code, parts=parts, preload=needed, text=text_of(target))
 
 
 class StoredProgram(Program):
@@ -123,7 +123,11 @@ class StoredProgram(Program):
         """See base class."""
         plan = self._plan
         return PackedProgram(
-            plan.function, self._code, plan.parts, plan.preload if preload is None else preload, plan.text
+            name=plan.function,
+            code=self._code,
+            parts=plan.parts,
+            preload=plan.preload if preload is None else preload,
+            text=plan.text,
         )
 
     def _parameters(self) -> set[str] | None:

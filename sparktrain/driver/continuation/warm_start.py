@@ -33,7 +33,7 @@ _METRICS = "metrics."
 _ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WarmStart:
     """What a call passes as `warm_start=`, for the space and the sampler of its run."""
 
@@ -107,7 +107,13 @@ def checked(
         raise SpecError(
             f"warm_start has {len(points)} points, and trials={spec.trials}: pass more trials, or fewer points"
         )
-    return WarmStart(sources, space, spec.metric, tuple(points), LEAST_KNOWN if name == "cmaes" else 0)
+    return WarmStart(
+        sources=sources,
+        space=space,
+        metric=spec.metric,
+        points=tuple(points),
+        least=LEAST_KNOWN if name == "cmaes" else 0,
+    )
 
 
 def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:

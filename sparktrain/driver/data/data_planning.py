@@ -98,7 +98,7 @@ def _in_place(source: FrameSource, name: str, columns: tuple[Column, ...], timeo
     if source.key is not None or source.partitions is not None or (scan := parquet_scan(source.frame)) is None:
         return None
     try:
-        manifest = plan_files(FileSource("parquet", scan.files, pad=source.pad), name, timeout_s)
+        manifest = plan_files(FileSource(format="parquet", paths=scan.files, pad=source.pad), name, timeout_s)
     # What this reader cannot read in place, Spark may read, and then writes.
     except (UserError, OSError) as error:
         logger.debug("data[%r] is written, because its files cannot be read in place: %s", name, error)

@@ -66,7 +66,7 @@ class FeedSettings:
     launch: Launch = _feeding
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Epoch:
     """One epoch of one stream, of one generation of a gang."""
 
@@ -159,7 +159,7 @@ class StreamFeeds:
                 epoch.stop_timer()
                 if epoch.job is not None and not epoch.over:
                     spawn(epoch.job.cancel, "sparktrain-feed-cancel")
-            self._epochs[key] = _Epoch(number, generation)
+            self._epochs[key] = _Epoch(number=number, generation=generation)
         return self._epochs[key]
 
     def _start(self, message: MemberFeed, epoch: _Epoch) -> None:
@@ -175,7 +175,9 @@ class StreamFeeds:
         if isinstance(source, StreamSource) and self._settings.tasks is not None:
             source = replace(source, frame=source.frame.coalesce(self._settings.tasks))
         on_end = partial(self._ended, feed, epoch)
-        opening = FeedOpening(ticket, epoch.generation, tag, self._settings.tasks, on_end)
+        opening = FeedOpening(
+            ticket=ticket, generation=epoch.generation, tag=tag, tasks=self._settings.tasks, on_end=on_end
+        )
         epoch.job = self._settings.launch(source, opening)
         epoch.job.start()
         epoch.stop_timer()

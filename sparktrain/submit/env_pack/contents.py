@@ -22,7 +22,7 @@ _HASHED = b"\x01\x00\x00\x00"
 """The flags of bytecode that is never compared with its source: files may be unpacked with any time."""
 
 
-class PackEntry(Struct, frozen=True):
+class PackEntry(Struct, frozen=True, kw_only=True):
     """One file of a pack."""
 
     name: str
@@ -72,18 +72,20 @@ def file_entry(name: str, source: Path, *, executable: bool = False) -> PackEntr
     """An entry for a file, identified by its content. Blocks on the disk."""
     with source.open("rb") as file:
         identity = hashlib.file_digest(file, "sha256").hexdigest()
-    return PackEntry(name, identity, source, executable=executable)
+    return PackEntry(name=name, identity=identity, source=source, executable=executable)
 
 
 def data_entry(name: str, text: str, *, executable: bool = False) -> PackEntry:
     """An entry for a file with this text."""
     data = text.encode()
-    return PackEntry(name, hashlib.sha256(data).hexdigest(), None, data, executable=executable)
+    return PackEntry(
+        name=name, identity=hashlib.sha256(data).hexdigest(), source=None, data=data, executable=executable
+    )
 
 
 def link_entry(name: str, target: str) -> PackEntry:
     """An entry for a symbolic link."""
-    return PackEntry(name, target, link=True)
+    return PackEntry(name=name, identity=target, link=True)
 
 
 def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
@@ -152,7 +154,7 @@ def _of_wheel(name: str, source: Path, path: PackagePath, listed: float) -> Pack
     stat = source.stat()
     if path.hash is None or path.hash.mode != "sha256" or path.size != stat.st_size or stat.st_mtime > listed:
         return file_entry(name, source)
-    return PackEntry(name, urlsafe_b64decode(f"{path.hash.value}==").hex(), source)
+    return PackEntry(name=name, identity=urlsafe_b64decode(f"{path.hash.value}==").hex(), source=source)
 
 
 def _listed_at(package: Distribution) -> float:

@@ -15,7 +15,7 @@ from sparktrain.ml.training_function import FitColumns
 from sparktrain.ml.user_function import UserFunction, user_function
 from tests.spark import keras_stages
 
-COLUMNS = FitColumns(("a", "b"), "label", None, True, False)
+COLUMNS = FitColumns(features=("a", "b"), label="label", weight=None, stack=True, validated=False)
 SETTINGS = {
     "batch_size": 8,
     "epochs": 2,

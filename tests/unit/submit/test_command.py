@@ -38,13 +38,23 @@ def confs(line: list[str]) -> dict[str, str]:
 
 
 def test_the_least_line_has_master_mode_program_and_arguments() -> None:
-    line = line_of(Job("jobs/grid_search.py", WORDS))
+    line = line_of(Job(program="jobs/grid_search.py", words=WORDS))
     assert line == ["spark-submit", "--master", "yarn", "--deploy-mode", "client", "jobs/grid_search.py", *WORDS]
 
 
 def test_each_wish_has_its_own_option() -> None:
-    place = YarnPlacement(Mode.CLUSTER, "ml", "gpu", 4, 2, "4g")
-    job = Job("p.py", (), place, {"spark.a": "b c"}, "one.conf", {}, ("a.py", "b.yaml"), ("c.zip",), tag="t")
+    place = YarnPlacement(mode=Mode.CLUSTER, queue="ml", label="gpu", executors=4, cores=2, memory="4g")
+    job = Job(
+        program="p.py",
+        words=(),
+        place=place,
+        conf={"spark.a": "b c"},
+        properties_file="one.conf",
+        properties={},
+        files=("a.py", "b.yaml"),
+        py_files=("c.zip",),
+        tag="t",
+    )
     assert line_of(job, "/spark/bin/spark-submit") == [
         *("/spark/bin/spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--properties-file", "one.conf"),
         *("--queue", "ml", "--num-executors", "4", "--executor-cores", "2", "--executor-memory", "4g"),
@@ -54,7 +64,7 @@ def test_each_wish_has_its_own_option() -> None:
 
 
 def test_a_driver_here_keeps_its_python_and_executors_have_that_of_the_pack() -> None:
-    line = line_of(Job("p.py", (), archive=PACK, python="/venv/bin/python"))
+    line = line_of(Job(program="p.py", words=(), archive=PACK, python="/venv/bin/python"))
     assert line[line.index("--archives") + 1] == f"{PACK}#environment"
     assert confs(line) == {
         "spark.pyspark.python": "./environment/bin/python",
@@ -63,7 +73,7 @@ def test_a_driver_here_keeps_its_python_and_executors_have_that_of_the_pack() ->
 
 
 def test_a_driver_in_a_container_has_the_python_of_the_pack() -> None:
-    line = line_of(Job("p.py", (), YarnPlacement(Mode.CLUSTER), archive=PACK))
+    line = line_of(Job(program="p.py", words=(), place=YarnPlacement(mode=Mode.CLUSTER), archive=PACK))
     assert confs(line) == {
         "spark.pyspark.python": "./environment/bin/python",
         "spark.pyspark.driver.python": "./environment/bin/python",
@@ -72,11 +82,13 @@ def test_a_driver_in_a_container_has_the_python_of_the_pack() -> None:
 
 
 def test_a_setting_of_the_user_prevails_and_his_tags_stay() -> None:
-    job = Job("p.py", (), conf={"spark.pyspark.python": "mine"}, archive=PACK, tag="ours")
+    job = Job(program="p.py", words=(), conf={"spark.pyspark.python": "mine"}, archive=PACK, tag="ours")
     assert confs(line_of(job))["spark.pyspark.python"] == "mine"
-    tagged = Job("p.py", (), conf={"spark.yarn.tags": "his"}, properties={"spark.yarn.tags": "filed"}, tag="ours")
+    tagged = Job(
+        program="p.py", words=(), conf={"spark.yarn.tags": "his"}, properties={"spark.yarn.tags": "filed"}, tag="ours"
+    )
     assert confs(line_of(tagged))["spark.yarn.tags"] == "his,ours"
-    filed = Job("p.py", (), properties={"spark.yarn.tags": "filed"}, tag="ours")
+    filed = Job(program="p.py", words=(), properties={"spark.yarn.tags": "filed"}, tag="ours")
     assert confs(line_of(filed))["spark.yarn.tags"] == "filed,ours"
 
 
@@ -86,19 +98,30 @@ def test_what_the_user_has_listed_elsewhere_stays_beside_an_option_that_prevails
         "spark.archives": "hdfs:///a.zip#a",
         "spark.submit.pyFiles": "x.py",
     }
-    filed = Job("p.py", (), properties=properties, files=("train.py",), archive=PACK, py_files=("x.py", "y.py"))
+    filed = Job(
+        program="p.py", words=(), properties=properties, files=("train.py",), archive=PACK, py_files=("x.py", "y.py")
+    )
     line = line_of(filed)
     assert line[line.index("--files") + 1] == "conf/gpu-discovery.sh,train.py"
     assert line[line.index("--archives") + 1] == f"hdfs:///a.zip#a,{PACK}#environment"
     assert line[line.index("--py-files") + 1] == "x.py,y.py"
-    assert not {"--files", "--archives", "--py-files"} & set(line_of(Job("p.py", (), properties=properties)))
-    given = Job("p.py", (), conf={"spark.files": "a, b"}, properties=properties, files=("b",))
+    assert not {"--files", "--archives", "--py-files"} & set(
+        line_of(Job(program="p.py", words=(), properties=properties))
+    )
+    given = Job(program="p.py", words=(), conf={"spark.files": "a, b"}, properties=properties, files=("b",))
     assert "a,b" in line_of(given)
 
 
 def test_what_is_checked_before_is_what_the_line_will_set() -> None:
     properties = {"spark.yarn.queue": "filed", "spark.executor.memory": "8g"}
-    job = Job("p.py", (), YarnPlacement(queue="ml", label="gpu"), {"spark.x": "y"}, "one.conf", properties)
+    job = Job(
+        program="p.py",
+        words=(),
+        place=YarnPlacement(queue="ml", label="gpu"),
+        conf={"spark.x": "y"},
+        properties_file="one.conf",
+        properties=properties,
+    )
     assert settings_of(job) == {
         "spark.yarn.queue": "ml",
         "spark.executor.memory": "8g",
@@ -160,7 +183,7 @@ def test_a_directory_that_outlives_the_container_is_taken(directory: str) -> Non
 
 
 def asked(kind: str = "sweep", words: tuple[str, ...] = ("code/train.py:train",), mode: str = "cluster") -> JobRequest:
-    return JobRequest(kind, words, {"mode": mode, "queue": None})
+    return JobRequest(kind=kind, words=words, place={"mode": mode, "queue": None})
 
 
 def test_a_job_in_the_cluster_takes_its_files_along() -> None:
@@ -183,7 +206,9 @@ def beside(folder: Path, **sources: str) -> dict[str, object]:
 def test_modules_beside_the_training_file_come_along_with_those_that_they_import(tmp_path: Path) -> None:
     one, two = "import two, json, numpy\n", "from one import x\n"
     arguments = beside(tmp_path, train="import one\n", one=one, two=two, other="pass\n", json="pass\n")
-    job, _ = job_of(JobRequest("sweep", (), {"mode": "cluster"}, py_files=(f"{tmp_path}/one.py",)), arguments)
+    job, _ = job_of(
+        JobRequest(kind="sweep", words=(), place={"mode": "cluster"}, py_files=(f"{tmp_path}/one.py",)), arguments
+    )
     assert job.py_files == (f"{tmp_path}/one.py", f"{tmp_path}/two.py")
     here, _ = job_of(asked(mode="client"), arguments)
     assert here.py_files == ()
@@ -193,7 +218,7 @@ def test_a_package_beside_the_training_file_must_be_brought(tmp_path: Path) -> N
     arguments = beside(tmp_path, train="import tools.inner\n", tools="")
     with pytest.raises(SpecError, match=f"pass --py-files {tmp_path}/tools.zip"):
         job_of(asked(), arguments)
-    job, _ = job_of(JobRequest("sweep", (), {"mode": "cluster"}, py_files=("tools.zip",)), arguments)
+    job, _ = job_of(JobRequest(kind="sweep", words=(), place={"mode": "cluster"}, py_files=("tools.zip",)), arguments)
     assert job.py_files == ("tools.zip",)
 
 
@@ -243,11 +268,17 @@ def test_directory_and_name_may_be_in_the_file_of_a_run(tmp_path: Path) -> None:
 def test_the_mode_may_be_in_the_properties(tmp_path: Path) -> None:
     properties = tmp_path / "yarn.conf"
     properties.write_text("spark.submit.deployMode  cluster\n")
-    filed = JobRequest("sweep", (), {"mode": None}, properties_file=str(properties))
+    filed = JobRequest(kind="sweep", words=(), place={"mode": None}, properties_file=str(properties))
     assert job_of(filed, SWEEP)[0].place.mode is Mode.CLUSTER
-    given = JobRequest("sweep", (), {"mode": None}, {"spark.submit.deployMode": "client"}, str(properties))
+    given = JobRequest(
+        kind="sweep",
+        words=(),
+        place={"mode": None},
+        conf={"spark.submit.deployMode": "client"},
+        properties_file=str(properties),
+    )
     assert job_of(given, SWEEP)[0].place.mode is Mode.CLIENT
-    assert job_of(JobRequest("sweep", (), {"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
+    assert job_of(JobRequest(kind="sweep", words=(), place={"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
 
 
 @pytest.mark.parametrize("kind", ["resume", "extend"])
@@ -285,7 +316,7 @@ def test_a_mode_and_a_file_that_are_not_there_are_refused() -> None:
     with pytest.raises(SpecError, match="must be client or cluster"):
         job_of(asked(mode="local"), SWEEP)
     with pytest.raises(SpecError, match=r"--properties-file /no/such.conf cannot be read"):
-        job_of(JobRequest("sweep", (), {"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
+        job_of(JobRequest(kind="sweep", words=(), place={"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)

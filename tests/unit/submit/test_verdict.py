@@ -14,9 +14,16 @@ from sparktrain.state.records import RunEnded
 from sparktrain.state.trial import TrialStatus
 from sparktrain.submit.verdict import Verdict, verdict_of
 
-SUCCEEDED = Application("application_1_0001", "FINISHED", "SUCCEEDED")
-FAILED = Application("application_1_0001", "FINISHED", "FAILED", "User application exited with status 2")
-KILLED = Application("application_1_0001", "KILLED", "KILLED", "Application was killed by user ann")
+SUCCEEDED = Application(id="application_1_0001", state="FINISHED", final_status="SUCCEEDED")
+FAILED = Application(
+    id="application_1_0001",
+    state="FINISHED",
+    final_status="FAILED",
+    diagnostics="User application exited with status 2",
+)
+KILLED = Application(
+    id="application_1_0001", state="KILLED", final_status="KILLED", diagnostics="Application was killed by user ann"
+)
 STATUSES = {0: TrialStatus.SUCCEEDED, 3: TrialStatus.FAILED, 4: TrialStatus.LOST}
 
 
@@ -86,9 +93,12 @@ def test_an_older_end_of_the_run_does_not_count_when_yarn_has_killed_its_new_dri
 
 def test_a_driver_that_ends_without_a_record_is_the_clusters_fault() -> None:
     gone = run(0, state=RunState.GONE)
-    assert verdict_of(Application("application_1_0001", "FAILED", "FAILED"), "", gone, None).code == 5
+    assert (
+        verdict_of(Application(id="application_1_0001", state="FAILED", final_status="FAILED"), "", gone, None).code
+        == 5
+    )
     assert verdict_of(SUCCEEDED, "", None, None).code == 5
-    running = Application("application_1_0001", "RUNNING", "UNDEFINED")
+    running = Application(id="application_1_0001", state="RUNNING", final_status="UNDEFINED")
     assert verdict_of(running, "", None, None).message.startswith("application_1_0001 is RUNNING")
 
 
@@ -128,7 +138,9 @@ def test_an_application_is_read_from_the_answer_of_the_resourcemanager() -> None
 
 def test_a_second_driver_is_shown() -> None:
     logs = "http://node-7:8042/node/containerlogs/container_e03_1_0001_02_000001/ann"
-    again = Application("application_1_0001", "RUNNING", "UNDEFINED", master="node-7:8042", logs_url=logs)
+    again = Application(
+        id="application_1_0001", state="RUNNING", final_status="UNDEFINED", master="node-7:8042", logs_url=logs
+    )
     assert again.line == "application_1_0001 is RUNNING on node-7:8042, attempt 2"
     waits = structs.replace(again, state="ACCEPTED", diagnostics="it waits", master="")
     assert waits.line == "application_1_0001 is ACCEPTED, attempt 2: it waits"
@@ -137,7 +149,15 @@ def test_a_second_driver_is_shown() -> None:
 
 def test_an_application_that_waits_shows_why_without_changing_details() -> None:
     why = "[Sat Nov 21 20:00:00 +0000 2026] Application is Activated, waiting for resources to be assigned for AM. "
-    waiting = Application("application_1_0001", "ACCEPTED", "UNDEFINED", f"{why} Details : AM Partition = gpu ; x")
+    waiting = Application(
+        id="application_1_0001",
+        state="ACCEPTED",
+        final_status="UNDEFINED",
+        diagnostics=f"{why} Details : AM Partition = gpu ; x",
+    )
     expected = "application_1_0001 is ACCEPTED: Application is Activated, waiting for resources to be assigned for AM."
     assert waiting.line == expected
-    assert Application("application_1_0001", "ACCEPTED", "UNDEFINED").line == "application_1_0001 is ACCEPTED"
+    assert (
+        Application(id="application_1_0001", state="ACCEPTED", final_status="UNDEFINED").line
+        == "application_1_0001 is ACCEPTED"
+    )

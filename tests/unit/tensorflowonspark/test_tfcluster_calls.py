@@ -54,7 +54,9 @@ def test_a_call_that_cannot_work_is_refused(asked: dict[str, Any], kind: type[Ex
 
 
 def settings(ps: int = 0, master: str | None = None, evaluator: bool = False) -> NodeSettings:
-    return NodeSettings(ps, master, evaluator, ("input",), "file://", "/w")
+    return NodeSettings(
+        num_ps=ps, master_node=master, eval_node=evaluator, feeds=("input",), default_fs="file://", working_dir="/w"
+    )
 
 
 @pytest.mark.parametrize(

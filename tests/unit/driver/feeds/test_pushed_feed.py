@@ -72,7 +72,9 @@ class Cluster:
         def on_end(problem: str) -> None:
             self.ends.append((generation, problem))
 
-        opened = self.feed.opened(FeedOpening(ticket, generation, f"tag-{generation}", 3, on_end))
+        opened = self.feed.opened(
+            FeedOpening(ticket=ticket, generation=generation, tag=f"tag-{generation}", tasks=3, on_end=on_end)
+        )
         opened.start()
         return Gang(opened.finish, opened.cancel)
 

@@ -142,6 +142,8 @@ def test_a_pack_that_cannot_be_read_is_not_published(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
     with pytest.raises(FileNotFoundError):
         pack_archive.publish(
-            store, Contents((PackEntry("a", gone.identity, tmp_path / "gone"),), ()), lambda size, total: None
+            store,
+            Contents((PackEntry(name="a", identity=gone.identity, source=tmp_path / "gone"),), ()),
+            lambda size, total: None,
         )
     assert store.list() == []
