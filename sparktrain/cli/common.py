@@ -138,6 +138,7 @@ class Output:
 
     def write(self, content: bytes) -> None:
         """Write all of it. Raises BrokenPipeError when the reader has closed its end."""
+        # A pipe takes as many bytes as it has room for.
         remainder = memoryview(content)
         while remainder:
             remainder = remainder[os.write(self._descriptor, remainder) :]
@@ -321,6 +322,7 @@ def _results(as_json: bool) -> Iterator[int]:
     stdout_copy = os.dup(1)
     try:
         if as_json:
+            # The JVM and native libraries write to the descriptor, and know no `sys.stdout`.
             os.dup2(2, 1)
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             yield stdout_copy

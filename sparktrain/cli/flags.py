@@ -78,6 +78,7 @@ def _plain(parameters: list[Any]) -> list[Any]:
     """The parameters, with text as it stands, and with help that names no Python type and no braces."""
     for parameter in parameters:
         if not isinstance(parameter.process_value, partial):
+            # Typer itself shows <bool> after a flag, and <str> beside each argument.
             parameter.process_value = partial(_value_of, parameter, parameter.process_value)
             parameter.display_type_rich = partial(_value_shown, parameter)
             if parameter.param_type_name == "argument" and parameter.required:

@@ -170,6 +170,7 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     view = observer.look()
     selection = logs.wanted_of(view, request.trial, request.generation, request.rank, request.all)
     if selection.trial is not None and request.follow:
+        # A trial may print control sequences: a terminal would obey them, and a file gets the bytes as they are.
         clean = logs.TerminalSanitizer() if out.terminal else bytes
         follower = logs.Follower(place, observer.look, selection, request.tail)
         for piece in follower.pieces(common.print_line):

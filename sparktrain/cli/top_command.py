@@ -30,6 +30,7 @@ EVERY_S = 2.0
 _DRAW_S = 0.5
 """Time between two pictures while no key is pressed."""
 _LOG_LINES = 200
+# Terminals send cursor keys as ESC O in place of ESC [ while they are in application mode.
 _SEQUENCES = {
     b"\x1b[A": "UP", b"\x1bOA": "UP", b"k": "UP", b"\x1b[B": "DOWN", b"\x1bOB": "DOWN", b"j": "DOWN",
     b"\x1b[5~": "PAGE_UP", b"\x1b[6~": "PAGE_DOWN", b" ": "PAGE_DOWN",

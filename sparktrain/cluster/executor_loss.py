@@ -35,6 +35,7 @@ _CAUSES = (
         rf"YARN ended its container, which used \g<used> of the \g<most> of \g<kind> memory that it may; {_OVERHEAD}, "
         "or lower the batch size",
     ),
+    # Before the pattern of lost nodes: YARN has the same message for both, and `decommissioned` adds the word to it.
     (r"decommission", Loss.DECOMMISSIONED, f"its node was taken out of service; {_WAITS}"),
     (r"\*lost\* node", Loss.NODE, f"YARN lost the node of its container; {_WAITS}"),
     (
@@ -53,6 +54,8 @@ _CAUSES = (
         f"its container was ended by SIGTERM (exit status 143), {_BY_SIGNAL}",
     ),
     (
+        # The message when the application master is killed in client mode: all executors are lost at once, and each
+        # loss counts as a failure of its task.
         r"Executor Process Lost|Attempted to get executor loss reason",
         Loss.MASTER,
         "Spark lost its executor, and no application master reported why: most likely the master was lost itself, "

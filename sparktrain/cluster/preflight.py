@@ -101,6 +101,8 @@ def members_without_gpus(facts: Facts, gang: GangSpec) -> int:
 
     Only a cluster manager that adds executors on request can give them other resources than the session's.
     """
+    # Spark refuses another profile elsewhere: "ResourceProfiles are only supported on YARN and Kubernetes and
+    # Standalone with dynamic allocation enabled".
     apart = facts.master == YARN or facts.master.startswith(("k8s://", "spark://"))
     has_gpus = "spark.executor.resource.gpu.amount" in facts.conf
     if not (apart and has_gpus and facts.conf.get("spark.dynamicAllocation.enabled") == "true"):
@@ -112,6 +114,7 @@ def check_gpus(facts: Facts, gpus: int) -> None:
     """Raises ResourceError when a trial needs GPUs that Spark does not give its tasks."""
     if gpus == 0:
         return
+    # Spark reports nothing there: on local[2], a job with tasks that need a GPU waited until it was killed.
     if facts.local:
         raise ResourceError(
             f"gpus ({gpus}) are not available on {facts.master}: Spark schedules no GPUs on local masters, and its job "

@@ -93,6 +93,7 @@ def slots(facts: Facts) -> int | None:
     if facts.conf.get("spark.dynamicAllocation.enabled") == "true":
         executors = facts.number("spark.dynamicAllocation.maxExecutors", 0)
     elif facts.master.startswith(("yarn", "k8s://")):
+        # Two executors are the default of Spark on both.
         executors = facts.number("spark.executor.instances", 2)
     else:
         executors = facts.number("spark.executor.instances", 0)
@@ -200,4 +201,5 @@ def _executors(session: "SparkSession") -> int | None:
     context = getattr(session, "_sc", None)
     if context is None:  # Spark Connect does not report executors
         return None
+    # The map has an entry for the driver too.
     return max(0, int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1) or None

@@ -145,6 +145,7 @@ def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
 
 def _session_defaults(master: str, scratch: str) -> dict[str, str]:
     """The defaults of a session of our own on `master`."""
+    # Executors would run the first python3 of the path, which may lack what this environment has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not master.startswith("local"):
         return {"spark.ui.showConsoleProgress": "false"}

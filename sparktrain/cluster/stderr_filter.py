@@ -47,6 +47,8 @@ def stderr_without(noise: re.Pattern[bytes]) -> Iterator[None]:
     finally:
         _flush()
         os.dup2(saved_fd, 2)
+        # A child may hold the pipe open: then the thread still writes to this descriptor, and the next file would get
+        # its number.
         if ended.wait(_LAST_LINES_S):
             os.close(saved_fd)
 

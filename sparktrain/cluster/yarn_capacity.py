@@ -136,6 +136,8 @@ def outlook(demand: Demand, executors: int, status: YarnStatus) -> str:
     if (limit := _limit(queue, label)) is not None and queue is not None:
         capacity = min(capacity, _times(need, limit))
         free = min(free, _times(need, _less(limit, _used(queue, label))))
+    # With 8 executors requested and room for 4, neither Spark nor YARN logs a line: four tasks run, and four wait for
+    # ever.
     if mine + free >= executors:
         return ""
     fit = f"{mine + free} of {formatting.count(executors, 'executor')} fit nodes {where} now"
@@ -239,6 +241,8 @@ def _rounded(need: Amounts, queue: Mapping[str, Any] | None) -> Amounts:
     smallest = (
         _partition(queue or {}, "capacities", "queueCapacitiesByPartition", "").get("configuredMinResource") or {}
     )
+    # An executor of 512 MB, with 384 MB beside its heap, takes 896 MB where YARN counts in steps of 128 MB: without the
+    # rounding more of them seem to fit than YARN starts.
     least = max(1, _information(smallest, "minimumAllocation").get(_MEMORY, 1))
     return {**need, _MEMORY: -(-need[_MEMORY] // least) * least}
 

@@ -80,6 +80,7 @@ class Nodes:
     """Adds to Spark's message of a lost node whether YARN has decommissioned it. Blocks; never raises."""
 
     def __init__(self) -> None:
+        # Messages come again while another loss is unexplained, and each query may block for some seconds.
         self._messages: dict[str, str] = {}
 
     def __call__(self, message: str) -> str:

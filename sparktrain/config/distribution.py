@@ -69,6 +69,7 @@ class Distribution:
     def steps(self) -> int:
         """The number of steps from one end of a `quniform` to the other."""
         low, high, step = cast(tuple[float, float, float], self.arguments)
+        # The quotient of (0.3 - 0) / 0.1 is below 3: without the addition the last step would be lost.
         return math.floor((high - low) / step + 1e-9)
 
     def at_step(self, index: int) -> float:
@@ -84,6 +85,7 @@ class Distribution:
             case "choice":
                 return self.arguments[source.randrange(len(self.arguments))]
             case "uniform":
+                # The sum may be rounded to a number above the end.
                 return min(high, low + source.random() * (high - low))
             case "loguniform":
                 return self._within(math.exp(source.uniform(math.log(low), math.log(high))))
@@ -92,6 +94,8 @@ class Distribution:
             case "randint":
                 return source.randint(low, high)
             case "lograndint":
+                # Rounding gives each integer the interval around it: without half of one beyond, both ends would come
+                # half as often.
                 return int(self._within(round(math.exp(source.uniform(math.log(low - 0.5), math.log(high + 0.5))))))
         return self.quantile(TAIL + source.random() * (1 - 2 * TAIL))
 

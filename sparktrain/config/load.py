@@ -217,6 +217,7 @@ def _read(path: Path, suffixes: Sequence[str]) -> str:
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}; check the path and its permissions") from None
     try:
+        # Excel and some editors on Windows write a byte order mark, which would become a part of the first name.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -352,6 +353,7 @@ def _csv_cases(path: Path, text: str) -> list[dict[str, Any]]:
                 names = _header(row, f"{path}:{line}")
             elif row:
                 cases.append(_row(row, names, f"{path}:{line}"))
+            # A quoted cell may take several lines.
             line = reader.line_num + 1
     except csv.Error as error:
         raise SpecError(f"{path}:{line}: invalid CSV: {error}; write quotes within a quoted cell twice") from None

@@ -44,6 +44,7 @@ class Constraint:
         """By how much the metric is beyond the bound: at most 0 where the bound holds; NaN without the metric."""
         value = metrics.get(self.metric, math.nan)
         beyond = value - self.bound if self.operator.startswith("<") else self.bound - value
+        # Optuna takes 0 for a bound that holds, and a strict one that is met exactly is broken.
         return math.ulp(self.bound) if beyond == 0 and not self.operator.endswith("=") else beyond
 
     def holds(self, metrics: Mapping[str, float]) -> bool:

@@ -167,6 +167,7 @@ class _Converter:
         )
 
     def integer(self, value: int) -> int:
+        # The integers of MessagePack, in which values travel.
         if not -(2**63) <= value < 2**64:
             raise SpecError(f"{self.subject} holds {shown(value)}, integers have at most 64 bits; pass it as text")
         return int(value)
@@ -185,6 +186,7 @@ class _Converter:
             raise SpecError(
                 f"{self.subject} holds {shown(value)}, which is not Unicode text; remove lone surrogates"
             ) from None
+        # The text itself also of a subclass, such as a member of an enum, with a __str__ of its own.
         return str.__str__(value)
 
 

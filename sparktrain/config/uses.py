@@ -88,6 +88,7 @@ def _known_codes(function: object, helpers: set[Path]) -> Iterator[tuple[CodeTyp
         namespace = getattr(target, "__globals__", {})
         yield code, namespace
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
+        # A decorated function is in the closure of what its decorator returns: it may be the one that starts a server.
         waiting += [
             inner for inner in map(_content, getattr(target, "__closure__", None) or ()) if inspect.isfunction(inner)
         ]

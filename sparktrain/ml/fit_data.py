@@ -58,8 +58,11 @@ def datasets(params: KerasFitParams, dataset: Any) -> dict[str, Any]:
                 f"validationIndicatorCol ({indicator!r}) has the type {kind.simpleString()}, boolean is expected: cast "
                 "it, true for rows of the validation data"
             )
+        # `filter` drops a row for which the condition is null: without this, it would be in neither part.
         held = functions.coalesce(functions.col(_quoted(indicator)), functions.lit(False))
     else:
+        # By the values of a row: what a split by random numbers gives depends on the order of rows, which changes where
+        # Spark computes a partition again.
         bucket = functions.pmod(
             functions.xxhash64(*chosen, functions.lit(params.getOrDefault("seed"))), functions.lit(BUCKETS)
         )

@@ -14,6 +14,7 @@ class TrainedModels(Iterator[tuple[int, KerasModel]]):
     def __init__(self, models: Sequence[KerasModel | Exception]) -> None:
         self._models = models
         self._next = 0
+        # CrossValidator calls `next` from the threads of a pool.
         self._lock = threading.Lock()
 
     def __next__(self) -> tuple[int, KerasModel]:

@@ -62,6 +62,7 @@ class SpaceSampler(Sampler):
 
 def _new_cases(space: ListedSpace, counts: Mapping[bytes, int]) -> Iterator[Params]:
     """The cases of the space, without the known ones."""
+    # By their number: a list may have equal cases, and each is tried as often as it is listed.
     skips = dict(counts)
     for case in space:
         if skips and skips.get(key := _key(case), 0):

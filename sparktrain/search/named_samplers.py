@@ -51,6 +51,7 @@ class SamplerChoice:
     def name(self, space: Space) -> str:
         """The name of the sampler of this space; for an object that of its class."""
         if self.requested is None:
+            # As in Optuna, also for several metrics: NSGA-II is a random search until a whole generation has succeeded.
             return ("tpe" if self.goal.metric else "random") if isinstance(space, SampledSpace) else "grid"
         return self.requested if isinstance(self.requested, str) else f"{OBJECT}{type_name(self.requested)}"
 

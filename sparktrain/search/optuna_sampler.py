@@ -142,6 +142,7 @@ class OptunaSampler(Sampler):
         values = self._goal.values(observation.metrics)
         if observation.status is ObservedStatus.PRUNED and not self._goal.other_objectives:
             value = observation.metrics.get(self._goal.metric or "", math.nan)
+            # Optuna takes the last intermediate value as that of a pruned trial, and TPE learns from it.
             if math.isfinite(value):
                 self._study[1].set_trial_intermediate_value(self._trial_id(number), observation.step or 0, value)
             self._tell(number, TrialState.PRUNED, [value] if math.isfinite(value) else None)
@@ -193,6 +194,8 @@ class OptunaSampler(Sampler):
         for _ in range(MOST_ASKS):
             trial = self._ask(fixed)
             case = self._space.built(partial(self._picked, trial))
+            # Samplers of Optuna repeat cases of a discrete space, which Optuna leaves to its callers (optuna#2021,
+            # optuna#5440).
             repeated = self._case_keys is not None and _key(case) in self._case_keys and repeats < MOST_REPEATS
             if not repeated and self._space.accepts(case):
                 self._running[TrialId(self._count)] = trial.number
@@ -231,6 +234,8 @@ class OptunaSampler(Sampler):
         study.sampler = self._make(zlib.crc32(f"{self._seed}/{self._numbers}".encode()), self._unconditional)
         self._numbers += 1
         if fixed:
+            # Optuna uses an enqueued value that is out of range, with no more than a warning: these are indices of
+            # lists.
             study.enqueue_trial(dict(fixed))
         return study.ask()
 

@@ -54,6 +54,7 @@ def _attribute(sampler: Any, name: str, default: Any) -> Any:
     """An attribute of the user's sampler. Raises SpecError where a property of it raises."""
     try:
         return getattr(sampler, name, default)
+    # A property may call sys.exit(), which would end the thread of the sampler without an error.
     except BaseException as error:
         if is_interrupt(error):
             raise

@@ -85,6 +85,7 @@ class PastAnswer:
     memo: Mapping[str, Any]
 
 
+# A Protocol and no base class: a sampler of the user has these methods, and need not inherit from anything here.
 class Sampler(Protocol):
     """Proposes hyperparameters and learns from results.
 

@@ -324,6 +324,7 @@ def _values(name: str, axis: tuple[Any, ...] | When, params: Params) -> tuple[An
 def holds(predicate: Predicate, params: Params, subject: str) -> bool:
     """Whether a condition of the user holds. Raises SpecError when it raises."""
     try:
+        # A copy: a condition that writes into its argument changes nothing of what is tried.
         return bool(predicate(dict(params)))
     except BaseException as error:  # a condition may call sys.exit(), which would end the driver's thread
         if is_interrupt(error):

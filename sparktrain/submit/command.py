@@ -92,6 +92,7 @@ def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
 
 def _all(job: Job, key: str, additions: Sequence[str]) -> str | None:
     """The value of an option in place of the setting `key`: the user's entries and `additions`. None for no option."""
+    # The option of spark-submit replaces the setting, with all that the user has listed there.
     user_entries = (job.conf.get(key) or job.properties.get(key) or "").split(",")
     return ",".join(dict.fromkeys((*filter(None, map(str.strip, user_entries)), *additions))) if additions else None
 

@@ -104,6 +104,8 @@ def follow(
     application in time, and KeyboardInterrupt for Ctrl-C, which does not end the application.
     """
     application = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s)
+    # Before the job starts: the directory may have the end of an earlier driver, which must not count as that of this
+    # job.
     old_run = run_directory.look()
     try:
         with TemporaryFile() as printed, _started(line, printed) as process:

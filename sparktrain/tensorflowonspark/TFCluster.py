@@ -180,6 +180,7 @@ class TFCluster:
         self._run.start()
         try:
             members = self._run.wait_for_members(timeout_s)
+        # Also for Ctrl-C: the caller does not have the cluster yet, and could not end its members.
         except BaseException:
             self._run.stop("the cluster did not start")
             if self._board is not None:

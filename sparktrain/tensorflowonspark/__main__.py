@@ -10,5 +10,6 @@ if __name__ == "__main__":
         sys.exit("usage: python -m sparktrain.tensorflowonspark PROGRAM.py [ARGUMENTS]")
     install()
     del sys.argv[0]
+    # As `python PROGRAM.py` sets it, for modules beside the program: `python -m` has the current folder there.
     sys.path[0] = sys.argv[0].rpartition("/")[0] or "."
     runpy.run_path(sys.argv[0], run_name="__main__")

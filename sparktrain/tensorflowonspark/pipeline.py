@@ -96,9 +96,12 @@ class TFEstimator(
             cluster.train(dataset.select(*map(_quoted, columns)), args.epochs)
         except BaseException as error:
             with suppress(Exception):  # the members may have ended by the same error
+                # No other code has this cluster: its members would wait for rows as long as the session lives.
                 cluster.cancel(f"TFEstimator.fit() could not send its rows: {error}")
                 cluster.shutdown()
             raise
+        # The default of 30 s is the original's, and would end a member that still exports its model: only a value that
+        # the user has set is a limit.
         cluster.shutdown(grace_secs=args.grace_secs if self.isSet("grace_secs") else 0)
         model: TFModel = self._copyValues(TFModel(self.args))
         for name in ("model_dir", "export_dir"):

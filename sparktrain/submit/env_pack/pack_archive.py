@@ -43,6 +43,8 @@ def write(file: NewFile, pack: Contents, on_progress: Callable[[int, int], None]
     done = 0
     out: Any = BufferedWriter(_Raw(file), PIECE_BYTES)
     with (
+        # A header without name and time: two uploads of one pack have the same bytes, so that it does not matter which
+        # is first.
         gzip.GzipFile("", "wb", _COMPRESSION, out, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
