@@ -75,7 +75,28 @@ def check(
     """
 
     def work(out: Output) -> int:
-        return show_check(out, _request(target, param, (metric, backend), (workers, seed, folds), (env, data), timeout))
+        from sparktrain.config import gang_spec
+        from sparktrain.config.data_sources import named_paths
+        from sparktrain.config.load import parse_params
+        from sparktrain.config.metric_names import metric_name
+        from sparktrain.config.quantities import count
+        from sparktrain.driver.forwarded_env import environment
+        from sparktrain.testing.function_check import CheckRequest
+
+        variables = common.variables_of(env)
+        request = CheckRequest(
+            target=target,
+            params=parse_params(param or ()),
+            workers=count(workers, "--workers", 1),
+            backend=gang_spec.backend_or_auto(gang_spec.AUTO if backend is None else backend, "--backend"),
+            metric=metric_name(metric, "--metric"),
+            seed=seed,
+            folds=count(folds, "--folds", 1),
+            env=environment(variables.get("env", {}), variables.get("forward_env", ())),
+            data=named_paths(data or (), "--data"),
+            timeout_s=_limit(timeout),
+        )
+        return show_check(out, request)
 
     return common.look(work, as_json=as_json, debug=debug)
 
@@ -93,43 +114,13 @@ def show_check(out: Output, request: "CheckRequest") -> int:
     return CODE_OF_STATUS[report.end.status]
 
 
-def _request(
-    target: str,
-    param: list[str] | None,
-    words: tuple[str | None, str | None],
-    numbers: tuple[int, int, int],
-    lists: tuple[list[str] | None, list[str] | None],
-    timeout: str,
-) -> "CheckRequest":
-    """The checked options of a check. Raises SpecError."""
-    from sparktrain.config import gang_spec as gangs
-    from sparktrain.config.data_sources import named_paths
-    from sparktrain.config.gang_spec import AUTO
-    from sparktrain.config.load import parse_params
-    from sparktrain.config.metric_names import metric_name
-    from sparktrain.config.quantities import count, seconds
-    from sparktrain.driver.forwarded_env import environment
-    from sparktrain.testing.function_check import CheckRequest
+def _limit(timeout: str) -> float:
+    from sparktrain.config.quantities import seconds
 
-    (metric, backend), (workers, seed, folds), (env, data) = words, numbers, lists
     timeout_s = seconds(timeout, "--timeout")
     if timeout_s is None:
         raise SpecError("--timeout is none, and a check must end: pass a time, such as 2m")
-    if backend not in (None, AUTO):
-        gangs.backend(backend, "--backend", AUTO)
-    variables = common.variables_of(env)
-    return CheckRequest(
-        target=target,
-        params=parse_params(param or ()),
-        workers=count(workers, "--workers", 1),
-        backend=backend or AUTO,
-        metric=metric_name(metric, "--metric"),
-        seed=seed,
-        folds=count(folds, "--folds", 1),
-        env=environment(variables.get("env", {}), variables.get("forward_env", ())),
-        data=named_paths(data or (), "--data"),
-        timeout_s=timeout_s,
-    )
+    return timeout_s
 
 
 def lines(report: "CheckReport") -> Iterator[str]:

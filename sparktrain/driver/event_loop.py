@@ -66,7 +66,8 @@ class _LoopThread:
                 return
             except BaseException as error:
                 # A SystemExit in one task once ended the loop of all coordinators, and their callers waited forever.
-                self._cause, kind = error, type(error).__name__
+                self._cause = error
+                kind = type(error).__name__
                 logger.error("the event loop was interrupted by %s, and continues", kind, exc_info=error)
             breaks.append(clock.now())
             if len(breaks) == MOST_BREAKS and breaks[-1] < breaks[0] + BREAKS_S:

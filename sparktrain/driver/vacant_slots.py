@@ -42,7 +42,8 @@ class Vacancies:
                 self._vacancies[slot] = _Vacancy(now + backoff.next_s(), backoff)
             vacancy = self._vacancies[slot]
             if vacancy.job is not None and slot in vacancy.job.vacant():
-                vacancy.job, vacancy.due = None, now + vacancy.backoff.next_s()
+                vacancy.job = None
+                vacancy.due = now + vacancy.backoff.next_s()
             if vacancy.job is None and now >= vacancy.due:
                 vacancy.job = self._submit(slot)
 

@@ -202,7 +202,8 @@ class _FollowedApplication:
         self.missing = applications == []
         if not applications:
             return
-        self.last, self._reported_at = applications[0], self._clock.now()
+        self.last = applications[0]
+        self._reported_at = self._clock.now()
         if applications[0].line != self._shown:
             self._shown = applications[0].line
             self._show(self._shown)

@@ -151,5 +151,7 @@ def _error(ended: SweepResult) -> RunFailedError:
     if trial.error is not None:
         error.traceback = trial.error.traceback
         error.log_tail = trial.error.log_tail
-        error.rank, error.host, error.log = trial.error.rank, trial.error.host, log_of(trial, trial.error)
+        error.rank = trial.error.rank
+        error.host = trial.error.host
+        error.log = log_of(trial, trial.error)
     return error

@@ -41,7 +41,8 @@ class Extension:
 
     def of(self, stored_run: StoredRun) -> ExtendedRun:
         """The run with more. Raises SpecError for what would add nothing, or mix what cannot be compared."""
-        plan, spec = stored_run.plan, stored_run.plan.sweep_spec()
+        plan = stored_run.plan
+        spec = plan.sweep_spec()
         if plan.kind == "run":
             raise SpecError(f"{spec.name} is a run of one gang, only a sweep can be extended: see sparktrain.refit")
         listed = plan.sampler is msgspec.UNSET

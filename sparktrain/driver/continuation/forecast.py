@@ -26,7 +26,9 @@ def forecast(prepared: PreparedRun, slots: int | None) -> list[str]:
     Raises as the run would before it starts: RunDirectoryError, ResumeError, SpecError.
     """
     prepared = prepared.attached()
-    spec, gang, trials = prepared.spec, prepared.spec.gang, prepared.trials
+    spec = prepared.spec
+    gang = spec.gang
+    trials = prepared.trials
     count = "as many as its timeout allows" if trials is None else formatting.count(trials, "trial")
     lines = [f"{spec.name}: would be {'resumed' if prepared.stored_run else 'made'} in {prepared.where}"]
     lines.append(f"{spec.name}: space: {prepared.space}: {count}")

@@ -37,13 +37,15 @@ def planned(sources: Mapping[str, Source], timeout_s: float, members: int, versi
         match source:
             case FileSource():
                 manifest = plan_files(source, name, timeout_s)
-                manifests[name], columns[name] = manifest, manifest.columns
+                manifests[name] = manifest
+                columns[name] = manifest.columns
                 documents[name] = _document(source.format, manifest.columns, rows=manifest.rows, files=manifest.digest)
             case FrameSource():
                 columns[name] = _frame_columns(source, subject)
                 documents[name] = _document("dataframe", columns[name], key=source.key)
                 if (scanned := _in_place(source, name, columns[name], timeout_s)) is not None:
-                    manifests[name], columns[name] = scanned, scanned.columns
+                    manifests[name] = scanned
+                    columns[name] = scanned.columns
                     documents[name] = _document("parquet", scanned.columns, rows=scanned.rows, files=scanned.digest)
             case TableSource():
                 columns[name] = columns_of(source.table.schema, subject)
