@@ -27,7 +27,7 @@ class StageParams(Params):
         for name in dir(cls):
             param = getattr(cls, name, None)  # an abstract class has no __abstractmethods__ yet
             if isinstance(param, Param):
-                param.name = name
+                param.name = param.name or name
                 for accessor in (_setter(param), _getter(param)):
                     if not hasattr(cls, accessor.__name__):
                         setattr(cls, accessor.__name__, accessor)

@@ -232,6 +232,7 @@ def _cmaes(slots: int, source: CmaSource, seed: int, space: Mapping[str, Any]) -
         simplefilter("ignore", ExperimentalWarning)
         return _over(CmaEsSampler, numbers)(
             seed=seed,
+            # The default of CMA-ES (arXiv 1604.00772, table 1), unless there are more slots.
             popsize=max(slots, 4 + int(3 * log(len(numbers)))),
             independent_sampler=_random(seed, space),
             warn_independent_sampling=False,

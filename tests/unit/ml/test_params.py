@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.ml.param import TypeConverters
 
 import sparktrain as st
+from sparktrain.dataframes.ml_params import StageParams, stage_param
 from sparktrain.ml import EstimatorParams, KerasEstimator, KerasModel, ModelParams
 from sparktrain.ml.fit_data import columns_of
 from tests.spark import keras_stages
@@ -93,3 +95,16 @@ def test_a_model_without_a_file_names_the_next_step() -> None:
 def test_a_model_that_is_gone_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(st.MissingFileError, match=r"gone.keras is gone: save a KerasModel before"):
         KerasModel(tmp_path / "gone.keras").write()
+
+
+def test_a_subclass_has_accessors_for_params_of_its_own() -> None:
+    class Own(StageParams):
+        hidden_units = stage_param("units of a layer", TypeConverters.toInt)
+        tfrecord_dir = stage_param("a folder", TypeConverters.toString)
+
+    own = Own()
+    assert [param.name for param in own.params] == ["hidden_units", "tfrecord_dir"]
+    assert own.setHiddenUnits(8).getHiddenUnits() == 8
+    assert own.setTFRecordDir("a").getTFRecordDir() == "a"
+    with pytest.raises(TypeError, match="hidden_units"):
+        own.setHiddenUnits("many")
