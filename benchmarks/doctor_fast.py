@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sparktrain.driver.admission import admit
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.options import RunOptions
-from sparktrain.driver.prepare import compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.search.space import single
 
 ROUNDS = 5
@@ -27,9 +27,9 @@ def main(directory: str, output: Path) -> None:
     session = SparkSession.builder.getOrCreate()
     took = []
     for number in range(ROUNDS):
-        prepared = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
+        call = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
         started_at = time.perf_counter()
-        admit(prepared, engine_of(session), None)
+        admit(call, engine_of(session))
         took.append(time.perf_counter() - started_at)
     output.write_text(json.dumps(took))
     session.stop()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sparktrain.clock import Clock
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunRequest
@@ -21,8 +20,8 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid
 from sparktrain.state import events as on
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.records import DriverStarted
 from sparktrain.store.localfs import LocalStore
+from tests.support.run_stages import plain_request
 
 REPORTS = 2
 """Reports of each trial."""
@@ -52,19 +51,8 @@ def work_of(place: str | LocalStore, trials: int, agents: int) -> RunRequest:
     journal, _ = Journal.claim(
         store, layout.journal, DriverIdentity(host="benchmark", pid=0, started=0.0, sparktrain="")
     )
-    return RunRequest(
-        spec=SweepSpec(name="load", metric="accuracy"),
-        code=m.Code("", b""),
-        preload=(),
-        sampler=SpaceSampler(grid(x=list(range(trials)))),
-        store=store,
-        layout=layout,
-        total=trials,
-        agents=agents,
-        watcher=NullDisplay(),
-        journal=journal,
-        driver_started=DriverStarted(plan="", at=0.0),
-    )
+    space = grid(x=list(range(trials)))
+    return plain_request(SweepSpec(name="load", metric="accuracy"), space, SpaceSampler(space), store, journal, agents)
 
 
 @dataclass

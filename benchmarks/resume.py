@@ -21,7 +21,11 @@ from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished
 from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort, next_compaction
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.naming import take_name
+from sparktrain.driver.prepare.owned_run import claim
+from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.ids import Generation, TrialId
 from sparktrain.runs.history import this_driver
 from sparktrain.search.space import grid
@@ -35,6 +39,7 @@ from tests.support import drill
 from tests.support.functions import square
 from tests.support.local_spark import LOCAL_CLUSTER
 from tests.support.mortal import Mortal
+from tests.support.run_stages import requested
 
 RESUME_TARGET_S = 20.0
 REPLAY_TARGET_S = 5.0
@@ -82,7 +87,7 @@ def two_tasks(folder: Path) -> float:
     return time.time()
 
 
-def call(folder: str, trials: int) -> PreparedRun:
+def call(folder: str, trials: int) -> CheckedCall:
     """The call of a user, which is the same each time."""
     options = SweepOptions(metric="y", mode="max", name="replayed", dir=folder, backend="none", preload=[], seed=1)
     return compose(square, grid(x=list(range(trials))), options)
@@ -116,18 +121,19 @@ def concluded(trial: TrialId) -> TrialConcluded:
 
 def replayed(folder: str, trials: int) -> tuple[float, int]:
     """Seconds from the call to the first commands for agents; bytes of the journal."""
-    work = call(folder, trials).attached().started().work(2, NullDisplay(), this_driver())
-    write(work.journal, work.driver_started, list(call(folder, trials).space))
+    work = requested(call(folder, trials), 2)
+    write(work.owned.journal, work.driver_started, list(call(folder, trials).definition.space))
     begun = time.perf_counter()
-    prepared = call(folder, trials).attached()
-    assert finished(prepared) is None
-    work = prepared.started().work(2, NullDisplay(), this_driver())
+    run = attach(call(folder, trials))
+    assert finished(run) is None
+    work = request_of(claim(take_name(run), this_driver()), 2, NullDisplay())
     machine = Machine(LEASE_S)
-    started = on.RunStarted(0.0, prepared.layout.path, work.limits(), work.records, work.driver_started)  # type: ignore[arg-type]
+    layout = run.definition.layout
+    started = on.RunStarted(0.0, layout.path, work.limits(), work.owned.contents.records, work.driver_started)  # type: ignore[arg-type]
     commands = machine.handle(started)
     seconds = time.perf_counter() - begun
     assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
-    return seconds, sum(path.stat().st_size for path in Path(folder, prepared.layout.journal.path).iterdir())
+    return seconds, sum(path.stat().st_size for path in Path(folder, layout.journal.path).iterdir())
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.sampler import Observation, PastSuggestion, Suggestion
 from sparktrain.search.space import grid
 from sparktrain.store.localfs import LocalStore
+from tests.support.run_stages import with_spec
 
 SIZE = 8
 """Members of a gang."""
@@ -75,7 +76,7 @@ def gangs(folder: str, count: int) -> tuple[Crowd, int, RunRequest, int]:
     return (
         Crowd(agents, per_host=SIZE),
         agents,
-        replace(work, spec=replace(work.spec, gang=GangSpec(workers=SIZE))),
+        with_spec(work, replace(work.spec, gang=GangSpec(workers=SIZE))),
         trials,
     )
 

@@ -44,10 +44,10 @@ from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import AgentSource, LateAgents, OwnAgents, PoolAgents, execute
 from sparktrain.driver.finish import run_end
-from sparktrain.driver.forwarded_env import environment
-from sparktrain.driver.options import Options, RunOptions, SweepOptions
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare import PreparedRun, compose, compose_again
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.notebook.pool_card import pool_html, pool_line
@@ -165,8 +165,8 @@ def run(
     """
     _check_place("run", spark)
     chosen = RunOptions(**options)
-    prepared = compose(train, single({} if params is None else params), chosen)
-    return run_end(prepared, _alone(prepared, chosen.keywords.progress, spark, chosen.keywords.agents)).result()
+    call = compose(train, single({} if params is None else params), chosen)
+    return run_end(call, _alone(call, spark)).result()
 
 
 @users_call
@@ -195,9 +195,9 @@ def resume(
     """
     _check_place("resume", spark)
     keywords = settled(ResumeKeywords, options, "resume")
-    prepared = _compose_again(directory_of(directory, "directory"), keywords, keywords.agents)
-    sweep_result = _alone(prepared, keywords.progress, spark, keywords.agents)
-    return run_end(prepared, sweep_result).result() if prepared.plan.kind == "run" else sweep_result
+    call = compose_again(directory_of(directory, "directory"), keywords)
+    sweep_result = _alone(call, spark)
+    return run_end(call, sweep_result).result() if call.definition.plan.kind == "run" else sweep_result
 
 
 @users_call
@@ -231,8 +231,7 @@ def extend(
     """
     _check_place("extend", spark)
     keywords = settled(ExtendKeywords, options, "extend")
-    prepared = _compose_again(directory_of(run), keywords, None, Extension(keywords.trials, space))
-    return _alone(prepared, keywords.progress, spark, None)
+    return _alone(compose_again(directory_of(run), keywords, Extension(keywords.trials, space)), spark)
 
 
 def sweep_as(
@@ -278,8 +277,8 @@ def refit(
         NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
     """
     _check_place("refit", spark)
-    prepared, keywords = compose_refit(directory_of(run), params or {}, options, train)
-    return run_end(prepared, _alone(prepared, keywords.progress, spark, keywords.agents)).result()
+    call = compose_refit(directory_of(run), params or {}, options, train)
+    return run_end(call, _alone(call, spark)).result()
 
 
 def refit_target(
@@ -291,8 +290,8 @@ def refit_target(
     display: Display | None = None,
 ) -> RunEnd:
     """Refit for the command line; `engine` is as in `sweep_target`."""
-    prepared, keywords = compose_refit(directory, params, settings)
-    return run_end(prepared, _execute(prepared, LateAgents(engine, keywords.agents), True, display))
+    call = compose_refit(directory, params, settings)
+    return run_end(call, _execute(call, LateAgents(engine), display))
 
 
 def run_target(
@@ -304,8 +303,8 @@ def run_target(
     display: Display | None = None,
 ) -> RunEnd:
     """Run a gang for the command line, which shows a failure as a result; `engine` is as in `sweep_target`."""
-    prepared = compose(target, single(params), options)
-    return run_end(prepared, _execute(prepared, LateAgents(engine, options.keywords.agents), True, display))
+    call = compose(target, single(params), options)
+    return run_end(call, _execute(call, LateAgents(engine), display))
 
 
 def sweep_target(
@@ -317,7 +316,7 @@ def sweep_target(
     display: Display | None = None,
 ) -> SweepResult:
     """Sweep for the command line. `engine` starts Spark, or this machine's agents, after the call has been checked."""
-    return _execute(compose(target, space, options), LateAgents(engine, None), True, display)
+    return _execute(compose(target, space, options), LateAgents(engine), display)
 
 
 def resume_target(
@@ -329,10 +328,9 @@ def resume_target(
     extension: Extension | None = None,
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
-    agents = keywords.agents if isinstance(keywords, ResumeKeywords) else None
-    prepared = _compose_again(directory, keywords, agents, extension)
-    sweep_result = _execute(prepared, LateAgents(engine, agents), True, display)
-    return run_end(prepared, sweep_result) if prepared.plan.kind == "run" else sweep_result
+    call = compose_again(directory, keywords, extension)
+    sweep_result = _execute(call, LateAgents(engine), display)
+    return run_end(call, sweep_result) if call.definition.plan.kind == "run" else sweep_result
 
 
 class Pool:
@@ -370,7 +368,7 @@ class Pool:
             **options: those of `sparktrain.sweep`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", PoolSweepKeywords))
-        return self._call(compose(train, space, chosen), chosen)
+        return self._call(compose(train, space, chosen))
 
     @users_call
     @documented_by(PoolLaunchKeywords)
@@ -386,7 +384,7 @@ class Pool:
             **options: those of `sparktrain.launch`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "launch", PoolLaunchKeywords))
-        return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
+        return self._call(compose(map_fun, zipped(args_dict), chosen))
 
     @users_call
     @documented_by(PoolRunKeywords)
@@ -399,8 +397,8 @@ class Pool:
             **options: those of `sparktrain.run`, except those about the session.
         """
         chosen = RunOptions(settled(RunKeywords, options, "run", PoolRunKeywords))
-        prepared = compose(train, single({} if params is None else params), chosen)
-        return run_end(prepared, self._call(prepared, chosen)).result()
+        call = compose(train, single({} if params is None else params), chosen)
+        return run_end(call, self._call(call)).result()
 
     def close(self) -> None:
         """End all runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
@@ -408,10 +406,10 @@ class Pool:
 
     def _sweep(self, call: str, train: Callable[..., Any], space: SpaceLike, options: Mapping[str, Any]) -> SweepResult:
         chosen = SweepOptions(settled(LaunchKeywords, options, call, PoolLaunchKeywords))
-        return self._call(compose(train, space, chosen), chosen)
+        return self._call(compose(train, space, chosen))
 
-    def _call(self, prepared: PreparedRun, options: Options) -> SweepResult:
-        return _execute(prepared, PoolAgents(self._agents), options.keywords.progress)
+    def _call(self, call: CheckedCall) -> SweepResult:
+        return _execute(call, PoolAgents(self._agents))
 
 
 @users_call
@@ -479,15 +477,7 @@ def _sweep(
     """A sweep with agents of its own, for the public function `call`, with the options that it takes."""
     _check_place(call, spark)
     chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
-    return _alone(compose(train, space, chosen), chosen.keywords.progress, spark, None)
-
-
-def _compose_again(
-    directory: str, keywords: ResumeKeywords | ExtendKeywords, agents: int | None, extension: Extension | None = None
-) -> PreparedRun:
-    env = environment(keywords.env, keywords.forward_env)
-    prepared = compose_again(directory, keywords.retry_failed, env, keywords.tensorboard, extension)
-    return prepared.observed(keywords).limited(keywords.max_concurrent_trials, agents)
+    return _alone(compose(train, space, chosen), spark)
 
 
 def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:
@@ -497,12 +487,10 @@ def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:
         require_spark(f"{call}()")
 
 
-def _alone(
-    prepared: PreparedRun, progress: bool, spark: "Session | LocalMachine | None", agents: int | None
-) -> SweepResult:
+def _alone(call: CheckedCall, spark: "Session | LocalMachine | None") -> SweepResult:
     """Perform a run on agents that start for it and end with it."""
-    return _execute(prepared, OwnAgents(engine_of(spark), agents), progress)
+    return _execute(call, OwnAgents(engine_of(spark)))
 
 
-def _execute(prepared: PreparedRun, agents: AgentSource, progress: bool, display: Display | None = None) -> SweepResult:
-    return execute(prepared, agents, display or choose_display(quiet=not progress))
+def _execute(call: CheckedCall, agents: AgentSource, display: Display | None = None) -> SweepResult:
+    return execute(call, agents, display or choose_display(quiet=not call.observers.progress))

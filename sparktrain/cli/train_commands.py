@@ -229,7 +229,7 @@ def perform_dry_run(request: SweepCommandRequest, out: common.Output) -> int:
 
     from sparktrain.driver.continuation.forecast import forecast
     from sparktrain.driver.options import SweepOptions
-    from sparktrain.driver.prepare import compose
+    from sparktrain.driver.prepare.checked_call import compose
 
     slots = (2 if request.slots is None else request.slots) if request.local else None
     lines = forecast(compose(common.load(request), space, SweepOptions(**settings)), slots)

@@ -1,7 +1,6 @@
 """The checks of a run's engine before anything starts: the fast part of the doctor."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from msgspec import Struct
 
@@ -10,49 +9,50 @@ from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.driver.backend_choice import check_inherited_keras
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
 
 
 class Admitted(Struct, frozen=True):
     """A run that its engine, its cluster and its directory have room for."""
 
     engine: Engine
-    prepared: PreparedRun
-    """The run, with the data of its directory."""
+    run: AttachedRun
     agents: int
     """Number of agents to start, in all."""
     without_gpus: int
     """Number of them on executors of their own, without GPUs."""
 
 
-def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted:
+def admit(call: CheckedCall, engine: Engine) -> Admitted:
     """Check a run with agents of its own. Blocks on the engine, the ResourceManager and the store.
 
     Raises UserError; writes nothing but a probe of the store.
     """
-    engine = engine.sharing(prepared.spec.gpu_mib)
-    check_fit(prepared, engine)
+    spec = call.definition.spec
+    engine = engine.sharing(spec.gpu_mib)
+    check_fit(call, engine)
     engine.check_cluster()
-    count, without_gpus = engine.agents_for(prepared.spec, agents, prepared.trials, prepared.concurrent)
-    slots_of_feeds(prepared, engine, count)
-    ready = replace(prepared.authorized(engine.tokens).attached(), local=not engine.runs_jobs)
-    return Admitted(engine, ready, count, without_gpus)
+    count, without_gpus = engine.agents_for(spec, call.agents, call.trials, call.concurrent)
+    slots_of_feeds(call, engine, count)
+    return Admitted(engine, attach(call, engine), count, without_gpus)
 
 
-def check_fit(prepared: PreparedRun, engine: Engine) -> None:
+def check_fit(call: CheckedCall, engine: Engine) -> None:
     """Check that a run goes with its engine, also on agents that have started. Raises UserError."""
-    engine.check_run(prepared.spec)
-    engine.check_data(prepared.data)
+    spec = call.definition.spec
+    engine.check_run(spec)
+    engine.check_data(call.data)
     if engine.inherits:
-        check_inherited_keras(prepared.spec.gang, prepared.keras or prepared.env.get(KERAS_BACKEND, ""))
+        check_inherited_keras(spec.gang, call.keras or call.env.get(KERAS_BACKEND, ""))
 
 
-def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> FeedingSlots:
+def slots_of_feeds(call: CheckedCall, engine: Engine, agents: int) -> FeedingSlots:
     """As `feeding_slots`, for the streams of a run. Raises ResourceError; SessionError for a session that is gone."""
-    streams = prepared.data.streams
+    streams = call.data.streams
     slots = engine.slots if engine.runs_jobs else _slots_beside(streams)
     pushed = all(isinstance(stream, PushedSource) for stream in streams.values())
-    return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs, pushed=pushed)
+    return feeding_slots(tuple(streams), call.definition.spec.gang, agents, slots, held=engine.runs_jobs, pushed=pushed)
 
 
 def _slots_beside(streams: Mapping[str, StreamSource | PushedSource]) -> int | None:

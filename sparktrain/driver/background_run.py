@@ -9,7 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.display.progress import Display, MemberLine, MemberState, Progress
 from sparktrain.driver.execution import StoppableAgents, execute
 from sparktrain.driver.finish import run_end
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.errors import FormError
 from sparktrain.results.run_result import RunResult
 from sparktrain.rundir.board_address import find_board
@@ -22,13 +22,13 @@ class BackgroundRun:
 
     def __init__(
         self,
-        prepared: PreparedRun,
+        call: CheckedCall,
         agents: StoppableAgents,
         display: Display,
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         """`on_end` is called in the run's thread at its end, with the error that its result raises, if any."""
-        self._prepared = prepared
+        self._call = call
         self._agents = agents
         self._members = _Members(display)
         self._on_end = on_end
@@ -38,14 +38,14 @@ class BackgroundRun:
 
     def start(self) -> None:
         """Start it; returns at once."""
-        spawn(self._work, f"sparktrain-run-{self._prepared.spec.name}")
+        spawn(self._work, f"sparktrain-run-{self._call.definition.spec.name}")
 
     def wait_for_members(self, timeout_s: float) -> tuple[MemberLine, ...]:
         """The members by rank, once each is in the training function; they may have left it since.
 
         Raises the error that ended the run, and FormError when members are missing after `timeout_s`.
         """
-        size = self._prepared.spec.gang.size
+        size = self._call.definition.spec.gang.size
         members = self._members.wait(size, timeout_s)
         if len(members) == size:
             return members
@@ -69,7 +69,7 @@ class BackgroundRun:
 
     def board_url(self) -> str | None:
         """The URL of the run's TensorBoard, with its token; None without one. Blocks on the store. Raises OSError."""
-        return find_board(self._prepared.store, self._prepared.layout, socket.gethostname(), os.getpid())
+        return find_board(self._call.definition.store, self._call.definition.layout, socket.gethostname(), os.getpid())
 
     def stop(self, reason: str) -> None:
         """End its members. Does not block."""
@@ -77,8 +77,8 @@ class BackgroundRun:
 
     def _work(self) -> None:
         try:
-            sweep_result = execute(self._prepared, self._agents, self._members)
-            self._result = run_end(self._prepared, sweep_result).result()
+            sweep_result = execute(self._call, self._agents, self._members)
+            self._result = run_end(self._call, sweep_result).result()
         # Set the event also for SystemExit and the like: a caller that waits in `join` has no other way to learn of the
         # end.
         except BaseException as error:  # the caller's thread raises it

@@ -198,14 +198,17 @@ class Coordinator:
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
         # The recorder stands before the journal: each report is stored before a checkpoint or a result that came after
         # it counts.
-        recorder = MetricRecorder(work.journal, MetricLog(work.store, work.layout), self._clock, heard=work.reported)
-        writer = JournalWriter(recorder, work.records, self._perform, self._clock, self._background)
+        recorder = MetricRecorder(
+            work.owned.journal, MetricLog(work.store, work.layout), self._clock, heard=work.reported
+        )
+        writer = JournalWriter(recorder, work.owned.contents.records, self._perform, self._clock, self._background)
         self._run = run = ActiveRun(work, uploads, recorder, writer, self._clock)
         try:
-            if work.tokens is not None:
-                self._hand_out(work.tokens)
-                self._background(self._keep_tokens(run, work.tokens))
-            self.feed(on.RunStarted(run.started_at, run.id, work.limits(), work.records, work.driver_started))
+            if (tokens := work.owned.run.tokens) is not None:
+                self._hand_out(tokens)
+                self._background(self._keep_tokens(run, tokens))
+            records = work.owned.contents.records
+            self.feed(on.RunStarted(run.started_at, run.id, work.limits(), records, work.driver_started))
             # Count the trials of earlier drivers once: with 10,000 of them, a look at all took 0.16 s, ten times a
             # second.
             run.tally = Tally(work.spec, self._sweep().trials.values())
@@ -339,8 +342,8 @@ class Coordinator:
             case do.ConcludeTrial(trial=trial, partial=partial_end):
                 self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
-                work = self._active().work
-                self._server.send(agent, m.Prepare(run, work.code, work.preload))
+                definition = self._active().work.owned.definition
+                self._server.send(agent, m.Prepare(run, definition.code, definition.plan.preload))
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
             case do.Send(agent=agent, message=message):

@@ -10,6 +10,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.cluster import preflight
 from sparktrain.config.gpu_slices import slice_in_pool
 from sparktrain.config.quantities import MIB
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, check_fit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
@@ -19,7 +20,11 @@ from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.naming import NamedRun, take_name
+from sparktrain.driver.prepare.owned_run import OwnedRun, claim
+from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.errors import PoolError
 from sparktrain.ids import TrialId
@@ -37,7 +42,7 @@ from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 class AgentSource(Protocol):
     """Where a run gets its agents."""
 
-    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, call: CheckedCall, display: Display) -> SweepResult:
         """Check the run against the engine and the run directory, and run it. Blocks. Raises as `sparktrain.sweep`."""
         ...
 
@@ -50,21 +55,20 @@ class StoppableAgents(AgentSource, Protocol):
         ...
 
 
-def execute(prepared: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
-    """Run the rest of a prepared run on `agents`, write its result, and return it. Blocks.
+def execute(call: CheckedCall, agents: AgentSource, display: Display) -> SweepResult:
+    """Perform a checked call on `agents`, write its result, and return it. Blocks.
 
     Every public call and every command that trains ends here. Raises as `sparktrain.sweep`.
     """
-    return agents.perform(prepared, display)
+    return agents.perform(call, display)
 
 
 class OwnAgents:
     """Agents that start for one run and end with it."""
 
-    def __init__(self, engine: Engine, agents: int | None, times: PoolTimes = POOL_TIMES) -> None:
+    def __init__(self, engine: Engine, times: PoolTimes = POOL_TIMES) -> None:
         self._times = times
         self._engine = engine
-        self._agent_count = agents
         self._pool: AgentPool | None = None
 
     def stop(self, reason: str, grace_s: float) -> None:
@@ -72,19 +76,18 @@ class OwnAgents:
         if (pool := self._pool) is not None:
             pool.stop(reason, grace_s)
 
-    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, call: CheckedCall, display: Display) -> SweepResult:
         """See base class."""
-        admitted = admit(prepared, self._engine, self._agent_count)
-        if (finished_result := _finished(admitted.prepared, display)) is not None:
+        admitted = admit(call, self._engine)
+        if (finished_result := _finished(admitted.run, display)) is not None:
             return finished_result
-        pool = AgentPool(
-            admitted.engine, admitted.agents, admitted.prepared.plan.preload, None, admitted.without_gpus, self._times
-        )
+        preload = admitted.run.definition.plan.preload
+        pool = AgentPool(admitted.engine, admitted.agents, preload, None, admitted.without_gpus, self._times)
         self._pool = pool
         try:
             # Where Spark jobs write the data first, agents that hold all slots would keep those jobs waiting forever.
-            pool.open(agents=not (admitted.engine.runs_jobs and admitted.prepared.waits_for_spark()))
-            return _run(pool, admitted.prepared, display)
+            pool.open(agents=not (admitted.engine.runs_jobs and admitted.run.waits_for_spark()))
+            return _run(pool, admitted.run, display)
         finally:
             pool.close()
 
@@ -92,17 +95,16 @@ class OwnAgents:
 class LateAgents:
     """As `OwnAgents`, on an engine that is started only when something is left to do."""
 
-    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]], agents: int | None) -> None:
+    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]]) -> None:
         self._engine = engine
-        self._agent_count = agents
 
-    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, call: CheckedCall, display: Display) -> SweepResult:
         """See base class."""
-        preflight.check_agents(self._agent_count)
-        if not prepared.needs_session and (finished_result := _finished(prepared.attached(), display)) is not None:
+        preflight.check_agents(call.agents)
+        if not call.needs_session and (finished_result := _finished(attach(call), display)) is not None:
             return finished_result
         with self._engine() as engine:
-            return OwnAgents(engine, self._agent_count).perform(prepared, display)
+            return OwnAgents(engine).perform(call, display)
 
 
 class PoolAgents:
@@ -115,33 +117,31 @@ class PoolAgents:
         """See `StoppableAgents`."""
         self._pool.stop(reason, grace_s)
 
-    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, call: CheckedCall, display: Display) -> SweepResult:
         """See base class. Raises PoolError when the pool is closed, or on another run."""
         engine = self._pool.engine
-        prepared = _sliced(prepared, engine.gpu_mib)
-        check_fit(prepared, engine)
-        preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
-        slots_of_feeds(prepared, engine, self._pool.agents)
+        call = _sliced(call, engine.gpu_mib)
+        check_fit(call, engine)
+        preflight.check_pool(self._pool.agents, call.definition.spec.gang.size)
+        slots_of_feeds(call, engine, self._pool.agents)
         self._pool.check_free()
-        prepared = prepared.authorized(engine.tokens).attached(self._pool.driver_identity())
-        prepared = replace(prepared, local=not engine.runs_jobs)
-        if (finished_result := _finished(prepared, display)) is not None:
+        run = attach(call, engine, self._pool.driver_identity())
+        if (finished_result := _finished(run, display)) is not None:
             return finished_result
-        return _run(self._pool, prepared, display)
+        return _run(self._pool, run, display)
 
 
-def _sliced(prepared: PreparedRun, gpu_mib: int) -> PreparedRun:
+def _sliced(call: CheckedCall, gpu_mib: int) -> CheckedCall:
     """A run on agents of a pool that use so many MiB of a GPU each; 0: all of it. Raises ResourceError for more."""
-    mib = slice_in_pool(prepared.spec.gpu_mib, gpu_mib)
-    if mib == prepared.spec.gpu_mib:
-        return prepared
-    return prepared.with_spec(replace(prepared.spec, gpu_memory=mib * MIB))
+    spec = call.definition.spec
+    mib = slice_in_pool(spec.gpu_mib, gpu_mib)
+    return call if mib == spec.gpu_mib else call.with_spec(replace(spec, gpu_memory=mib * MIB))
 
 
-def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:
+def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
-    if (finished_result := finished(prepared)) is not None:
-        with listening(prepared) as feed:
+    if (finished_result := finished(run)) is not None:
+        with listening(run) as feed:
             if feed is not None:
                 feed.ended(finished_result)
         display.start()
@@ -150,106 +150,114 @@ def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:
     return finished_result
 
 
-def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepResult:
+def _run(agents: AgentPool, run: AttachedRun, display: Display) -> SweepResult:
     """Run, write the result, and raise the error that ended the run early."""
-    if prepared.choice is not None and prepared.choice.tentative:
-        prepared = prepared.settled(agents.have(HOROVOD, prepared.spec.start_timeout_s))
+    choice = run.call.choice
+    if choice is not None and choice.tentative:
+        has_horovod = agents.have(HOROVOD, run.definition.spec.start_timeout_s)
+        run = replace(run, call=run.call.with_backend(choice.settled(has_horovod)))
     # `run.json` takes the name before anything starts: of two drivers that pass here at once, one gets it.
-    prepared = prepared.started()
-    with listening(prepared) as feed:
-        return _train(agents, prepared, display, feed)
+    named = take_name(run)
+    with listening(named) as feed:
+        return _train(agents, named, display, feed)
 
 
-def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: CallbackFeed | None) -> SweepResult:
+def _train(agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFeed | None) -> SweepResult:
     """As `_run`, for a run that has its directory; `feed` reports to its callbacks."""
+    definition = run.definition
+    spec = definition.spec
     display.start()
     try:
-        for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
+        for line in (*opening(run), *(f"{spec.name}: {note}" for note in agents.engine.notes)):
             display.print_line(line)
-        prepared = prepared.owned(agents.driver_identity())
+        owned = claim(run, agents.driver_identity())
         with ExitStack() as stack:
-            with _given_back(prepared):
-                stack.enter_context(_board(prepared, agents.engine, display))
-                stack.enter_context(_page(prepared, agents, display))
-                prepared = _with_data(prepared, agents, display)
-                streams = stack.enter_context(_streams(prepared, agents))
-                work = prepared.work(agents.agents, display, agents.driver_identity())
-                keys = server_keys(prepared.spec.gang, prepared.spec.name)
+            with _given_back(owned):
+                stack.enter_context(_board(run, agents.engine, display))
+                stack.enter_context(_page(run, agents, display))
+                data = _written_data(owned, agents, display)
+                streams = stack.enter_context(_streams(run.call, agents))
+                work = request_of(owned, agents.agents, display, data)
+                keys = server_keys(spec.gang, spec.name)
                 work = replace(work, streams=streams, servers=keys, listener=feed)
-            with _given_back(prepared, PoolError):  # its slots were taken while data was written
+            with _given_back(owned, PoolError):  # its slots were taken while data was written
                 ran, was_interrupted = agents.run(work)
     finally:
         display.close()
-    sweep_result = result(prepared, ran, work.journal)
+    sweep_result = result(definition, ran, owned.journal)
     if feed is not None:
         feed.ended(sweep_result)
     if was_interrupted:
-        raise KeyboardInterrupt(interrupted(sweep_result, next_commands(prepared.plan, prepared.local)))
+        raise KeyboardInterrupt(interrupted(sweep_result, next_commands(definition.plan, run.local)))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
-        raise unloadable(prepared, ran.end.failure)
-    if (failure := agents.failure(ran, prepared.spec.start_timeout_s)) is not None:
+        raise unloadable(definition.plan.function, ran.end.failure)
+    if (failure := agents.failure(ran, spec.start_timeout_s)) is not None:
         raise failure
     return sweep_result
 
 
 @contextmanager
-def _given_back(prepared: PreparedRun, kind: type[BaseException] = BaseException) -> Iterator[None]:
+def _given_back(owned: OwnedRun, kind: type[BaseException] = BaseException) -> Iterator[None]:
     """Give up the run where an error keeps it from starting: a pool that stays open would answer as its owner."""
     try:
         yield
     except kind as error:
-        prepared.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
+        owned.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
         raise
 
 
 @contextmanager
-def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[None]:
+def _board(run: AttachedRun, engine: Engine, display: Display) -> Iterator[None]:
     """Serve TensorBoard for a run that wants it, and show its URL. Raises SpecError, OSError.
 
     It listens on this machine alone where all agents are on it, otherwise where executors reach the coordinator.
     """
-    if not prepared.tensorboard:
+    if not run.call.observers.tensorboard:
         yield
         return
     address = engine.address()
-    run = prepared.layout
-    feed = BoardFeed(RunLocation(prepared.store, run), SystemClock())
-    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
-        display.print_line(f"{run.path}: TensorBoard: {board.url}")
-        with announced(prepared.store, run, board.url):
+    store = run.definition.store
+    layout = run.definition.layout
+    feed = BoardFeed(RunLocation(store, layout), SystemClock())
+    with Board.start(store, layout.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
+        display.print_line(f"{layout.path}: TensorBoard: {board.url}")
+        with announced(store, layout, board.url):
             yield
 
 
 @contextmanager
-def _page(prepared: PreparedRun, agents: AgentPool, display: Display) -> Iterator[None]:
+def _page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterator[None]:
     """Serve the live page of a run that wants it, where its TensorBoard would be, and show its URL. Raises OSError."""
-    if not prepared.page:
+    if not run.call.observers.page:
         yield
         return
 
+    definition = run.definition
+
     def stop(trial: int | None) -> None:
-        if trial is None or prepared.plan.kind == "run":
+        if trial is None or definition.plan.kind == "run":
             agents.stop("stopped on its page", TIMEOUT_GRACE_S)
         else:
             agents.stop_trial(TrialId(trial), "stopped on its page")
 
     address = agents.engine.address()
-    where = prepared.store.where(prepared.layout.path)
-    with LivePage.start(where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
-        display.print_line(f"{prepared.layout.path}: page: {page.url}")
+    with LivePage.start(definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
+        display.print_line(f"{definition.layout.path}: page: {page.url}")
         yield
 
 
 @contextmanager
-def _streams(prepared: PreparedRun, agents: AgentPool) -> Iterator[StreamFeeds | None]:
+def _streams(call: CheckedCall, agents: AgentPool) -> Iterator[StreamFeeds | None]:
     """What feeds the streams of the run, until it ends; None without any."""
-    if not (sources := prepared.data.streams):
+    if not (sources := call.data.streams):
         yield None
         return
-    engine, feed_slots = agents.engine, slots_of_feeds(prepared, agents.engine, agents.agents)
-    columns = {name: prepared.data.columns[name] for name in sources}
+    engine = agents.engine
+    spec = call.definition.spec
+    feed_slots = slots_of_feeds(call, engine, agents.agents)
+    columns = {name: call.data.columns[name] for name in sources}
     settings = FeedSettings(feed_slots.tasks, warns=engine.runs_jobs and engine.slots is None)
-    feeds = StreamFeeds(prepared.spec.name, sources, columns, prepared.spec.gang.workers, settings)
+    feeds = StreamFeeds(spec.name, sources, columns, spec.gang.workers, settings)
     if engine.runs_jobs:
         HOLDERS.take(feeds, engine.holder, feed_slots.slots, engine.slots, "slot for feeding tasks")
     try:
@@ -259,10 +267,11 @@ def _streams(prepared: PreparedRun, agents: AgentPool) -> Iterator[StreamFeeds |
         HOLDERS.free(feeds)
 
 
-def _with_data(prepared: PreparedRun, agents: AgentPool, display: Display) -> PreparedRun:
-    """The run once its datasets are written: by Spark's jobs, which need the slots that agents would hold."""
-    if not prepared.documents:
-        return prepared
-    if agents.engine.runs_jobs and prepared.waits_for_spark():
+def _written_data(owned: OwnedRun, agents: AgentPool, display: Display) -> MemberData | None:
+    """Where the datasets are, once they are written: by Spark's jobs, which need the slots that agents would hold."""
+    definition = owned.definition
+    if not definition.documents:
+        return None
+    if agents.engine.runs_jobs and owned.run.waits_for_spark():
         agents.vacate("its slots write data first")
-    return prepared.with_data(lambda line: display.print_line(f"{prepared.spec.name}: {line}"))
+    return owned.write_data(lambda line: display.print_line(f"{definition.spec.name}: {line}"))

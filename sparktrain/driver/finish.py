@@ -6,7 +6,9 @@ from msgspec.structs import replace
 
 from sparktrain import formatting
 from sparktrain.driver.journal_writer import JournalPort
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import AttachedRun
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import FunctionError, UserError
 from sparktrain.results.run_result import RunEnd
@@ -31,14 +33,14 @@ _ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
 _LISTED = (TrialStatus.PRUNED, TrialStatus.FAILED, TrialStatus.LOST)
 
 
-def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
+def result(definition: RunDefinition, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
     """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
 
     The file follows from the journal alone: an existing file that differs is of an earlier end of the run, or of an
     earlier driver that was suspended before it wrote the file. `journal` is that of the calling driver, if it had to
     take over. Raises DeposedError where it no longer owns the run, or the run was deleted.
     """
-    spec = prepared.spec
+    spec = definition.spec
     ending = ran.end.ending
     sweep_result = SweepResult(
         name=spec.name,
@@ -47,7 +49,7 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         mode=spec.mode,
         seconds=ran.seconds,
         wall_seconds=ran.wall_s,
-        directory=prepared.where,
+        directory=definition.where,
         trials=ran.trials,
         reason=ran.end.reason or None,
         repeats=spec.repeats,
@@ -55,8 +57,8 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         other_metrics=spec.other_metrics,
         constraints=spec.constraints,
     )
-    store = prepared.store
-    path = prepared.layout.results
+    store = definition.store
+    path = definition.layout.results
     content = to_bytes(sweep_result)
     if journal is not None:
         journal.check()  # nor may a run that was deleted meanwhile look as if it were stored
@@ -68,20 +70,21 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
     return sweep_result
 
 
-def finished(prepared: PreparedRun) -> SweepResult | None:
+def finished(run: AttachedRun) -> SweepResult | None:
     """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
 
     It completes what the last driver could not: it records the end and writes `results.json`.
     """
-    stored_run = prepared.stored_run
+    stored_run = run.stored_run
     if stored_run is None:
         return None
     sweep = stored_run.sweep()
-    is_same_space = sweep.space == prepared.plan.space_digest
-    if is_same_space and stored_run.end is not None and _stays(prepared, stored_run.end, stored_run.plan):
-        return _as_it_ended(prepared, sweep, stored_run.end)
+    definition = run.definition
+    is_same_space = sweep.space == definition.plan.space_digest
+    if is_same_space and stored_run.end is not None and _stays(run, stored_run.end, stored_run.plan):
+        return _as_it_ended(definition, sweep, stored_run.end)
     statuses = {trial.status for trial in sweep.trials.values()}
-    again = {TrialStatus.FAILED} if prepared.retry_failed else set()
+    again = {TrialStatus.FAILED} if run.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
         return None
     # The journal alone decides: results.json is deleted by the next driver, may be written late by a stopped one, and
@@ -90,51 +93,51 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
         return None
     journal = None
     if not stored_run.ended:
-        journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
-        ended = _ended_now(prepared, sweep)
+        journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
+        ended = _ended_now(run, sweep)
         journal.append(ended)
         fold(sweep, ended)
-    trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
+    trials = tuple(result_of(trial, definition) for trial in sweep.trials.values())
     end = EndRun(sweep.run, Ending.COMPLETE, "")
-    return result(prepared, RunOutcome(trials, end, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
+    return result(definition, RunOutcome(trials, end, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
 
 
-def _ended_now(prepared: PreparedRun, sweep: Sweep) -> list[AnyRecord]:
+def _ended_now(run: AttachedRun, sweep: Sweep) -> list[AnyRecord]:
     """The records of a driver that finds nothing left to do, after one that has recorded no end."""
     times = sweep.times
-    start = prepared.driver_started
+    start = run.driver_started
     start = replace(start, ran_s=times.ran_s + times.unended_s, predecessor_seen=times.last_seen)
     return [start, RunEnded(ending=Ending.COMPLETE, at=start.at)]
 
 
-def _stays(prepared: PreparedRun, end: RunEnded, before: Plan) -> bool:
+def _stays(run: AttachedRun, end: RunEnded, before: Plan) -> bool:
     """The run has ended early, and does not continue: for this driver's predecessor, or with what was asked of it."""
     # YARN restarts each driver that ends with another code than 0, also one that reached its timeout: without this, the
     # run would get a second one.
-    if prepared.replaces and end.ending in _ON_PURPOSE:
+    if run.replaces and end.ending in _ON_PURPOSE:
         return True
     goals = ("target", "plateau", "budget_s", "trials")
-    asked_goals = {name: getattr(prepared.spec, name) for name in goals}
+    asked_goals = {name: getattr(run.definition.spec, name) for name in goals}
     satisfied = Ending(end.ending).satisfied and end.ending != Ending.COMPLETE
-    return satisfied and not prepared.retry_failed and asked_goals == {name: before.spec.get(name) for name in goals}
+    return satisfied and not run.retry_failed and asked_goals == {name: before.spec.get(name) for name in goals}
 
 
-def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
+def _as_it_ended(definition: RunDefinition, sweep: Sweep, end: RunEnded) -> SweepResult:
     """The result of a run that an earlier driver ended before its trials: it has what it was asked for, or that driver
     ended it, as at its timeout, and YARN has restarted it because its exit code was not 0. Not for lost trials, which
     may have been lost with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
-    journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
-    trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
+    journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
+    trials = tuple(result_of(trial, definition) for trial in sweep.trials.values())
     ended = EndRun(sweep.run, Ending(end.ending), end.reason)
-    return result(prepared, RunOutcome(trials, ended, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
+    return result(definition, RunOutcome(trials, ended, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
 
 
-def run_end(prepared: PreparedRun, sweep_result: SweepResult) -> RunEnd:
+def run_end(call: CheckedCall, sweep_result: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    return RunEnd(
-        sweep_result, model_of(prepared.store, RunLayout(sweep_result.name), next(iter(sweep_result.trials), None))
-    )
+    layout = RunLayout(sweep_result.name)
+    model = model_of(call.definition.store, layout, next(iter(sweep_result.trials), None))
+    return RunEnd(sweep_result, model)
 
 
 def interrupted(sweep_result: SweepResult, commands: NextCommands) -> str:
@@ -152,7 +155,7 @@ def interrupted(sweep_result: SweepResult, commands: NextCommands) -> str:
     )
 
 
-def unloadable(prepared: PreparedRun, failure: Failure) -> UserError:
+def unloadable(function: str, failure: Failure) -> UserError:
     """The error of a function that executors cannot load."""
     trace = f"\n{failure.traceback}" if failure.traceback else ""
-    return FunctionError(f"{prepared.plan.function} cannot be loaded on executors: {failure.summary}{trace}")
+    return FunctionError(f"{function} cannot be loaded on executors: {failure.summary}{trace}")

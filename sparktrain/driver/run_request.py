@@ -4,25 +4,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Progress
-from sparktrain.driver.journal_writer import JournalPort
+from sparktrain.driver.prepare.owned_run import OwnedRun
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang
-from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
+from sparktrain.protocol.messages import FeedEnded, MemberFeed, StartMember
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.search.leaves import Leaves
+from sparktrain.search.leaves import Leaves, leaves_for
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun, PlaceMember
 from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import Report
-from sparktrain.state.records import AnyRecord, DriverStarted
+from sparktrain.state.records import DriverStarted
 from sparktrain.store.base import Store
 
 FIRST = 3
@@ -70,34 +69,21 @@ class RunListener(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """One run, ready to start."""
 
-    spec: SweepSpec
-    code: Code
-    preload: tuple[str, ...]
+    owned: OwnedRun
     sampler: Sampler
-    store: Store
-    layout: RunLayout
     total: int | None
     """Number of trials, where that is known."""
     agents: int
     """Number of agents that were asked for; only for display."""
     watcher: Watcher
-    journal: JournalPort
     driver_started: DriverStarted
     """The journal's record of this driver."""
     lookahead: int = 1
     """Cases that a sampler that learns is asked for ahead of need: a slot that becomes free need not wait for it."""
-    records: tuple[AnyRecord, ...] = ()
-    """The journal's records of earlier drivers."""
-    tokens: TokenKeeper | None = None
-    """Delegation tokens for the store; None where agents need none."""
-    leaves: Leaves = ()
-    """The distributions and lists of the space, by their paths."""
-    env: dict[str, str] = field(default_factory=dict, repr=False)
-    """Variables that trials get, perhaps secrets."""
     data: MemberData = field(default_factory=MemberData)
     """Where trials find their datasets."""
     streams: FeedPort | None = None
@@ -106,6 +92,26 @@ class RunRequest:
     """How members reach the gang's own parameter servers."""
     listener: RunListener | None = None
     """Reports to callbacks; None without any."""
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The specification of the run."""
+        return self.owned.definition.spec
+
+    @property
+    def store(self) -> Store:
+        """The store that has its files."""
+        return self.owned.definition.store
+
+    @property
+    def layout(self) -> RunLayout:
+        """The paths of its files."""
+        return self.owned.definition.layout
+
+    @property
+    def leaves(self) -> Leaves:
+        """The distributions and lists of the space, by their paths."""
+        return leaves_for(self.owned.definition.space, self.spec.stopper)
 
     def placed(self, member: Member, params: Mapping[str, Any]) -> None:
         """Report that a member starts."""
@@ -145,7 +151,7 @@ class RunRequest:
             metric=spec.metric,
             replica=spec.replication.replica(start.member.trial),
             gpu_mib=spec.gpu_mib,
-            env=self.env,
+            env=self.owned.run.call.env,
             data=self.data,
             streams=self.stream_keys,
             gang=gang,

@@ -19,7 +19,7 @@ from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, PoolAgents, StoppableAgents
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import RunStoppedError, SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.search.space import single
@@ -279,28 +279,26 @@ def run(
         "data": {name: PushedSource(feed) for name, feed in feeds.items()},
     }
     chosen = RunOptions(**keywords)
-    prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
+    call = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
     engine = place._agents.engine if isinstance(place, Pool) else engine_of(place)
-    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine, chosen.keywords.agents)
-    cluster = TFCluster(sc, _background(prepared, agents, chosen, feeds), feeds, settings, num_executors)
+    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine)
+    cluster = TFCluster(sc, _background(call, agents, feeds), feeds, settings, num_executors)
     if tensorboard and log_dir is not None:
         cluster._show(log_dir, engine)
     cluster._start(reservation_timeout)
     return cluster
 
 
-def _background(
-    prepared: PreparedRun, agents: StoppableAgents, chosen: RunOptions, feeds: dict[str, PushedFeed]
-) -> BackgroundRun:
+def _background(call: CheckedCall, agents: StoppableAgents, feeds: dict[str, PushedFeed]) -> BackgroundRun:
     """The run of a cluster, not yet started."""
     for name, feed in feeds.items():
-        feed.place(prepared.store, prepared.layout.feed(name, uuid.uuid4().hex[:8]))
+        feed.place(call.definition.store, call.definition.layout.feed(name, uuid.uuid4().hex[:8]))
 
     def close(error: BaseException | None) -> None:
         for feed in feeds.values():
             feed.close(error)
 
-    return BackgroundRun(prepared, agents, choose_display(quiet=not chosen.keywords.progress), close)
+    return BackgroundRun(call, agents, choose_display(quiet=not call.observers.progress), close)
 
 
 def _warn_of_options(release_port: Any, log_dir: str | None, tensorboard: Any) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparktrain.driver.prepare import compose_again
+from sparktrain.config.call_option import settled
+from sparktrain.config.option_catalog import ResumeKeywords
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import RunDirectoryError
 from sparktrain.state.records import TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST
@@ -156,7 +159,7 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     first = start("sweep")
     first.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
     with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has owned this run since 20"):
-        compose_again(str(tmp_path / "runs" / NAME)).attached()
+        attach(compose_again(str(tmp_path / "runs" / NAME), settled(ResumeKeywords, {})))
     members = first.processes("sparktrain.training")
     os.kill(first.pid, signal.SIGSTOP)
     second = start("sweep")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktrain.driver import prepare
 from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError
 from sparktrain.ids import Generation, TrialId
@@ -134,7 +134,7 @@ FATES = ("dies before", "dies after", "fails before", "fails after", "sleeps", "
 LIVES = st.tuples(st.sampled_from(FATES), st.integers(0, 70))
 
 
-async def history(world: World, run: PreparedRun, lives: list[tuple[str, int]], agents: int) -> RunOutcome:
+async def history(world: World, run: CheckedCall, lives: list[tuple[str, int]], agents: int) -> RunOutcome:
     """Run drivers one after the other, some beside the next; return the outcome of the last one."""
     asleep: list[asyncio.Task[RunOutcome]] = []
     try:

@@ -1,12 +1,10 @@
 """A driver that repeats cases may die at each record: the next one closes and suggests the same cases."""
 
-from dataclasses import replace
-
 import pytest
 
 from sparktrain.config.distribution import loguniform, randint, uniform
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.ids import TrialId
 from sparktrain.runs.history import past
 from sparktrain.search.sampled_space import space
@@ -14,6 +12,7 @@ from sparktrain.search.sampler import Observation
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import AnyRecord, CaseClosed, GangFormed, TrialConcluded, TrialsAdded
 from tests.histories.test_sampler_restarts import asked_late, cases_of, check_suggestions, cut, train
+from tests.support.run_stages import with_rules
 from tests.unit.driver.drivers import NAME, Driver, World, play, whole
 
 __all__ = ["asked_late"]  # a fixture
@@ -23,7 +22,7 @@ SIZE = REPEATS * FOLDS
 SPACE = space(x=randint(0, 999), lr=loguniform(1e-5, 1e-1), drop=uniform(0, 0.5), units=[1, 2])
 
 
-def prepared(sampler: str = "tpe", cases: int = CASES) -> PreparedRun:
+def prepared(sampler: str = "tpe", cases: int = CASES) -> CheckedCall:
     options = SweepOptions(
         metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=cases, sampler=sampler,
         repeats=REPEATS, folds=FOLDS,
@@ -110,7 +109,7 @@ def test_failed_trials_are_retried_and_their_cases_learned_again() -> None:
     failed = {trial for trial, status in ends(before).items() if status == "failed"}
     world.again = set(range(CASES * SIZE))
     world.outcome = lambda trial, x: Outcome(0.1, metrics={"y": float(x)})
-    play(Driver(world, replace(prepared(cases=CASES + 1), retry_failed=True), whole, agents=1).run())
+    play(Driver(world, with_rules(prepared(cases=CASES + 1), retry_failed=True), whole, agents=1).run())
     after = list(world.records())
     assert "failed" not in ends(after).values()
     closed = {each.case for each in before if isinstance(each, CaseClosed)}

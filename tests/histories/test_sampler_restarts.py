@@ -9,12 +9,15 @@ from msgspec import structs
 
 from sparktrain.config.distribution import loguniform, randint, uniform
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs.history import past
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import PastSuggestion
 from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed, TrialConcluded, TrialsAdded
+from tests.support.run_stages import in_store, with_rules
+from tests.unit.driver import drivers
 from tests.unit.driver.drivers import NAME, Driver, World, play, whole
 from tests.unit.scripted import of_a_script
 
@@ -32,20 +35,20 @@ def train(x: int, lr: float, drop: float, units: int) -> float:
     raise NotImplementedError
 
 
-def prepared(sampler: str, trials: int = TRIALS) -> PreparedRun:
+def prepared(sampler: str, trials: int = TRIALS) -> CheckedCall:
     options = SweepOptions(
         metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials, sampler=sampler
     )
     return compose(train, SPACE, options)
 
 
-def cut(world: World, run: PreparedRun, records: list[AnyRecord]) -> World:
+def cut(world: World, run: CheckedCall, records: list[AnyRecord]) -> World:
     """The run as its driver has left it when it died after these records."""
     other = World()
     kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path}
     other.store.files.update({path: data for path, data in kept.items() if not path.endswith("results.json")})
     who = DriverIdentity(host="other", pid=7, started=0.0, sparktrain="1")
-    journal, _ = Journal.claim(other.store, run.layout.journal, who)
+    journal, _ = Journal.claim(other.store, run.definition.layout.journal, who)
     journal.append(records)
     return other
 
@@ -54,12 +57,12 @@ def cases_of(world: World) -> list[dict[str, Any]]:
     return [case for each in world.records() if isinstance(each, TrialsAdded) for case in each.cases]
 
 
-def check_suggestions(run: PreparedRun, records: list[AnyRecord], since: int) -> None:
+def check_suggestions(run: CheckedCall, records: list[AnyRecord], since: int) -> None:
     """Each case from `since` on is what a sampler suggests that was restored from the records before it."""
     history = past(records, "y")
     for index, each in enumerate(history):
         if isinstance(each, PastSuggestion) and each.first >= since:
-            sampler = run._sampler()
+            sampler = run.definition.new_sampler()
             sampler.restore(history[:index])
             assert sampler.suggest(len(each.cases)).cases == each.cases, f"trial {each.first} differs"
 
@@ -72,8 +75,7 @@ SAMPLERS = pytest.mark.parametrize(
 @pytest.fixture
 def asked_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samplers are asked when a slot is free and not ahead: then they know the same results in each life."""
-    work = PreparedRun.work
-    monkeypatch.setattr(PreparedRun, "work", lambda self, *given: replace(work(self, *given), lookahead=0))
+    monkeypatch.setattr(drivers, "request_of", lambda *given: replace(request_of(*given), lookahead=0))
 
 
 @SAMPLERS
@@ -139,13 +141,13 @@ def test_more_trials_continue_the_search_that_was_complete() -> None:
 def test_another_sampler_continues_with_what_is_known() -> None:
     world = World()
     play(Driver(world, prepared("random"), whole, agents=1).run())
-    other = replace(prepared("tpe", TRIALS + 4), store=world.store)
+    other = in_store(prepared("tpe", TRIALS + 4), world.store)
     play(Driver(world, other, whole, agents=1).run())
     assert len(cases_of(world)) == TRIALS + 4
 
 
-@pytest.mark.parametrize("change", [lambda run: run, lambda run: replace(run, retry_failed=True)])
-def test_failed_trials_that_end_twice_change_no_case(change: Callable[[PreparedRun], PreparedRun]) -> None:
+@pytest.mark.parametrize("change", [lambda run: run, lambda run: with_rules(run, retry_failed=True)])
+def test_failed_trials_that_end_twice_change_no_case(change: Callable[[CheckedCall], CheckedCall]) -> None:
     world = World()
     play(Driver(world, prepared("tpe"), whole, agents=1).run())
     before = cases_of(world)

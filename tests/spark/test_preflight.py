@@ -22,7 +22,7 @@ from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, execute
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import PoolTimes
-from sparktrain.driver.prepare import compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.protocol.ticket import AgentTicket
 from tests.support.functions import square
 from tests.support.processes import descendants, wait_until
@@ -189,7 +189,7 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
 
         monkeypatch.setattr(pool_module, "AgentTicket", ticket)
         options = SweepOptions(metric="y", mode="max", preload=[], dir=str(runs))
-        agents = OwnAgents(engine_of(spark), None, PoolTimes(connect_s=2.0))
+        agents = OwnAgents(engine_of(spark), PoolTimes(connect_s=2.0))
         clock = SystemClock()
         started = clock.now()
         with pytest.raises(st.DriverUnreachableError) as caught:

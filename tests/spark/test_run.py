@@ -14,7 +14,7 @@ from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, execute
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.pool import PoolTimes
-from sparktrain.driver.prepare import compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.search.space import single
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
@@ -48,7 +48,7 @@ def test_the_slot_of_a_refused_agent_is_submitted_again(
     answers = iter(["", "keras is 3.15 on the driver and 3.12 on the executor"])
     monkeypatch.setattr(server_module, "mismatch", lambda *_: next(answers, ""))
     options = RunOptions(workers=2, dir=str(runs), name="again", start_timeout=60, **QUICK)
-    agents = OwnAgents(engine_of(spark), None, PoolTimes(outlook_s=0.5, vacancy_s=0.5))
+    agents = OwnAgents(engine_of(spark), PoolTimes(outlook_s=0.5, vacancy_s=0.5))
     result = execute(compose(lambda ctx: ctx.size, single({}), options), agents, NullDisplay())
     assert [trial.metrics for trial in result.trials] == [{"result": 2.0}]
     assert next(answers, None) is None

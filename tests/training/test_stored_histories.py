@@ -15,11 +15,10 @@ import pytest
 
 import sparktrain as st
 from sparktrain.clock import SystemClock
-from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.executor.agent import Agent
 from sparktrain.executor.warm_zygote import WarmZygote
@@ -29,6 +28,7 @@ from sparktrain.search.space import grid
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.agents import PLACE
 from tests.process.harness import MARK, marked
+from tests.support.run_stages import requested
 
 EPOCHS, WITHIN_S = 4, 180.0
 DRIVER = DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1")
@@ -72,7 +72,7 @@ async def swept(scratch: Path, mark: str) -> RunOutcome:
     options = SweepOptions(
         metric="result", mode="min", name="fits", dir=str(scratch / "runs"), backend="none", preload=["keras"], seed=1
     )
-    work = compose(fit, grid(units=[3]), options).attached().started().work(1, NullDisplay(), DRIVER)
+    work = requested(compose(fit, grid(units=[3]), options), driver=DRIVER)
     transport, tokens = MemoryTransport(), TokenFile(scratch)
     made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
     await made.open()

@@ -8,7 +8,7 @@ from typing import Any
 
 from sparktrain.boundary import message_of
 from sparktrain.clock import SystemClock
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.ids import CHIEF, Member
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import best_of
@@ -119,33 +119,35 @@ class CallbackFeed:
         )
 
 
-def tracked(prepared: PreparedRun) -> TrackedRun:
+def tracked(run: AttachedRun) -> TrackedRun:
     """The run as callbacks know it; it has its `run.json`. Blocks on the store. Raises OSError."""
-    started = json.loads(prepared.store.read(prepared.layout.spec)).get("started") or 0.0
-    spec = prepared.spec
+    definition = run.definition
+    started = json.loads(definition.store.read(definition.layout.spec)).get("started") or 0.0
+    spec = definition.spec
     return TrackedRun(
         id=f"{spec.name}-{round(started * 1000):x}",
         name=spec.name,
-        directory=prepared.where,
-        kind=prepared.plan.kind,
-        function=prepared.plan.function,
+        directory=definition.where,
+        kind=definition.plan.kind,
+        function=definition.plan.function,
         metric=spec.metric,
         mode=spec.mode,
         started=started,
-        resumed=prepared.stored_run is not None,
+        resumed=run.stored_run is not None,
     )
 
 
 @contextmanager
-def listening(prepared: PreparedRun) -> Iterator[CallbackFeed | None]:
+def listening(run: AttachedRun) -> Iterator[CallbackFeed | None]:
     """What reports to the callbacks of the run, until it is over and they have handled that; None without callbacks.
 
     Blocks on the store at first, and for `FLUSH_S` at the end; after Ctrl-C not for a callback that is stuck.
     """
-    if not prepared.callbacks:
+    callbacks = run.call.observers.callbacks
+    if not callbacks:
         yield None
         return
-    feed = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S)
+    feed = CallbackFeed(tracked(run), callbacks, FLUSH_S)
     stuck_s = None
     try:
         yield feed

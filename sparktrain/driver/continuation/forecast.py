@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from sparktrain import formatting
 from sparktrain.driver.first_lines import opening
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.errors import SparktrainError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
@@ -20,34 +22,35 @@ MOST_LOOKED_AT = 20
 _ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
 
 
-def forecast(prepared: PreparedRun, slots: int | None) -> list[str]:
+def forecast(call: CheckedCall, slots: int | None) -> list[str]:
     """The lines of a dry run on so many slots, where they are known. Blocks on the store, and writes a probe alone.
 
     Raises as the run would before it starts: RunDirectoryError, ResumeError, SpecError.
     """
-    prepared = prepared.attached()
-    spec = prepared.spec
+    run = attach(call)
+    definition = run.definition
+    spec = definition.spec
     gang = spec.gang
-    trials = prepared.trials
+    trials = run.trials
     count = "as many as its timeout allows" if trials is None else formatting.count(trials, "trial")
-    lines = [f"{spec.name}: would be {'resumed' if prepared.stored_run else 'made'} in {prepared.where}"]
-    lines.append(f"{spec.name}: space: {prepared.space}: {count}")
-    lines += opening(prepared)
-    slots_needed = gang.size * (prepared.concurrent or trials or 1)
+    lines = [f"{spec.name}: would be {'resumed' if run.stored_run else 'made'} in {definition.where}"]
+    lines.append(f"{spec.name}: space: {definition.space}: {count}")
+    lines += opening(run)
+    slots_needed = gang.size * (call.concurrent or trials or 1)
     members_text = f"{formatting.count(gang.size, 'member')} for each trial"
     slot_text = "" if slots is None else f"; {slots} here, so {formatting.count(slots // gang.size, 'trial')} at a time"
     lines.append(f"{spec.name}: {members_text}; {formatting.count(slots_needed, 'slot')} at most{slot_text}")
     if slots is not None and slots < gang.size:
         lines.append(f"{spec.name}: a trial needs {gang.size} slots, and there are {slots}: it would be refused")
-    limits = [limit for limit in (None if slots is None else slots // gang.size, prepared.concurrent) if limit]
+    limits = [limit for limit in (None if slots is None else slots // gang.size, call.concurrent) if limit]
     concurrent = min(limits, default=None)
-    lines += (f"{spec.name}: {line}" for line in _expected(prepared, trials, concurrent))
+    lines += (f"{spec.name}: {line}" for line in _expected(definition, trials, concurrent))
     return [*lines, f"{spec.name}: nothing was started"]
 
 
-def _expected(prepared: PreparedRun, trials: int | None, concurrent: int | None) -> Iterator[str]:
+def _expected(definition: RunDefinition, trials: int | None, concurrent: int | None) -> Iterator[str]:
     """How long it takes by the trials of the newest former run of the same function, with durations in turn."""
-    durations, name = _durations(prepared)
+    durations, name = _durations(definition)
     if not durations:
         yield "expected time: unknown, no run of this function is in the directory; run one trial first: --trials 1"
         return
@@ -60,20 +63,24 @@ def _expected(prepared: PreparedRun, trials: int | None, concurrent: int | None)
         yield f"expected time: {basis}, on n slots for trials an n-th of that; --max-concurrent-trials n shows it"
         return
     curves = [LearningCurve((), durations[index % len(durations)]) for index in range(trials)]
-    metric = prepared.spec.metric or ""
-    seconds = VirtualRun(curves, concurrent, metric, prepared.spec.mode, ()).run().seconds
+    metric = definition.spec.metric or ""
+    seconds = VirtualRun(curves, concurrent, metric, definition.spec.mode, ()).run().seconds
     at_a_time = f"{formatting.count(concurrent, 'trial')} at a time"
-    stopper_note = ", less with the stopper" if prepared.spec.stopper else ""
+    stopper_note = ", less with the stopper" if definition.spec.stopper else ""
     yield f"expected time: {formatting.duration(seconds)} with {at_a_time}, {basis}{stopper_note}"
 
 
-def _durations(prepared: PreparedRun) -> tuple[Sequence[float], str]:
+def _durations(definition: RunDefinition) -> tuple[Sequence[float], str]:
     """Seconds of each trial that ended, in the newest run of the same function beside this one, and its name."""
     try:
-        places, alone = runs_in(prepared.store.where(), LOOK_TIMEOUT_S)
+        places, alone = runs_in(definition.store.where(), LOOK_TIMEOUT_S)
     except SparktrainError:
         return (), ""
-    runs = [(run, started) for run in ([] if alone else places) if (started := _started(run, prepared)) is not None]
+    runs = [
+        (run, started)
+        for run in ([] if alone else places)
+        if (started := _started(run, definition.plan.function)) is not None
+    ]
     for place, _ in sorted(runs, key=lambda pair: pair[1], reverse=True)[:MOST_LOOKED_AT]:
         result = load(place.where)
         ended = [trial.seconds for trial in result.trials if trial.status in _ENDED and trial.seconds > 0]
@@ -82,11 +89,11 @@ def _durations(prepared: PreparedRun) -> tuple[Sequence[float], str]:
     return (), ""
 
 
-def _started(place: RunLocation, prepared: PreparedRun) -> float | None:
-    """When a sweep of this function and gang started; None for any other run."""
+def _started(place: RunLocation, function: str) -> float | None:
+    """When a sweep of this function started; None for any other run."""
     try:
         overview = read_overview(place.store, place.layout)
     except (SparktrainError, FileNotFoundError):
         return None
-    is_comparable = overview.get("function") == prepared.plan.function and overview.get("kind") == "sweep"
+    is_comparable = overview.get("function") == function and overview.get("kind") == "sweep"
     return float(overview.get("started") or 0.0) if is_comparable else None

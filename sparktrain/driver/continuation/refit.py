@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sparktrain.config.call_option import settled
-from sparktrain.config.option_catalog import RefitKeywords, RunKeywords
+from sparktrain.config.option_catalog import RefitKeywords
 from sparktrain.config.param_values import shown
 from sparktrain.driver.continuation.program import StoredProgram
 from sparktrain.driver.data.data_plan import DataPlan, check_share
 from sparktrain.driver.data.run_data import stored_data
 from sparktrain.driver.options import RunOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.protocol.messages import Code
@@ -87,20 +87,20 @@ class Refit:
         code = plans.read_code(place.store, place.layout, stored.plan.code)
         return Winner(place, stored.plan, code, trial, chosen)
 
-    def prepared(
+    def checked(
         self, winner: Winner, params: Mapping[str, Any], options: RunOptions, train: Callable[..., Any] | None = None
-    ) -> PreparedRun:
+    ) -> CheckedCall:
         """The run of one gang, with `params` in place of the trial's, of the stored function or of `train`."""
         if train is None:
             _check_given(winner.plan, options)
         stored = winner.data(options.keywords.data)
         program = StoredProgram(winner.plan, winner.code) if train is None else train
-        run = compose(program, single({**winner.trial.params, **params}), options)
-        run = _with_data(replace(run, notes=(*run.notes, self._line(winner, params))), stored)
+        call = compose(program, single({**winner.trial.params, **params}), options)
+        call = _with_data(replace(call, notes=(*call.notes, self._line(winner, params))), stored)
         if winner.checkpoint is None:
-            return run
+            return call
         origin = Origin(directory=winner.place.where, trial=winner.trial.id, checkpoint=winner.checkpoint)
-        return replace(run, plan=msgspec.structs.replace(run.plan, origin=origin))
+        return replace(call, definition=call.definition.with_plan(origin=origin))
 
     def _line(self, winner: Winner, params: Mapping[str, Any]) -> str:
         changed = ", ".join(f"{name}={shown(value, 40)}" for name, value in params.items())
@@ -111,18 +111,19 @@ class Refit:
         return f"{summary}, from step 0: {why}"
 
 
-def _with_data(run: PreparedRun, stored: DataPlan) -> PreparedRun:
+def _with_data(call: CheckedCall, stored: DataPlan) -> CheckedCall:
     """The run, which reads the stored data of the sweep beside what its call passes. Raises DataError."""
     # The sweep may have had trials of one member; a gang needs a row for each of its workers.
     for name, manifest in stored.manifests.items():
-        check_share(manifest.rows, run.spec.gang.workers, f"data[{name!r}]")
+        check_share(manifest.rows, call.definition.spec.gang.workers, f"data[{name!r}]")
     data = replace(
-        run.data,
-        documents={**stored.documents, **run.data.documents},
-        manifests={**stored.manifests, **run.data.manifests},
-        columns={**stored.columns, **run.data.columns},
+        call.data,
+        documents={**stored.documents, **call.data.documents},
+        manifests={**stored.manifests, **call.data.manifests},
+        columns={**stored.columns, **call.data.columns},
     )
-    return replace(run, data=data, plan=msgspec.structs.replace(run.plan, data=dict(data.documents) or msgspec.UNSET))
+    definition = call.definition.with_plan(data=dict(data.documents) or msgspec.UNSET)
+    return replace(call, data=data, definition=definition)
 
 
 def _check_given(plan: Plan, options: RunOptions) -> None:
@@ -143,10 +144,10 @@ def _check_given(plan: Plan, options: RunOptions) -> None:
 
 def compose_refit(
     directory: str, params: Mapping[str, Any], options: Mapping[str, Any], train: Callable[..., Any] | None = None
-) -> tuple[PreparedRun, RunKeywords]:
-    """The run that a call asks for, and all its options. Blocks on the store. Raises UserError, NoBestTrialError."""
+) -> CheckedCall:
+    """The run that a call asks for. Blocks on the store. Raises UserError, NoBestTrialError."""
     keywords = settled(RefitKeywords, options, "refit")
     refit = Refit(directory, keywords.trial, keywords.from_checkpoint)
     winner = refit.winner()
     keywords = replace(keywords, **winner.defaults(options))
-    return refit.prepared(winner, params, RunOptions(keywords), train), keywords
+    return refit.checked(winner, params, RunOptions(keywords), train)

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from sparktrain.board.board import Board, check_tensorboard
+from sparktrain.config.call_option import settled
+from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import compose, compose_again
+from sparktrain.driver.prepare.checked_call import compose
+from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
 from sparktrain.search.space import grid
 from sparktrain.store.localfs import LocalStore
@@ -37,12 +40,13 @@ def test_a_run_that_wants_tensorboard_does_not_start_without_it(tmp_path: Path) 
     with pytest.raises(SpecError, match="tensorboard is not installed"):
         compose(train, grid(x=[1]), options)
     with pytest.raises(SpecError, match="tensorboard is not installed"):
-        compose_again(str(tmp_path / "run"), tensorboard=True)
+        compose_again(str(tmp_path / "run"), settled(ResumeKeywords, {"tensorboard": True}))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_does_not_want_it_needs_no_package(tmp_path: Path, missing: None) -> None:
-    assert not compose(train, grid(x=[1]), SweepOptions(metric="loss", dir=str(tmp_path), preload=[])).tensorboard
+    call = compose(train, grid(x=[1]), SweepOptions(metric="loss", dir=str(tmp_path), preload=[]))
+    assert not call.observers.tensorboard
 
 
 @pytest.mark.parametrize("value", ["abc", "-1", "65536"])

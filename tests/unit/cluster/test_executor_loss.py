@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure
-from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
@@ -17,8 +16,8 @@ from sparktrain.ids import AgentId, SparkTask
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.outcome import Loss, Outcome
+from tests.support.run_stages import in_store, requested
 from tests.unit.driver.drivers import QuickClock, World, prepared
 
 CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
@@ -166,10 +165,8 @@ async def preempted_once() -> RunOutcome:
     messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())
     made = Coordinator(server, QuickClock(), loss_reasons=lambda stages: messages if set(stages) == {2} else {})
-    sweep = prepared(1)
-    work = replace(sweep, spec=replace(sweep.spec, max_retries=0), store=store).work(
-        1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")
-    )
+    sweep = in_store(prepared(1), store)
+    work = requested(sweep.with_spec(replace(sweep.definition.spec, max_retries=0)))
     await made.open()
     running = asyncio.create_task(made.run(work))
     first, second = transport.dialer("first"), transport.dialer("second")

@@ -10,12 +10,18 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from sparktrain.clock import SystemClock
+from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator, journal_writer
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.naming import take_name
+from sparktrain.driver.prepare.owned_run import claim
+from sparktrain.driver.prepare.ready_run import request_of
+from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
@@ -31,6 +37,7 @@ from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Sugg
 from sparktrain.search.space import grid
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
+from tests.support.run_stages import in_store
 from tests.unit.scripted import of_a_script
 from tests.unit.store.gated import Crash, Gate, GatedStore, MemoryStore
 
@@ -119,21 +126,23 @@ class Driver:
     """One driver with its agents. `dead` once its gate has crashed: nothing that is left of it counts."""
 
     world: World
-    prepared: PreparedRun
+    call: CheckedCall
     gate: Gate
     agents: int = 2
     dead: asyncio.Event = field(default_factory=asyncio.Event)
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set it for Ctrl-C: the run is stopped, and ends as it can."""
     wrong: list[str] = field(default_factory=list)
+    tokens: TokenKeeper | None = None
 
     async def run(self) -> RunOutcome:
         """Resume the run to its end. Raises Crash when the driver dies, or what ended the run."""
-        prepared = replace(self.prepared, store=GatedStore(self.world.store, self._gate))
+        call = in_store(self.call, GatedStore(self.world.store, self._gate))
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
         who = DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1")
-        work = prepared.attached().started().work(self.agents, Watcher(self), who)
+        named = take_name(replace(attach(call), tokens=self.tokens))
+        work = request_of(claim(named, who), self.agents, Watcher(self))
         await made.open()
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
         attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]
@@ -271,16 +280,16 @@ class Climber(Sampler):
                 self._state = each.memo["state"]
 
 
-class Learning(PreparedRun):
+class Learning(RunDefinition):
     """A run with a sampler that learns."""
 
-    def _sampler(self, slots: int = 1) -> Climber:
+    def new_sampler(self, slots: int = 1) -> Climber:
         return Climber(self.spec.trials or 0)
 
 
 @cache
-def prepared(trials: int, learning: bool = False) -> PreparedRun:
+def prepared(trials: int, learning: bool = False) -> CheckedCall:
     """A sweep of so many trials; its store is a driver's matter."""
     options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials)
     made = compose(train, grid(x=list(range(trials))), options)
-    return Learning(**vars(made)) if learning else made
+    return replace(made, definition=Learning(**vars(made.definition))) if learning else made

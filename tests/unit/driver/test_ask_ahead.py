@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.ids import Generation, Member, TrialId
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 from sparktrain.state.records import TrialsAdded
+from tests.unit.driver import drivers
 from tests.unit.driver.drivers import Driver, World, play, prepared, whole
 
 TRIALS = 6
@@ -58,7 +59,7 @@ def test_a_freed_slot_starts_the_next_trial_while_the_sampler_computes(monkeypat
     """The sampler ends each call only once the trial before has started: without one ahead, that would never be."""
     world, run = WatchedWorld(), prepared(TRIALS, learning=True)
     sampler = Slow(world.begun)
-    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: sampler)
+    monkeypatch.setattr(type(run.definition), "new_sampler", lambda self, slots=1: sampler)
     play(Driver(world, run, whole, agents=1).run())
     assert not sampler.waited_in_vain
     assert world.started == [(TrialId(number), Generation(1)) for number in range(TRIALS)]
@@ -69,9 +70,8 @@ def test_a_freed_slot_starts_the_next_trial_while_the_sampler_computes(monkeypat
 def test_the_test_notices_a_sampler_that_is_asked_late(monkeypatch: pytest.MonkeyPatch) -> None:
     world, run = WatchedWorld(), prepared(TRIALS, learning=True)
     sampler = Slow(world.begun)
-    work = PreparedRun.work
-    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: sampler)
-    monkeypatch.setattr(PreparedRun, "work", lambda self, *given: replace(work(self, *given), lookahead=0))
+    monkeypatch.setattr(type(run.definition), "new_sampler", lambda self, slots=1: sampler)
+    monkeypatch.setattr(drivers, "request_of", lambda *given: replace(request_of(*given), lookahead=0))
     play(Driver(world, run, whole, agents=1).run())
     asked = [each.asked for each in world.records() if isinstance(each, TrialsAdded)]
     assert asked == [1] * TRIALS, "each case is asked for when a slot is free, which waits for it"

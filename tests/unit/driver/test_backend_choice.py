@@ -12,9 +12,11 @@ from sparktrain.driver import backend_choice
 from sparktrain.driver.backend_choice import choose
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError
 from sparktrain.search.space import single
+from tests.support.run_stages import named
 from tests.unit.scripted import of_a_script
 
 BOTH = {"tensorflow", "horovod"}
@@ -36,7 +38,7 @@ def having(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
     monkeypatch.setattr(backend_choice.choose, "__defaults__", (packages.__contains__,))
 
 
-def prepared(folder: Path, **options: Any) -> PreparedRun:
+def prepared(folder: Path, **options: Any) -> CheckedCall:
     values = {"workers": 2, "dir": str(folder), "name": "big", **options}
     return compose(train, single({"lr": 0.1}), RunOptions(**values))
 
@@ -66,8 +68,10 @@ def with_a_strategy(lr: float, ctx: Any) -> None:
 def test_a_function_that_makes_a_strategy_has_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
     made = compose(with_a_strategy, single({"lr": 0.1}), RunOptions(workers=2, dir=str(tmp_path), name="big"))
-    assert made.spec.gang.backend is Backend.TENSORFLOW
-    assert [*opening(made)] == ["big: backend tensorflow: the function makes a strategy, which only it connects"]
+    assert made.definition.spec.gang.backend is Backend.TENSORFLOW
+    assert [*opening(attach(made))] == [
+        "big: backend tensorflow: the function makes a strategy, which only it connects"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,34 +85,36 @@ def test_executors_decide_and_the_plan_has_what_came_of_it(
     there: bool, backend: Backend, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
-    made = prepared(tmp_path).settled(there)
-    assert (made.spec.gang.backend, made.plan.spec["gang"]["backend"]) == (backend, backend)
+    tentative = prepared(tmp_path)
+    assert tentative.choice is not None
+    made = tentative.with_backend(tentative.choice.settled(there))
+    assert (made.definition.spec.gang.backend, made.definition.plan.spec["gang"]["backend"]) == (backend, backend)
     assert made.choice is not None
     assert not made.choice.tentative
-    (printed,) = opening(made)
+    (printed,) = opening(attach(made))
     assert re.fullmatch(line, printed)
 
 
 def test_a_driver_without_horovod_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, {"tensorflow"})
     made = prepared(tmp_path)
-    assert made.spec.gang.backend is Backend.TENSORFLOW
-    assert list(opening(made)) == [
+    assert made.definition.spec.gang.backend is Backend.TENSORFLOW
+    assert list(opening(attach(made))) == [
         "big: backend tensorflow: the driver has no Horovod, which is faster for large models"
     ]
 
 
 def test_parameter_servers_need_no_backend_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    assert prepared(tmp_path, ps=1).spec.gang.backend is Backend.TENSORFLOW
+    assert prepared(tmp_path, ps=1).definition.spec.gang.backend is Backend.TENSORFLOW
 
 
 @pytest.mark.parametrize("named", ["horovod", "tensorflow", "none"])
 def test_a_backend_that_is_named_is_taken(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
     made = prepared(tmp_path, backend=named)
-    assert (made.choice, made.spec.gang.backend.value) == (None, named)
-    assert list(opening(made)) == []
+    assert (made.choice, made.definition.spec.gang.backend.value) == (None, named)
+    assert list(opening(attach(made))) == []
 
 
 def test_trials_of_one_member_need_none() -> None:
@@ -119,10 +125,10 @@ def test_trials_of_one_member_need_none() -> None:
 @pytest.mark.parametrize("before", ["horovod", "tensorflow", "none"])
 def test_a_run_that_is_resumed_keeps_its_backend(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    prepared(tmp_path, backend=before).started()
+    named(prepared(tmp_path, backend=before))
     having(monkeypatch, {"tensorflow"} if before == "horovod" else BOTH)
-    again = prepared(tmp_path).attached()
-    assert again.spec.gang.backend.value == again.plan.spec["gang"]["backend"] == before
+    again = attach(prepared(tmp_path))
+    assert again.definition.spec.gang.backend.value == again.definition.plan.spec["gang"]["backend"] == before
     assert list(opening(again)) == [
         "big: resumes; 1 to run in all",
         f"big: backend {before}: the run started with it",
@@ -133,6 +139,6 @@ def test_other_roles_are_told_as_such_and_not_as_another_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
-    prepared(tmp_path, backend="horovod").started()
+    named(prepared(tmp_path, backend="horovod"))
     with pytest.raises(ResumeError, match='"ps": 1'):
-        prepared(tmp_path, ps=1).attached()
+        attach(prepared(tmp_path, ps=1))

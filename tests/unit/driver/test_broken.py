@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -13,10 +12,10 @@ from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.errors import PoolError
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import MemberStarted
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.commands import PrepareAgent
 from sparktrain.state.trial import TrialStatus
 from tests.process.harness import eventually
+from tests.support.run_stages import in_store, requested
 from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, prepared, whole
 
 DEADLINE_S = 10.0
@@ -35,8 +34,7 @@ def coordinator() -> tuple[Coordinator, MemoryTransport]:
 
 
 def work(watcher: NullDisplay | None = None, world: World | None = None) -> RunRequest:
-    made = replace(prepared(2), store=(world or World()).store).attached().started()
-    return made.work(1, watcher or NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
+    return requested(in_store(prepared(2), (world or World()).store), watcher=watcher)
 
 
 async def test_a_clock_that_stops_ends_the_run_at_once_and_each_after_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,10 +2,8 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 
 from sparktrain.clock import SystemClock
-from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunOutcome
@@ -13,10 +11,10 @@ from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Dialer, LinkClosedError
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.trial import TrialStatus
+from tests.support.run_stages import in_store, requested
 from tests.unit.driver.drivers import World, play, prepared
 
 STOPPED = Outcome(1.0, failure=Failure(FailureKind.STOPPED, "stopped on request"))
@@ -50,8 +48,7 @@ async def attend(dialer: Dialer, training: asyncio.Event) -> None:
 async def closed_in_the_middle() -> RunOutcome:
     transport, world, training = MemoryTransport(), World(), asyncio.Event()
     made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
-    run = replace(prepared(2), store=world.store)
-    work = run.attached().work(1, NullDisplay(), DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1"))
+    work = requested(in_store(prepared(2), world.store))
     await made.open()
     agent = asyncio.create_task(attend(transport.dialer("agent"), training))
     running = asyncio.create_task(made.run(work))

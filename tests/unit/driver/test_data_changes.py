@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError
-from sparktrain.runs.history import this_driver
 from sparktrain.search.space import grid
+from tests.support.run_stages import requested
 from tests.unit.datasets.data_files import parquet_bytes
 from tests.unit.scripted import of_a_script
 
@@ -20,7 +21,7 @@ def train(x: int) -> float:
     raise NotImplementedError
 
 
-def prepared(runs: Path, paths: str | list[str]) -> PreparedRun:
+def prepared(runs: Path, paths: str | list[str]) -> CheckedCall:
     options = SweepOptions(
         metric="loss", dir=str(runs), name="big", backend="none", preload=[], seed=1, data={"train": paths}
     )
@@ -39,20 +40,16 @@ def files(tmp_path: Path) -> Path:
     folder = tmp_path / "files"
     for number in range(6):
         write(folder / f"{number}.parquet", 3)
-    started = prepared(tmp_path / "runs", str(folder)).attached().started().owned(this_driver())
-    work = started.with_data(lambda _: None).work(1, _Nobody(), this_driver())  # type: ignore[arg-type]
-    work.journal.append([work.driver_started])
+    work = requested(prepared(tmp_path / "runs", str(folder)))
+    work.owned.write_data(lambda _: None)
+    work.owned.journal.append([work.driver_started])
     return folder
-
-
-class _Nobody:
-    """Watches the run."""
 
 
 def changes(runs: Path, paths: str | list[str]) -> list[str]:
     """The lines about data of the error."""
     with pytest.raises(ResumeError, match="was started with other data") as caught:
-        prepared(runs, paths).attached()
+        attach(prepared(runs, paths))
     lines = [line.strip() for line in str(caught.value).splitlines() if line.startswith("    ")]
     assert lines[0] == "data:"
     return lines[1:]
@@ -63,7 +60,7 @@ def names_of(lines: list[str]) -> list[str]:
 
 
 def test_the_same_files_are_the_same_data(files: Path, tmp_path: Path) -> None:
-    prepared(tmp_path / "runs", str(files)).attached()
+    attach(prepared(tmp_path / "runs", str(files)))
 
 
 def test_files_that_came_went_and_changed_are_named(files: Path, tmp_path: Path) -> None:

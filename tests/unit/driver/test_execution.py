@@ -13,7 +13,8 @@ from sparktrain.driver import execution
 from sparktrain.driver.data import data_writing
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import DataError, PoolError, RunDirectoryError, StoreError
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs import history
@@ -48,14 +49,14 @@ def pool_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "answers", lambda driver: driver.address == POOL.address)
 
 
-def prepared(folder: Path, values: list[int]) -> PreparedRun:
+def prepared(folder: Path, values: list[int]) -> CheckedCall:
     data = {"train": pa.table({"x": values})}
     options = SweepOptions(metric="loss", dir=str(folder), name="big", backend="none", preload=[], seed=1, data=data)
     return compose(train, grid(x=[1]), options)
 
 
-def performed(one: PreparedRun, run: Callable[..., Any]) -> None:
-    execution._run(cast(AgentPool, Pool(run)), one.attached(POOL), NullDisplay())
+def performed(one: CheckedCall, run: Callable[..., Any]) -> None:
+    execution._run(cast(AgentPool, Pool(run)), attach(one, driver=POOL), NullDisplay())
 
 
 def never(work: Any) -> Any:
@@ -79,7 +80,7 @@ def test_a_write_that_fails_in_a_pool_leaves_the_run_to_any_driver(
     with pytest.raises(type(error)):
         performed(prepared(tmp_path, [1, 2]), never)
     one = prepared(tmp_path, [3, 4])  # corrected: no trial has seen the rows that failed
-    found = one.attached(OTHER).stored_run
+    found = attach(one, driver=OTHER).stored_run
     assert found is not None
     assert found.end is not None
     assert (found.end.ending, found.end.reason) == (
@@ -98,14 +99,14 @@ def test_a_write_that_fails_in_a_pool_leaves_the_run_to_any_driver(
 def test_slots_that_were_taken_while_data_was_written_leave_the_run_to_any_driver(tmp_path: Path) -> None:
     with pytest.raises(PoolError):
         performed(prepared(tmp_path, [1, 2]), failing(PoolError("others hold the slots")))
-    prepared(tmp_path, [1, 2]).attached(OTHER)
+    attach(prepared(tmp_path, [1, 2]), driver=OTHER)
 
 
 def test_a_run_that_the_pool_has_started_stays_with_it(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         performed(prepared(tmp_path, [1, 2]), failing(StoreError("the store is away")))
     with pytest.raises(RunDirectoryError, match="in use: process"):
-        prepared(tmp_path, [1, 2]).attached(OTHER)
+        attach(prepared(tmp_path, [1, 2]), driver=OTHER)
 
 
 def test_the_error_of_the_write_is_raised_where_its_end_cannot_be_recorded(
@@ -116,4 +117,4 @@ def test_the_error_of_the_write_is_raised_where_its_end_cannot_be_recorded(
     with pytest.raises(DataError):
         performed(prepared(tmp_path, [1, 2]), never)
     one = prepared(tmp_path, [1, 2])
-    assert look(one.store, one.layout) is not None
+    assert look(one.definition.store, one.definition.layout) is not None

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.display.progress import NullDisplay
+from sparktrain.config.call_option import settled
+from sparktrain.config.option_catalog import ExtendKeywords
 from sparktrain.driver.continuation.extension import ExtendedRun, Extension
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose, compose_again
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
 from sparktrain.rundir.journal.reader import JournalContents
-from sparktrain.rundir.journal.writer import Journal
-from sparktrain.runs.history import StoredRun, this_driver
+from sparktrain.runs.history import StoredRun
 from sparktrain.search.space import single
 from sparktrain.state.records import TrialsAdded
+from tests.support.run_stages import named, owned, requested
 from tests.unit.scripted import of_a_script
 
 
@@ -24,6 +26,7 @@ def train(lr: float, **more: Any) -> float:
     return lr
 
 
+MORE = settled(ExtendKeywords, {})
 SAMPLED: dict[str, Any] = {
     "lr": st.loguniform(1e-4, 0.1),
     "n": st.randint(2, 8),
@@ -39,7 +42,7 @@ GRID = {"lr": [0.1, 0.01], "units": [16, 64]}
 
 def stored(space: Any, **options: Any) -> StoredRun:
     values = {"metric": "loss", "name": "old", "preload": [], **options}
-    plan = compose(train, space, SweepOptions(**values)).plan
+    plan = compose(train, space, SweepOptions(**values)).definition.plan
     return StoredRun(plan, JournalContents((), 0, ()), None)
 
 
@@ -128,12 +131,9 @@ def test_a_sampled_sweep_needs_a_number_a_run_and_ranges_of_cmaes_stay(tmp_path:
     with pytest.raises(SpecError, match=r"sampler='cmaes' keeps to the ranges"):
         extended(numbers, 4, {"m": st.uniform(0, 2)}, trials=2, sampler="cmaes")
     assert extended(numbers, 4, None, trials=2, sampler="cmaes").spec.trials == 6
-    gang = compose(
-        train, single({"lr": 1}), RunOptions(workers=1, dir=str(tmp_path), name="gang", preload=[])
-    ).started()
-    Journal.claim(gang.store, gang.layout.journal, this_driver())
+    gang = owned(compose(train, single({"lr": 1}), RunOptions(workers=1, dir=str(tmp_path), name="gang", preload=[])))
     with pytest.raises(SpecError, match=r"gang is a run of one gang, only a sweep can be extended"):
-        compose_again(gang.where, extension=Extension(4))
+        compose_again(gang.definition.where, MORE, Extension(4))
 
 
 def test_conditions_are_not_stored_so_the_whole_space_is_needed() -> None:
@@ -154,17 +154,16 @@ def test_what_ended_the_sweep_does_not_end_it_at_once_again() -> None:
 
 def test_a_driver_that_yarn_starts_again_extends_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = SweepOptions(metric="loss", name="old", dir=str(tmp_path), trials=2, preload=[])
-    first = compose(train, SAMPLED, options).started()
+    first = named(compose(train, SAMPLED, options))
 
-    def attempt(application: str, number: int) -> PreparedRun:
+    def attempt(application: str, number: int) -> CheckedCall:
         monkeypatch.setenv("CONTAINER_ID", f"container_1_{application}_0{number}_000001")
-        return compose_again(first.where, extension=Extension(3))
+        return compose_again(first.definition.where, MORE, Extension(3))
 
-    made = attempt("0001", 1).attached().started()
-    work = made.work(1, NullDisplay(), this_driver())
-    assert made.spec.trials == 5
-    assert attempt("0001", 2).spec.trials == 5, "the one before has recorded nothing"
-    work.journal.append([work.driver_started])
+    work = requested(attempt("0001", 1))
+    assert work.spec.trials == 5
+    assert attempt("0001", 2).definition.spec.trials == 5, "the one before has recorded nothing"
+    work.owned.journal.append([work.driver_started])
     again = attempt("0001", 2)
-    assert (again.spec.trials, again.notes) == (5, ("was extended by the driver that this one replaces",))
-    assert attempt("0002", 1).spec.trials == 8
+    assert (again.definition.spec.trials, again.notes) == (5, ("was extended by the driver that this one replaces",))
+    assert attempt("0002", 1).definition.spec.trials == 8

@@ -8,11 +8,13 @@ import optuna
 from sparktrain.config.distribution import uniform
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Suggestion
 from sparktrain.search.space import single
 from sparktrain.search.study_sampler import StudySampler
+from tests.support.run_stages import named
 from tests.unit.scripted import of_a_script
 
 
@@ -34,7 +36,7 @@ class Mine:
         """Nothing is kept."""
 
 
-def prepared(folder: Path, high: float = 1.0, **given: Any) -> PreparedRun:
+def prepared(folder: Path, high: float = 1.0, **given: Any) -> CheckedCall:
     options = SweepOptions(
         metric="y", mode="max", name="r", dir=str(folder), trials=4, preload=[], seed=1, backend="none", **given
     )
@@ -42,20 +44,20 @@ def prepared(folder: Path, high: float = 1.0, **given: Any) -> PreparedRun:
 
 
 def test_an_object_and_a_study_are_named_by_what_they_are(tmp_path: Path) -> None:
-    lines = list(opening(prepared(tmp_path, sampler=Mine())))
+    lines = list(opening(attach(prepared(tmp_path, sampler=Mine()))))
     assert lines[0] == "r: the sampler tests.unit.driver.test_first_lines.Mine proposes x ~ uniform(0, 1)"
     study = optuna.create_study(study_name="mnist", sampler=optuna.samplers.RandomSampler(seed=0))
     options = SweepOptions(metric="value", mode="max", name="s", dir=str(tmp_path), preload=[], trials=2,
                            sampler=StudySampler(study, 2))  # fmt: skip
-    first, *_ = opening(compose(train, single({}), options))
+    first, *_ = opening(attach(compose(train, single({}), options)))
     assert first == "s: study 'mnist' (RandomSampler, MedianPruner) proposes the parameters that each trial asks for"
 
 
 def test_another_sampler_and_another_space_are_explained(tmp_path: Path) -> None:
-    prepared(tmp_path, sampler="tpe").started()
-    same = list(opening(prepared(tmp_path, sampler="tpe").attached()))
+    named(prepared(tmp_path, sampler="tpe"))
+    same = list(opening(attach(prepared(tmp_path, sampler="tpe"))))
     assert same[:2] == ["r: resumes; 4 to run in all", "r: tpe proposes x ~ uniform(0, 1)"]
-    other = list(opening(prepared(tmp_path, 2.0, sampler=Mine(), allow_changed="space").attached()))
+    other = list(opening(attach(prepared(tmp_path, 2.0, sampler=Mine(), allow_changed="space"))))
     assert other[1:3] == [
         "r: another sampler: the sampler tests.unit.driver.test_first_lines.Mine proposes what is left to run, and "
         "knows the results of tpe",

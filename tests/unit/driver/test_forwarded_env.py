@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 from sparktrain.cli.common import variables_of
-from sparktrain.display.progress import NullDisplay
+from sparktrain.config.call_option import settled
+from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose, compose_again
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import ResumeError, SpecError
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.search.space import grid
+from tests.support.run_stages import named, requested
 from tests.unit.scripted import of_a_script
 
 SECRET = "hunter2"
@@ -23,7 +26,7 @@ def train(x: int) -> float:
     return float(x)
 
 
-def prepared(folder: Path, **options: Any) -> PreparedRun:
+def prepared(folder: Path, **options: Any) -> CheckedCall:
     asked = {"metric": "loss", "dir": str(folder), "name": "run", "backend": "none", "preload": [], **options}
     return compose(train, grid(x=[1]), SweepOptions(**asked))
 
@@ -64,22 +67,21 @@ def test_the_command_line_tells_values_and_names_apart() -> None:
 
 
 def test_values_are_in_no_file_of_the_run_and_in_no_text_of_the_driver(tmp_path: Path) -> None:
-    made = prepared(tmp_path, env={"TOKEN": SECRET}).attached().started()
-    work = made.work(1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
-    assert work.env == {"TOKEN": SECRET}
+    call = prepared(tmp_path, env={"TOKEN": SECRET})
+    work = requested(call)
+    assert work.owned.run.call.env == {"TOKEN": SECRET}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
-    assert made.plan.env == ("TOKEN",)
-    for each in (made, work, SweepOptions(env={"TOKEN": SECRET})):
+    assert call.definition.plan.env == ("TOKEN",)
+    for each in (call, work, SweepOptions(env={"TOKEN": SECRET})):
         assert SECRET not in repr(each)
 
 
 def test_a_run_that_is_resumed_by_its_directory_wants_them_again(tmp_path: Path) -> None:
-    prepared(tmp_path, env={"TOKEN": SECRET, "OTHER": "1"}).attached().started()
+    named(prepared(tmp_path, env={"TOKEN": SECRET, "OTHER": "1"}))
     with pytest.raises(ResumeError, match=r"not stored: pass OTHER by env= \(--env OTHER"):
-        compose_again(str(tmp_path / "run"), env={"TOKEN": "x"})
-    assert compose_again(str(tmp_path / "run"), env={"TOKEN": "x", "OTHER": "y"}).env == {"TOKEN": "x", "OTHER": "y"}
-    assert prepared(tmp_path, env={"TOKEN": "new"}).attached().stored_run is not None, (
-        "other variables are no other run"
-    )
+        compose_again(str(tmp_path / "run"), settled(ResumeKeywords, {"env": {"TOKEN": "x"}}))
+    values = {"TOKEN": "x", "OTHER": "y"}
+    assert compose_again(str(tmp_path / "run"), settled(ResumeKeywords, {"env": values})).env == values
+    assert attach(prepared(tmp_path, env={"TOKEN": "new"})).stored_run is not None, "other variables are no other run"

@@ -11,7 +11,7 @@ from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.driver.backend_choice import check_inherited_keras, chosen_keras
 from sparktrain.driver.continuation.program import FunctionProgram
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.prepare import compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.errors import SpecError
 
 GANG = GangSpec(workers=2, backend=Backend.TENSORFLOW)

@@ -8,10 +8,12 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.checked_call import compose
+from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.errors import RunDirectoryError
 from sparktrain.runs.history import read_overview
 from sparktrain.search.space import grid
+from tests.support.run_stages import in_store, named
 from tests.unit.scripted import of_a_script
 from tests.unit.store.gated import MemoryStore
 
@@ -24,10 +26,10 @@ def train(x: int) -> float:
     return x
 
 
-def call(folder: Path, x: int = 1) -> PreparedRun:
+def call(folder: Path, x: int = 1) -> NamedRun:
     """What a call without a name does before its agents start."""
     options = SweepOptions(metric="y", mode="max", backend="none", preload=[], dir=str(folder))
-    return compose(train, grid(x=[x]), options).attached().started()
+    return named(compose(train, grid(x=[x]), options))
 
 
 @pytest.fixture
@@ -39,18 +41,18 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_calls_of_threads_within_a_second_get_runs_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(CALLS) as threads:
         made = list(threads.map(lambda x: call(tmp_path, x), range(CALLS)))
-    assert len({each.spec.name for each in made}) == CALLS
+    assert len({each.definition.spec.name for each in made}) == CALLS
     for each in made:
-        overview = read_overview(each.store, each.layout)
-        assert (overview["name"], overview["plan"]) == (each.spec.name, each.plan.digest)
-        assert each.plan.spec["name"] == each.spec.name
+        overview = read_overview(each.definition.store, each.definition.layout)
+        assert (overview["name"], overview["plan"]) == (each.definition.spec.name, each.definition.plan.digest)
+        assert each.definition.plan.spec["name"] == each.definition.spec.name
 
 
 @pytest.mark.usefixtures("one_second")
 def test_a_call_without_a_name_never_goes_on_with_the_run_that_had_its_name(tmp_path: Path) -> None:
     first, again = call(tmp_path), call(tmp_path)
-    assert first.spec.name == f"train-{SECOND}"
-    assert again.spec.name.startswith(f"train-{SECOND}-")
+    assert first.definition.spec.name == f"train-{SECOND}"
+    assert again.definition.spec.name.startswith(f"train-{SECOND}-")
     assert again.stored_run is None
 
 
@@ -58,4 +60,4 @@ def test_names_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
     made = call(tmp_path)
     monkeypatch.setattr(MemoryStore, "exists", lambda self, path: True)
     with pytest.raises(RunDirectoryError, match="pass a name"):
-        replace(made, store=MemoryStore()).started()
+        take_name(replace(made, call=in_store(made.call, MemoryStore())))

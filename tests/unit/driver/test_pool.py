@@ -369,4 +369,4 @@ def test_a_pool_whose_coordinator_broke_is_closed(monkeypatch: pytest.MonkeyPatc
 
 def a_run() -> types.SimpleNamespace:
     """A run, as far as a pool looks at it."""
-    return types.SimpleNamespace(spec=prepared(1).spec)
+    return types.SimpleNamespace(spec=prepared(1).definition.spec)

@@ -11,22 +11,20 @@ import pytest
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import DataRef, MemberData
-from sparktrain.display.progress import MemberState, NullDisplay
+from sparktrain.display.progress import MemberState
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import LONGEST_PAUSE_S, ProgressPace, progress_of
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import Generation, TrialId
-from sparktrain.protocol.messages import Code
-from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import result_of
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single
 from sparktrain.state import commands as do
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
-from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.url import open_store
+from tests.support.run_stages import plain_request, with_spec
 from tests.unit.driver.journals import NoJournal
 from tests.unit.state.world import LEASE_S, World
 
@@ -35,19 +33,9 @@ RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
 
 @pytest.fixture
 def work(tmp_path: Path) -> RunRequest:
-    return RunRequest(
-        spec=SweepSpec(name="run", gang=GangSpec(workers=2, backend=Backend.NONE)),
-        code=Code("", b""),
-        preload=(),
-        sampler=SpaceSampler(single({"x": 1}), None),
-        store=open_store(str(tmp_path)),
-        layout=RunLayout("run"),
-        total=1,
-        agents=2,
-        watcher=NullDisplay(),
-        journal=NoJournal(),
-        driver_started=DriverStarted(plan="", at=0.0),
-    )
+    spec = SweepSpec(name="run", gang=GangSpec(workers=2, backend=Backend.NONE))
+    space = single({"x": 1})
+    return plain_request(spec, space, SpaceSampler(space, None), open_store(str(tmp_path)), NoJournal())
 
 
 def test_the_log_of_a_member_that_restarted_alone_is_that_of_its_newest_process(work: RunRequest) -> None:
@@ -221,7 +209,7 @@ def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: RunRequest) -> 
     world.suggest()
     many(world, 10_000)
     spec = replace(work.spec, metric="accuracy")
-    long, sweep = replace(work, spec=spec, total=20_000), world.machine.sweep
+    long, sweep = replace(with_spec(work, spec), total=20_000), world.machine.sweep
     assert sweep is not None
     tally = Tally(spec)
     for trial in sweep.trials.values():
@@ -240,7 +228,7 @@ def test_what_is_kept_up_is_what_would_be_counted(work: RunRequest, seed: int) -
     world.begin(restarts=1, lookahead=3)
     sweep = world.machine.sweep
     assert sweep is not None
-    work = replace(work, spec=replace(work.spec, metric="accuracy"), total=12)
+    work = replace(with_spec(work, replace(work.spec, metric="accuracy")), total=12)
     tally = Tally(work.spec, sweep.trials.values())
     for name in "abc":
         world.join(name)
@@ -272,7 +260,7 @@ def test_the_time_left_is_that_of_trials_and_no_part_of_the_start_or_the_driver(
     world.succeed("a")  # after one second
     sweep = world.machine.sweep
     assert sweep is not None
-    long = replace(work, total=4, agents=1, spec=SweepSpec(name="run"))
+    long = replace(with_spec(work, SweepSpec(name="run")), total=4, agents=1)
     assert progress_of(world.machine, long, world.at).eta_s == pytest.approx(3)
     resumed = Tally(long.spec, sweep.trials.values())
     assert progress_of(world.machine, long, world.at + 500, tally=resumed).eta_s == pytest.approx(3)

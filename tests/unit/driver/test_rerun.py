@@ -13,12 +13,15 @@ from sparktrain.driver import execution
 from sparktrain.driver.finish import finished
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import compose
+from sparktrain.driver.prepare.naming import take_name
 from sparktrain.errors import ResumeError
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.search.space import grid
 from sparktrain.usercode.code_changes import MOST_LINES
 from sparktrain.usercode.target import resolve
+from tests.support.run_stages import in_store, with_rules
 from tests.unit.driver.drivers import NAME, World, prepared
 from tests.unit.runs.test_history import TRIALS, attached, driven
 from tests.unit.scripted import of_a_script
@@ -32,14 +35,14 @@ def done() -> World:
     return world
 
 
-def again(world: World, **changes: Any) -> PreparedRun:
-    return attached(world, replace(prepared(TRIALS), **changes))
+def again(world: World, **rules: Any) -> AttachedRun:
+    return attached(world, with_rules(prepared(TRIALS), **rules))
 
 
-def calling(function: Callable[..., Any], world: World, **options: Any) -> PreparedRun:
+def calling(function: Callable[..., Any], world: World, **options: Any) -> AttachedRun:
     """The same call with another function."""
     asked = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, **options)
-    return replace(compose(function, grid(x=list(range(TRIALS))), asked), store=world.store).attached()
+    return attach(in_store(compose(function, grid(x=list(range(TRIALS))), asked), world.store))
 
 
 def test_a_complete_run_says_that_nothing_was_run(done: World) -> None:
@@ -72,7 +75,7 @@ def test_it_says_so_to_whoever_called(done: World) -> None:
 def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None:
     lines = list(opening(again(done, retry_failed=True)))
     assert lines[0] == "sweep: resumes; 5 trials keep their results; 1 trial that failed is retried; 1 to run in all"
-    more = replace(prepared(TRIALS + 3), allow_changed=frozenset({"space"}))
+    more = with_rules(prepared(TRIALS + 3), allow_changed=frozenset({"space"}))
     assert next(iter(opening(attached(done, more)))) == (
         "sweep: resumes; 5 trials keep their results; 1 trial stays failed: retry_failed=True (--retry-failed) retries "
         "it; 3 to run in all"
@@ -93,9 +96,9 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
         return helper(x)
 
     world = World()
-    calling(train, world).started()
+    take_name(calling(train, world))
     driven_world = World()
-    driven(driven_world, replace(calling(train, driven_world), store=driven_world.store))
+    driven(driven_world, calling(train, driven_world).call)
     scale = 3
 
     @of_a_script
@@ -114,18 +117,18 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Callable[..., PreparedRun]]:
+def program(tmp_path: Path) -> Iterator[Callable[..., AttachedRun]]:
     """A call of the command line that rewrites its files each time."""
     names = {"rerun_train", "rerun_used", "rerun_other"}
 
-    def call(world: World, **files: str) -> PreparedRun:
+    def call(world: World, **files: str) -> AttachedRun:
         for name in names:
             sys.modules.pop(name, None)
         for name, source in files.items():
             (tmp_path / f"rerun_{name}.py").write_text(source)
         target = resolve(f"{tmp_path / 'rerun_train.py'}:train")
         options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1)
-        return replace(compose(target, grid(x=[1]), options), store=world.store).attached()
+        return attach(in_store(compose(target, grid(x=[1]), options), world.store))
 
     before = list(sys.path)
     yield call
@@ -138,9 +141,9 @@ TRAIN = "import rerun_used\n\n\ndef train(x):\n    return rerun_used.twice(x)\n"
 USED = "def twice(x):\n    return x + x\n"
 
 
-def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., PreparedRun]) -> None:
+def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., AttachedRun]) -> None:
     world = World()
-    program(world, train=TRAIN, used=USED, other="A = 1\n").started()
+    take_name(program(world, train=TRAIN, used=USED, other="A = 1\n"))
     assert program(world, other="A = 2\n").stored_run is not None
     with pytest.raises(ResumeError) as caught:
         program(world, used=USED.replace("x + x", "2 * x"))
@@ -150,9 +153,9 @@ def test_on_the_command_line_only_what_the_function_imports_is_its_code(program:
     ) in str(caught.value)
 
 
-def test_a_long_difference_is_cut(program: Callable[..., PreparedRun]) -> None:
+def test_a_long_difference_is_cut(program: Callable[..., AttachedRun]) -> None:
     world = World()
-    program(world, train=TRAIN, used=USED).started()
+    take_name(program(world, train=TRAIN, used=USED))
     with pytest.raises(ResumeError) as caught:
         program(world, used=USED + "".join(f"A{number} = {number}\n" for number in range(100)))
     lines = str(caught.value).splitlines()
@@ -160,9 +163,9 @@ def test_a_long_difference_is_cut(program: Callable[..., PreparedRun]) -> None:
     assert any(line.strip().startswith("... and 8") for line in lines)
 
 
-def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., PreparedRun]) -> None:
+def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., AttachedRun]) -> None:
     world = World()
-    before = program(world, train=TRAIN, used=USED).started()
+    before = take_name(program(world, train=TRAIN, used=USED)).definition
     world.store.delete(before.layout.code(before.plan.code))
     with pytest.raises(ResumeError, match=r"rerun_used\.py"):
         program(world, used="def twice(x):\n    return 0\n")

@@ -1,21 +1,21 @@
 """Agents have the newest tokens before they are asked for anything: those that are there, and those that join."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.driver import prepare
 from sparktrain.driver.agent_server import Server
+from sparktrain.driver.prepare import checked_call
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import Tokens
 from sparktrain.protocol.transport import Link
 from sparktrain.store.hadoop.hdfs import HdfsStore
+from tests.support.run_stages import in_store
 from tests.unit.driver.drivers import Driver, World, prepared
 from tests.unit.driver.drivers import play as played
 
@@ -75,7 +75,7 @@ def test_a_run_hands_them_out_before_it_begins_and_whenever_there_are_others(
     monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (order.append("tokens"), hand_out(self, tokens)))
     monkeypatch.setattr(World, "start", lambda self, member: (order.append("start"), start(self, member)))
     keeper: Any = Renewed()
-    driver = Driver(World(), replace(prepared(5), tokens=keeper), lambda name, effect: effect())
+    driver = Driver(World(), prepared(5), lambda name, effect: effect(), tokens=keeper)
     played(driver.run())
     assert order[0] == "tokens"
     assert order.count("start") == 5
@@ -90,5 +90,5 @@ def test_a_run_directory_is_looked_at_before_there_is_a_session_where_that_can_b
     authentication: str, ticket: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = HdfsStore(StoreAddress("hdfs://a:1/runs", {"hadoop.security.authentication": authentication}))
-    monkeypatch.setattr(prepare, "has_ticket", lambda: ticket)
-    assert replace(prepared(5), store=store).needs_session is needed
+    monkeypatch.setattr(checked_call, "has_ticket", lambda: ticket)
+    assert in_store(prepared(5), store).needs_session is needed

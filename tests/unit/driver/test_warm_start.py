@@ -8,7 +8,8 @@ import pytest
 
 from sparktrain.config.distribution import choice, uniform
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.prepare.attached_run import attach
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import RunDirectoryError, SpecError
 from tests.unit.scripted import of_a_script
 
@@ -20,7 +21,7 @@ def train(lr: float, units: int) -> float:
     return lr
 
 
-def prepared(folder: Path, warm_start: Any, space: Any = None, **options: Any) -> PreparedRun:
+def prepared(folder: Path, warm_start: Any, space: Any = None, **options: Any) -> CheckedCall:
     values = {"metric": "loss", "dir": str(folder), "name": "new", "preload": [], "trials": 4, **options}
     return compose(train, space or SPACE, SweepOptions(warm_start=warm_start, **values))
 
@@ -55,9 +56,9 @@ def test_what_cannot_help_is_refused(tmp_path: Path, warm_start: Any, options: d
 
 def test_a_directory_without_a_run_and_that_of_the_run_itself_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match=r"former is no run directory"):
-        prepared(tmp_path, tmp_path / "former").attached()
+        attach(prepared(tmp_path, tmp_path / "former"))
     with pytest.raises(SpecError, match=r"new, the directory of this run itself"):
-        prepared(tmp_path, tmp_path / "new").attached()
+        attach(prepared(tmp_path, tmp_path / "new"))
 
 
 def test_a_table_gives_its_rows_with_a_metric_within_the_space(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_a_table_gives_its_rows_with_a_metric_within_the_space(tmp_path: Path) -
             "host": "a",
         }
     )
-    made = prepared(tmp_path, [table, POINT]).attached().plan.warm
+    made = attach(prepared(tmp_path, [table, POINT])).definition.plan.warm
     assert [(each.params, each.value) for each in made.known] == [
         ({"lr": 0.1, "units": 16}, 1.0),
         ({"lr": 0.2, "units": 64}, 2.5),
@@ -82,7 +83,7 @@ def test_a_table_gives_its_rows_with_a_metric_within_the_space(tmp_path: Path) -
         "1 point of warm_start is tried first",
     )
     with pytest.raises(SpecError, match=r"the table has no column 'loss' or 'metrics.loss', but id, lr, units, host"):
-        prepared(tmp_path, table.drop(columns="loss")).attached()
+        attach(prepared(tmp_path, table.drop(columns="loss")))
 
 
 def test_failed_and_pruned_rows_of_a_result_count_as_such(tmp_path: Path) -> None:
@@ -95,20 +96,20 @@ def test_failed_and_pruned_rows_of_a_result_count_as_such(tmp_path: Path) -> Non
             "status": ["succeeded", "pruned", "failed"],
         }
     )
-    made = prepared(tmp_path, table).attached().plan.warm
+    made = attach(prepared(tmp_path, table)).definition.plan.warm
     assert [(each.params["lr"], each.status) for each in made.known] == [(0.1, "succeeded"), (0.2, "pruned")]
 
 
 def test_the_plan_of_a_run_without_a_warm_start_is_as_before(tmp_path: Path) -> None:
-    assert b"warm" not in prepared(tmp_path, None).attached().plan.encode()
+    assert b"warm" not in attach(prepared(tmp_path, None)).definition.plan.encode()
 
 
 def test_cmaes_needs_ten_results(tmp_path: Path) -> None:
     numbers = {"sampler": "cmaes", "space": {"lr": uniform(0, 1), "units": uniform(1, 9)}}
     rows = [{"lr": n / 20, "units": 2.0, "loss": n, "status": "pruned" if n == 9 else "succeeded"} for n in range(11)]
-    made = prepared(tmp_path, pd.DataFrame(rows), **numbers).attached().plan.warm
+    made = attach(prepared(tmp_path, pd.DataFrame(rows), **numbers)).definition.plan.warm
     assert len(made.known) == 11
     with pytest.raises(SpecError, match=r"^warm_start has 9 results in the space, and sampler='cmaes' .* of 10 at"):
-        prepared(tmp_path, pd.DataFrame(rows[:10]), **numbers).attached()
-    points = prepared(tmp_path, {"lr": 0.5, "units": 2.0}, **numbers).attached().plan.warm
+        attach(prepared(tmp_path, pd.DataFrame(rows[:10]), **numbers))
+    points = attach(prepared(tmp_path, {"lr": 0.5, "units": 2.0}, **numbers)).definition.plan.warm
     assert points.known == ()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished, result
-from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.naming import take_name
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SamplerError
 from sparktrain.ids import RunId, TrialId
@@ -23,7 +24,6 @@ from sparktrain.results.sweep_result import SweepResult, sweep_result
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs import history
-from sparktrain.runs.plan import spec_fields
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Suggestion
@@ -35,6 +35,7 @@ from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialConcluded, TrialsAdded
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
+from tests.support.run_stages import in_store, requested, with_rules
 from tests.unit.driver.drivers import Climber, Driver, World, play, prepared, whole
 from tests.unit.store.gated import MemoryStore
 
@@ -42,22 +43,22 @@ TRIALS = 6
 OTHER = DriverIdentity(host="other", pid=7, started=0.0, sparktrain="1", address="192.0.2.1:5", fingerprint="f")
 
 
-def driven(world: World, run: PreparedRun) -> tuple[SweepResult, RunOutcome]:
+def driven(world: World, run: CheckedCall) -> tuple[SweepResult, RunOutcome]:
     """A driver runs `run` to its end."""
     ran = play(Driver(world, run, whole).run())
-    return result(replace(run, store=world.store), ran, None), ran
+    return result(in_store(run, world.store).definition, ran, None), ran
 
 
-def attached(world: World, run: PreparedRun | None = None) -> PreparedRun:
-    return replace(run or prepared(TRIALS), store=world.store).attached()
+def attached(world: World, run: CheckedCall | None = None) -> AttachedRun:
+    return attach(in_store(run or prepared(TRIALS), world.store))
 
 
 def with_journal(world: World, records: Iterable[AnyRecord], who: DriverIdentity = OTHER) -> World:
     """The same run with a journal of these records, and without results, which would follow from others."""
-    other, results = World(), prepared(TRIALS).layout.results
+    other, results = World(), prepared(TRIALS).definition.layout.results
     kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path and path != results}
     other.store.files.update(kept)
-    journal, _ = Journal.claim(other.store, prepared(TRIALS).layout.journal, who)
+    journal, _ = Journal.claim(other.store, prepared(TRIALS).definition.layout.journal, who)
     journal.append(list(records))
     return other
 
@@ -74,7 +75,7 @@ def with_a_lost_trial(world: World, *end: AnyRecord) -> list[AnyRecord]:
 
 
 def records(store: Store) -> tuple[AnyRecord, ...]:
-    return reader.read(store, prepared(TRIALS).layout.journal).records
+    return reader.read(store, prepared(TRIALS).definition.layout.journal).records
 
 
 @pytest.fixture
@@ -84,11 +85,12 @@ def done() -> tuple[World, SweepResult]:
     return world, driven(world, prepared(TRIALS))[0]
 
 
-def changed(run: PreparedRun, space: Space | None = None, **spec: Any) -> PreparedRun:
-    """The run as another call would have prepared it."""
-    new, space = replace(run.spec, **spec), space or run.space
-    plan = structs.replace(run.plan, spec=spec_fields(new), space=to_document(space, new.trials))
-    return replace(run, spec=new, plan=plan, space=space)
+def changed(run: CheckedCall, space: Space | None = None, **spec: Any) -> CheckedCall:
+    """The run of another call."""
+    definition = run.definition
+    new, space = replace(definition.spec, **spec), space or definition.space
+    definition = replace(definition.with_spec(new), space=space).with_plan(space=to_document(space, new.trials))
+    return replace(run, definition=definition)
 
 
 # ---- nothing left to do
@@ -107,7 +109,7 @@ def test_results_that_are_missing_or_of_another_driver_are_written(
     done: tuple[World, SweepResult], left: bytes | None
 ) -> None:
     world, first = done
-    path = prepared(TRIALS).layout.results
+    path = prepared(TRIALS).definition.layout.results
     content = world.store.files.pop(path)
     if left is not None:
         world.store.files[path] = left
@@ -118,13 +120,13 @@ def test_results_that_are_missing_or_of_another_driver_are_written(
 def test_a_deposed_driver_replaces_no_results(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     run = attached(world)
-    journal, _ = Journal.claim(world.store, run.layout.journal, OTHER)
-    Journal.claim(world.store, run.layout.journal, OTHER)
-    world.store.files[run.layout.results] = b"newer"
+    journal, _ = Journal.claim(world.store, run.definition.layout.journal, OTHER)
+    Journal.claim(world.store, run.definition.layout.journal, OTHER)
+    world.store.files[run.definition.layout.results] = b"newer"
     ran = RunOutcome((), EndRun(RunId("sweep"), Ending.COMPLETE, ""), 1.0)
     with pytest.raises(DeposedError):
-        result(run, ran, journal)
-    assert world.store.files[run.layout.results] == b"newer"
+        result(run.definition, ran, journal)
+    assert world.store.files[run.definition.layout.results] == b"newer"
 
 
 def test_the_next_driver_records_the_end_of_a_finished_run(done: tuple[World, SweepResult]) -> None:
@@ -149,7 +151,7 @@ def test_a_lost_trial_is_retried(done: tuple[World, SweepResult]) -> None:
 
 def test_failed_trials_are_retried_on_request(done: tuple[World, SweepResult]) -> None:
     world, _ = done
-    run = replace(prepared(TRIALS), retry_failed=True)
+    run = with_rules(prepared(TRIALS), retry_failed=True)
     assert finished(attached(world, run)) is None
     world.again = {3}
     made, _ = driven(world, run)
@@ -183,10 +185,10 @@ def test_more_trials_run_and_none_of_the_first_is_repeated() -> None:
 
 
 def test_old_results_stay_until_there_are_new_ones() -> None:
-    world, path = World(), prepared(TRIALS).layout.results
+    world, path = World(), prepared(TRIALS).definition.layout.results
     driven(world, changed(prepared(TRIALS), trials=4))
     before = world.store.files[path]
-    attached(world).work(1, NullDisplay(), OTHER)
+    requested(in_store(prepared(TRIALS), world.store), driver=OTHER)
     assert world.store.files[path] == before, "a reader always finds a whole file"
     made, _ = driven(world, prepared(TRIALS))
     assert len(made.trials) == TRIALS
@@ -206,7 +208,7 @@ def test_another_space_is_refused_and_where_allowed_only_new_cases_run(
     run = changed(prepared(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
     with pytest.raises(ResumeError, match="started with other space"):
         attached(world, run)
-    run = replace(run, allow_changed=frozenset({"space"}))
+    run = with_rules(run, allow_changed=frozenset({"space"}))
     assert finished(attached(world, run)) is None
     made, _ = driven(world, run)
     assert made.trials[:TRIALS] == first.trials
@@ -223,7 +225,7 @@ def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], mo
     monkeypatch.setattr(history, "answers", lambda driver: driver == OTHER)
     with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has owned this run since 19\d\d-"):
         attached(running)
-    same = replace(prepared(TRIALS), store=running.store).attached(OTHER)
+    same = attach(in_store(prepared(TRIALS), running.store), driver=OTHER)
     assert same.stored_run is not None, "it is this pool that asks, and it is on no run"
     attached(world)
 
@@ -239,8 +241,8 @@ def test_a_driver_that_yarn_has_replaced_is_not_asked(
     monkeypatch.setattr(history, "answers", lambda driver: True)
     another = structs.replace(SECOND, application="1_0002", fingerprint="g")
     with pytest.raises(RunDirectoryError, match="in use"):
-        replace(prepared(TRIALS), store=running.store).attached(another)
-    assert replace(prepared(TRIALS), store=running.store).attached(SECOND).replaces
+        attach(in_store(prepared(TRIALS), running.store), driver=another)
+    assert attach(in_store(prepared(TRIALS), running.store), driver=SECOND).replaces
 
 
 @pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.FAILING])
@@ -249,12 +251,12 @@ def test_a_driver_of_a_new_yarn_attempt_does_not_restart_a_stopped_run(
 ) -> None:
     lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="why")), FIRST)
     monkeypatch.setenv("CONTAINER_ID", "container_e07_1_0001_02_000001")
-    run = replace(prepared(TRIALS), retry_failed=True, store=lost.store)
-    made = finished(run.attached())
+    run = in_store(with_rules(prepared(TRIALS), retry_failed=True), lost.store)
+    made = finished(attach(run))
     assert made is not None
     assert (made.status, made.reason) == (SweepStatus.LOST, "why")
     assert [each.status for each in made.trials].count(TrialStatus.LOST) == 1
-    assert finished(run.attached()) is None, "the program's next call for the run is a new one"
+    assert finished(attach(run)) is None, "the program's next call for the run is a new one"
 
 
 @pytest.mark.parametrize("ending", [Ending.TARGET, Ending.PLATEAU, Ending.BUDGET])
@@ -262,12 +264,12 @@ def test_a_run_that_has_what_it_was_asked_for_continues_only_with_another_wish(
     done: tuple[World, SweepResult], ending: Ending
 ) -> None:
     kept = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="enough")), FIRST)
-    run = replace(prepared(TRIALS), store=kept.store)
-    made = finished(run.attached())
+    run = in_store(prepared(TRIALS), kept.store)
+    made = finished(attach(run))
     assert made is not None
-    assert (made.reason, finished(replace(run, retry_failed=True).attached())) == ("enough", None)
-    more = run.with_spec(replace(run.spec, target=99.0))
-    assert finished(more.attached()) is None
+    assert (made.reason, finished(attach(with_rules(run, retry_failed=True)))) == ("enough", None)
+    more = run.with_spec(replace(run.definition.spec, target=99.0))
+    assert finished(attach(more)) is None
 
 
 SATISFIED = [Ending.TARGET, Ending.PLATEAU, Ending.BUDGET]
@@ -281,31 +283,32 @@ def test_a_driver_of_a_new_yarn_attempt_resumes_an_unfinished_run(
 ) -> None:
     end = [RunEnded(ending=ending)] if ending is not None else []
     lost = with_journal(done[0], with_a_lost_trial(done[0], *end), FIRST)
-    assert finished(replace(prepared(TRIALS), store=lost.store).attached(SECOND)) is None
+    assert finished(attach(in_store(prepared(TRIALS), lost.store), driver=SECOND)) is None
 
 
 def test_a_later_call_of_the_program_with_another_space_runs_more_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
-    more = replace(prepared(TRIALS + 1), store=ended.store, allow_changed=frozenset({"space"}))
-    assert finished(more.attached(SECOND)) is None
+    more = in_store(with_rules(prepared(TRIALS + 1), allow_changed=frozenset({"space"})), ended.store)
+    assert finished(attach(more, driver=SECOND)) is None
 
 
 def test_only_one_yarn_attempt_retries_failed_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
-    run = replace(prepared(TRIALS), retry_failed=True, store=ended.store)
-    assert run.attached(SECOND).retry_failed, "the one before had another call"
+    run = in_store(with_rules(prepared(TRIALS), retry_failed=True), ended.store)
+    second = attach(run, driver=SECOND)
+    assert second.retry_failed, "the one before had another call"
     starts = [
-        structs.replace(run.driver_started, plan=each.plan)
+        structs.replace(second.driver_started, plan=each.plan)
         for each in records(ended.store)
         if isinstance(each, DriverStarted)
     ]
-    killed = replace(run, store=with_journal(done[0], [*records(ended.store), *starts], FIRST).store)
-    assert not killed.attached(SECOND).retry_failed
-    assert killed.attached(FIRST).retry_failed
+    killed = in_store(run, with_journal(done[0], [*records(ended.store), *starts], FIRST).store)
+    assert not attach(killed, driver=SECOND).retry_failed
+    assert attach(killed, driver=FIRST).retry_failed
 
 
 @pytest.mark.parametrize(
@@ -357,16 +360,16 @@ async def never_called(*arguments: Any) -> Any:
 
 def test_one_of_two_concurrent_first_drivers_is_refused() -> None:
     store = MemoryStore()
-    first, second = (replace(prepared(TRIALS), store=store).attached() for _ in range(2))
-    first.started()
+    first, second = (attach(in_store(prepared(TRIALS), store)) for _ in range(2))
+    take_name(first)
     with pytest.raises(RunDirectoryError, match="at the same time"):
-        second.started()
+        take_name(second)
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
 def test_a_folder_of_another_program_is_refused(content: bytes) -> None:
     world = World()
-    world.store.put_if_absent(prepared(TRIALS).layout.spec, content)
+    world.store.put_if_absent(prepared(TRIALS).definition.layout.spec, content)
     with pytest.raises(RunDirectoryError, match="run"):
         attached(world)
 
@@ -374,7 +377,7 @@ def test_a_folder_of_another_program_is_refused(content: bytes) -> None:
 def test_a_random_seed_is_kept(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     run = changed(prepared(TRIALS), seed=99)
-    assert attached(world, replace(run, seeded=False)).spec.seed == 1
+    assert attached(world, with_rules(run, seeded=False)).definition.spec.seed == 1
     with pytest.raises(ResumeError, match="other seed"):
         attached(world, run)
 
@@ -421,7 +424,7 @@ def test_a_sampler_that_raises_ends_the_sweep_with_its_traceback_and_a_correct_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, run = World(), prepared(TRIALS, learning=True)
-    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: Failing(TRIALS))
+    monkeypatch.setattr(type(run.definition), "new_sampler", lambda self, slots=1: Failing(TRIALS))
     with pytest.raises(
         SamplerError, match="raised ZeroDivisionError when it was given the result of trial 1"
     ) as raised:
@@ -435,7 +438,7 @@ def test_a_sampler_that_raises_ends_the_sweep_with_its_traceback_and_a_correct_o
     assert end.reason.startswith("the sampler raised ZeroDivisionError when it was given the result of trial 1")
     assert "\n" not in end.reason
     done = [each.trial for each in records(world.store) if isinstance(each, TrialConcluded) and each.status.observed]
-    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: Climber(TRIALS))
+    monkeypatch.setattr(type(run.definition), "new_sampler", lambda self, slots=1: Climber(TRIALS))
     world.started.clear()
     made, _ = driven(world, run)
     assert len(made.trials) == TRIALS

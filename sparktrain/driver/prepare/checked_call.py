@@ -1,0 +1,203 @@
+"""The first stage of a run: all that can be wrong with its call is found here, before a session is touched."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import msgspec
+
+from sparktrain.board.board import check_tensorboard
+from sparktrain.cluster.preflight import check_installed
+from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
+from sparktrain.config.gang_spec import Backend
+from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.datasets.manifest import MemberData
+from sparktrain.driver.backend_choice import Choice, chosen_keras
+from sparktrain.driver.callbacks.callback_choice import callbacks_of
+from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
+from sparktrain.driver.continuation.warm_start import WarmStart, checked
+from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.driver.data.run_data import plan_data
+from sparktrain.driver.options import Options
+from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
+from sparktrain.errors import SpecError
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.plan import Plan, spec_fields
+from sparktrain.search.any_space import as_space
+from sparktrain.search.leaves import leaves_for
+from sparktrain.search.sampler import AnsweringSampler
+from sparktrain.search.space import Space
+from sparktrain.search.space_json import to_document
+from sparktrain.store.url import open_store
+from sparktrain.usercode.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeRules:
+    """What a call makes of a run that its directory has already."""
+
+    unnamed: bool = False
+    """The name is generated: it belongs to this call alone, changes where it is taken, and is never resumed."""
+    seeded: bool = True
+    """The user gave the seed; otherwise it is generated, and that of an existing run replaces it."""
+    allow_changed: frozenset[str] = frozenset()
+    retry_failed: bool = False
+    extends: bool = False
+    """The call gives a run that exists more trials, or a wider space."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observers:
+    """What shows a run while it lasts."""
+
+    progress: bool = True
+    tensorboard: bool = False
+    page: bool = False
+    callbacks: tuple[Any, ...] = field(default=(), repr=False)
+    """What learns about the run: objects with methods of `Callback`."""
+
+    @classmethod
+    def of(cls, keywords: LaunchKeywords | RunKeywords | ResumeKeywords | ExtendKeywords) -> Self:
+        """Those that the options of a call ask for. Raises SpecError."""
+        return cls(
+            progress=keywords.progress,
+            tensorboard=check_tensorboard(keywords.tensorboard),
+            page=keywords.page,
+            callbacks=callbacks_of(keywords, keywords.callbacks),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedCall:
+    """A call with options, a function and data that fit each other."""
+
+    definition: RunDefinition
+    resume_rules: ResumeRules = ResumeRules()
+    observers: Observers = Observers()
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    """Environment variables of trials, perhaps secrets: for agents only."""
+    keras: str = ""
+    """The backend of Keras that the function of a gang chooses."""
+    choice: Choice | None = None
+    """Of the backend, where the user names none."""
+    agents: int | None = None
+    """Agents to start, of a run; None for as many as it needs."""
+    concurrent: int | None = None
+    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    notes: tuple[str, ...] = ()
+    """What the call changes in a run that exists, for its first lines."""
+    warm: WarmStart = field(default_factory=WarmStart)
+    """The warm start that was asked for: read where the run is new, which the plan has from then on."""
+    data: DataPlan = field(default_factory=DataPlan)
+    """The datasets of this call; empty where the run directory alone describes them."""
+    cache: MemberData = field(default_factory=MemberData)
+    """Where the hosts of members cache datasets."""
+
+    @cached_property
+    def trials(self) -> int | None:
+        """Number of trials of a run that has none yet, where that is known. Walks over the space."""
+        cases = self.definition.count_cases()
+        return None if cases is None else cases * self.definition.spec.replication.size
+
+    @property
+    def needs_session(self) -> bool:
+        """Only the tokens of a Spark session give this process access to the store."""
+        return wants_tokens(self.definition.store.address) and not has_ticket()
+
+    def with_spec(self, spec: SweepSpec) -> Self:
+        """The same with another specification, also in its plan."""
+        return replace(self, definition=self.definition.with_spec(spec))
+
+    def with_backend(self, choice: Choice) -> Self:
+        """The same with a backend that was chosen for it."""
+        spec = self.definition.spec
+        if spec.gang.size > spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
+            return self  # with parameter servers there is no other: the roles differ too, and that is reported
+        chosen = self.with_spec(replace(spec, gang=replace(spec.gang, backend=choice.backend)))
+        return replace(chosen, choice=choice)
+
+
+def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, options: Options) -> CheckedCall:
+    """Check a call and its data, and pickle its function, unless it is a stored one. Raises UserError.
+
+    Touches neither the run directory nor Spark, but for the schemas of DataFrames; blocks on the stores of data files.
+    """
+    program = function if isinstance(function, StoredProgram) else FunctionProgram(function)
+    trial_space = as_space(space)
+    keywords = options.keywords
+    search = options.search
+    gang = options.gang()
+    env = options.environment()
+    choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
+    gang = gang if choice is None else replace(gang, backend=choice.backend)
+    spec = options.spec(gang, program.slug)
+    program.check(options.kind, trial_space, options.place)
+    keras = chosen_keras(program.keras_choice, gang, env)
+    check_installed(spec.gang)
+    leaves_for(trial_space, spec.stopper)
+    sampler_name, warm = _check_search(search, trial_space, spec)
+    store = open_store(StoreAddress(keywords.dir, timeout_s=keywords.store_timeout))
+    data = plan_data(keywords.data, keywords.store_timeout, gang.workers, keywords.data_version)
+    packed = program.packed(spec.gang, env, options.most_code(), keywords.preload)
+    plan = Plan(
+        kind=options.kind,
+        function=packed.name,
+        code=packed.code.digest,
+        parts=packed.parts,
+        preload=tuple(packed.preload),
+        space=to_document(trial_space, spec.trials),
+        sampler=msgspec.UNSET if sampler_name == "grid" else sampler_name,
+        data_version=keywords.data_version,
+        data=dict(data.documents) or msgspec.UNSET,
+        spec=spec_fields(spec),
+        text=packed.text,
+        env=tuple(sorted(env)),
+    )
+    return CheckedCall(
+        definition=RunDefinition(
+            plan=plan,
+            spec=spec,
+            space=trial_space,
+            code=packed.code,
+            store=store,
+            layout=RunLayout(spec.name),
+            sampler=None if search is None else search.sampler,
+        ),
+        resume_rules=ResumeRules(
+            unnamed=keywords.name is None,
+            seeded=keywords.seed is not None,
+            allow_changed=frozenset(keywords.allow_changed),
+            retry_failed=keywords.retry_failed,
+        ),
+        observers=Observers.of(keywords),
+        env=env,
+        keras=keras,
+        choice=choice,
+        agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
+        concurrent=None if search is None else search.max_concurrent_trials,
+        warm=warm,
+        data=data,
+        cache=MemberData(cache_dir=_absolute(keywords.data_cache), cache_bytes=keywords.data_cache_limit),
+    )
+
+
+def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) -> tuple[str, WarmStart]:
+    """The name of the sampler, and the warm start. Raises SpecError for a sampler that does not fit the space."""
+    chosen = sampler_choice(None if search is None else search.sampler, spec)
+    name = chosen.name(space)
+    sampler = chosen.sampler(space)  # made here as well because a condition of the space may raise
+    if isinstance(sampler, AnsweringSampler) and spec.replication.size > 1:
+        raise SpecError(
+            f"repeats ({spec.repeats}) and folds ({spec.folds}) must be 1 with a study: its objective asks for its "
+            "parameters in each trial, so no two trials have the same; use sparktrain.sweep with a space"
+        )
+    return name, checked(None if search is None else search.warm_start, space, spec, sampler, name)
+
+
+def _absolute(directory: str | None) -> str | None:
+    """The directory for all processes of a host: each trial has a working directory of its own."""
+    return None if directory is None else os.path.abspath(os.path.expanduser(directory))
