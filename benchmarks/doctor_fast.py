@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sparktrain.driver.admission import admit
+from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare.checked_call import compose
@@ -29,7 +29,7 @@ def main(directory: str, output: Path) -> None:
     for number in range(ROUNDS):
         call = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
         started_at = time.perf_counter()
-        admit(call, engine_of(session))
+        OwnAgents(engine_of(session)).admit(call)
         took.append(time.perf_counter() - started_at)
     output.write_text(json.dumps(took))
     session.stop()

@@ -21,7 +21,7 @@ from sparktrain.config.call_arguments import (
     RunArguments,
     SweepArguments,
 )
-from sparktrain.config.call_option import Keywords, documented_by, settled
+from sparktrain.config.call_option import documented_by, settled
 from sparktrain.config.option_catalog import (
     ExtendKeywords,
     LaunchKeywords,
@@ -35,33 +35,28 @@ from sparktrain.config.option_catalog import (
     SweepKeywords,
 )
 from sparktrain.config.quantities import MIB
-from sparktrain.display.live import choose_display
-from sparktrain.display.progress import Display
+from sparktrain.driver.agent_sources import OpenAgents, OwnAgents, PoolAgents
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.refit import compose_refit
-from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import AgentSource, LateAgents, OwnAgents, PoolAgents, execute
 from sparktrain.driver.finish import run_end
+from sparktrain.driver.launch import launch as launch_call
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.notebook.pool_card import pool_html, pool_line
 from sparktrain.optional_packages import require_spark
-from sparktrain.results.run_result import RunEnd, RunResult
+from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped
-from sparktrain.usercode.target import Target
 
 if TYPE_CHECKING:
     from sparktrain.cluster.spark_facts import Session
 
-LateEngine = Callable[[], AbstractContextManager[Engine]]
-"""Starts an engine, which is stopped when the context ends."""
 SpaceLike = Space | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
@@ -100,7 +95,9 @@ def sweep(
         InfraError: the cluster failed; `results.json` has the trials that had ended.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has the trials that had ended.
     """
-    return _sweep("sweep", SweepKeywords, train, space, spark, options)
+    _check_place("sweep", spark)
+    chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", SweepKeywords))
+    return launch_call(compose(train, space, chosen), agents_of(spark))
 
 
 @users_call
@@ -123,7 +120,9 @@ def launch(
         **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`,
             none of them required.
     """
-    return _sweep("launch", LaunchKeywords, map_fun, zipped(args_dict), spark, options)
+    _check_place("launch", spark)
+    chosen = SweepOptions(settled(LaunchKeywords, options, "launch"))
+    return launch_call(compose(map_fun, zipped(args_dict), chosen), agents_of(spark))
 
 
 @users_call
@@ -166,7 +165,7 @@ def run(
     _check_place("run", spark)
     chosen = RunOptions(**options)
     call = compose(train, single({} if params is None else params), chosen)
-    return run_end(call, _alone(call, spark)).result()
+    return run_end(call, launch_call(call, agents_of(spark))).result()
 
 
 @users_call
@@ -196,7 +195,7 @@ def resume(
     _check_place("resume", spark)
     keywords = settled(ResumeKeywords, options, "resume")
     call = compose_again(directory_of(directory, "directory"), keywords)
-    sweep_result = _alone(call, spark)
+    sweep_result = launch_call(call, agents_of(spark))
     return run_end(call, sweep_result).result() if call.definition.plan.kind == "run" else sweep_result
 
 
@@ -231,7 +230,8 @@ def extend(
     """
     _check_place("extend", spark)
     keywords = settled(ExtendKeywords, options, "extend")
-    return _alone(compose_again(directory_of(run), keywords, Extension(keywords.trials, space)), spark)
+    call = compose_again(directory_of(run), keywords, Extension(keywords.trials, space))
+    return launch_call(call, agents_of(spark))
 
 
 def sweep_as(
@@ -245,10 +245,12 @@ def sweep_as(
 ) -> SweepResult:
     """Sweep for the public function `call` of another module, which takes the options of `launch`."""
     if pool is None:
-        return _sweep(call, LaunchKeywords, train, space, spark, options)
-    if spark is not None:
+        _check_place(call, spark)
+    elif spark is not None:
         raise SpecError(f"{call}() is given spark= and pool=, and a pool has its session already: leave out spark=")
-    return pool._sweep(call, train, space, options)
+    accepted = LaunchKeywords if pool is None else PoolLaunchKeywords
+    chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
+    return launch_call(compose(train, space, chosen), agents_of(spark if pool is None else pool))
 
 
 @users_call
@@ -278,59 +280,7 @@ def refit(
     """
     _check_place("refit", spark)
     call = compose_refit(directory_of(run), params or {}, options, train)
-    return run_end(call, _alone(call, spark)).result()
-
-
-def refit_target(
-    directory: str,
-    params: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    *,
-    engine: LateEngine,
-    display: Display | None = None,
-) -> RunEnd:
-    """Refit for the command line; `engine` is as in `sweep_target`."""
-    call = compose_refit(directory, params, settings)
-    return run_end(call, _execute(call, LateAgents(engine), display))
-
-
-def run_target(
-    target: Target,
-    params: Mapping[str, Any],
-    options: RunOptions,
-    *,
-    engine: LateEngine,
-    display: Display | None = None,
-) -> RunEnd:
-    """Run a gang for the command line, which shows a failure as a result; `engine` is as in `sweep_target`."""
-    call = compose(target, single(params), options)
-    return run_end(call, _execute(call, LateAgents(engine), display))
-
-
-def sweep_target(
-    target: Target,
-    space: SpaceLike,
-    options: SweepOptions,
-    *,
-    engine: LateEngine,
-    display: Display | None = None,
-) -> SweepResult:
-    """Sweep for the command line. `engine` starts Spark, or this machine's agents, after the call has been checked."""
-    return _execute(compose(target, space, options), LateAgents(engine), display)
-
-
-def resume_target(
-    directory: str,
-    keywords: ResumeKeywords | ExtendKeywords,
-    *,
-    engine: LateEngine,
-    display: Display | None = None,
-    extension: Extension | None = None,
-) -> SweepResult | RunEnd:
-    """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
-    call = compose_again(directory, keywords, extension)
-    sweep_result = _execute(call, LateAgents(engine), display)
-    return run_end(call, sweep_result) if call.definition.plan.kind == "run" else sweep_result
+    return run_end(call, launch_call(call, agents_of(spark))).result()
 
 
 class Pool:
@@ -340,6 +290,7 @@ class Pool:
     """
 
     def __init__(self, agents: AgentPool) -> None:
+        self.source = PoolAgents(agents)
         self._agents = agents
 
     def __repr__(self) -> str:
@@ -368,7 +319,7 @@ class Pool:
             **options: those of `sparktrain.sweep`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", PoolSweepKeywords))
-        return self._call(compose(train, space, chosen))
+        return launch_call(compose(train, space, chosen), self.source)
 
     @users_call
     @documented_by(PoolLaunchKeywords)
@@ -384,7 +335,7 @@ class Pool:
             **options: those of `sparktrain.launch`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "launch", PoolLaunchKeywords))
-        return self._call(compose(map_fun, zipped(args_dict), chosen))
+        return launch_call(compose(map_fun, zipped(args_dict), chosen), self.source)
 
     @users_call
     @documented_by(PoolRunKeywords)
@@ -398,18 +349,11 @@ class Pool:
         """
         chosen = RunOptions(settled(RunKeywords, options, "run", PoolRunKeywords))
         call = compose(train, single({} if params is None else params), chosen)
-        return run_end(call, self._call(call)).result()
+        return run_end(call, launch_call(call, self.source)).result()
 
     def close(self) -> None:
         """End all runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
         self._agents.close()
-
-    def _sweep(self, call: str, train: Callable[..., Any], space: SpaceLike, options: Mapping[str, Any]) -> SweepResult:
-        chosen = SweepOptions(settled(LaunchKeywords, options, call, PoolLaunchKeywords))
-        return self._call(compose(train, space, chosen))
-
-    def _call(self, call: CheckedCall) -> SweepResult:
-        return _execute(call, PoolAgents(self._agents))
 
 
 @users_call
@@ -440,6 +384,11 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
     return Pool(started)
 
 
+def agents_of(place: "Session | LocalMachine | Pool | None") -> OpenAgents:
+    """The agents of a pool, or new ones on a session or this machine. Blocks on a session. Raises UserError."""
+    return place.source if isinstance(place, Pool) else OwnAgents(engine_of(place))
+
+
 @users_call
 def session(
     master: str | None = None, conf: Mapping[str, str] | None = None, name: str = "sparktrain"
@@ -466,31 +415,8 @@ def session(
     return program_session(master, {} if conf is None else conf, name)
 
 
-def _sweep(
-    call: str,
-    accepted: type[Keywords],
-    train: Callable[..., Any],
-    space: SpaceLike,
-    spark: "Session | LocalMachine | None",
-    options: Mapping[str, Any],
-) -> SweepResult:
-    """A sweep with agents of its own, for the public function `call`, with the options that it takes."""
-    _check_place(call, spark)
-    chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
-    return _alone(compose(train, space, chosen), spark)
-
-
 def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:
     """Refuse a call inside of a trial, and one that needs a session where there is no PySpark. Raises UserError."""
     check_not_nested(call)
     if not isinstance(spark, LocalMachine):
         require_spark(f"{call}()")
-
-
-def _alone(call: CheckedCall, spark: "Session | LocalMachine | None") -> SweepResult:
-    """Perform a run on agents that start for it and end with it."""
-    return _execute(call, OwnAgents(engine_of(spark)))
-
-
-def _execute(call: CheckedCall, agents: AgentSource, display: Display | None = None) -> SweepResult:
-    return execute(call, agents, display or choose_display(quiet=not call.observers.progress))

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
-from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest
+from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest, PreparedCommand
 from sparktrain.cli.flags import FUNCTION, OUTPUT, Directory, option, with_help
 from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
@@ -15,6 +15,7 @@ from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
     from sparktrain.driver.continuation.extension import Extension
+    from sparktrain.driver.prepare.checked_call import CheckedCall
 
 KEYWORDS: dict[str, type[Keywords]] = {
     "sweep": LaunchKeywords,
@@ -195,27 +196,22 @@ def refit(
 def perform_refit(request: RunCommandRequest) -> CommandOutcome:
     """Read the sweep's directory, then start the session and train. Blocks. Raises as `sparktrain.refit`."""
     params, settings = params_of(request)
-    with closing(common.prepare(request, settings.get("name", "sparktrain refit"))) as call:
-        from sparktrain.api import refit_target
-        from sparktrain.display.summary import Lines
+    with closing(common.prepare(request, settings.get("name", "sparktrain refit"))) as command:
+        from sparktrain.driver.continuation.refit import compose_refit
 
-        end = refit_target(request.target, params, settings, engine=call.engine, display=call.display)
-        return CommandOutcome(end.sweep, Lines(end.lines()))
+        return _launched(compose_refit(request.target, params, settings), command)
 
 
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then start the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = space_of(request)
-    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
+    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as command:
         target = common.load(request)
 
-        from sparktrain.api import sweep_target
-        from sparktrain.display.summary import summary_table
         from sparktrain.driver.options import SweepOptions
+        from sparktrain.driver.prepare.checked_call import compose
 
-        options = SweepOptions(**settings)
-        result = sweep_target(target, space, options, engine=call.engine, display=call.display)
-        return CommandOutcome(result, summary_table(result))
+        return _launched(compose(target, space, SweepOptions(**settings)), command)
 
 
 def perform_dry_run(request: SweepCommandRequest, out: common.Output) -> int:
@@ -241,38 +237,41 @@ def perform_dry_run(request: SweepCommandRequest, out: common.Output) -> int:
 
 
 def perform_run(request: RunCommandRequest) -> CommandOutcome:
-    """Check everything that needs no Spark, then start the session and train. Blocks. Raises as `sparktrain.run`.
-
-    A run that fails is no error here: its summary is shown, with its exit code.
-    """
+    """Check everything that needs no Spark, then start the session and train. Blocks. Raises as `sparktrain.run`."""
     params, settings = params_of(request)
-    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
+    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as command:
         target = common.load(request)
 
-        from sparktrain.api import run_target
-        from sparktrain.display.summary import Lines
         from sparktrain.driver.options import RunOptions
+        from sparktrain.driver.prepare.checked_call import compose
+        from sparktrain.search.space import single
 
-        options = RunOptions(**settings)
-        end = run_target(target, params, options, engine=call.engine, display=call.display)
-        return CommandOutcome(end.sweep, Lines(end.lines()))
+        return _launched(compose(target, single(params), RunOptions(**settings)), command)
 
 
 def perform_resume(request: CommandRequest, extension: "Extension | None" = None) -> CommandOutcome:
     """Read the run directory, then start the session where something is left to do, or `extension` adds it. Blocks.
 
-    Raises as `sparktrain.resume`; a run that fails is no error here.
+    Raises as `sparktrain.resume`.
     """
-    with closing(common.prepare(request, "sparktrain resume")) as call:
-        from sparktrain.api import resume_target
-        from sparktrain.display.summary import Lines, summary_table
-        from sparktrain.results.run_result import RunEnd
+    with closing(common.prepare(request, "sparktrain resume")) as command:
+        from sparktrain.driver.prepare.stored_call import compose_again
 
         kind: type[ResumeKeywords] | type[ExtendKeywords] = ResumeKeywords if extension is None else ExtendKeywords
-        keywords = settled(kind, request.settings)
-        end = resume_target(request.target, keywords, engine=call.engine, display=call.display, extension=extension)
-        return (
-            CommandOutcome(end.sweep, Lines(end.lines()))
-            if isinstance(end, RunEnd)
-            else CommandOutcome(end, summary_table(end))
-        )
+        return _launched(compose_again(request.target, settled(kind, request.settings), extension), command)
+
+
+def _launched(call: "CheckedCall", command: PreparedCommand) -> CommandOutcome:
+    """Start the session where something is left to do, and perform the call. Blocks.
+
+    A run that fails is no error here: its summary is shown, with its exit code.
+    """
+    from sparktrain.display.summary import Lines, summary_table
+    from sparktrain.driver.agent_sources import LateAgents
+    from sparktrain.driver.finish import run_end
+    from sparktrain.driver.launch import launch
+
+    result = launch(call, LateAgents(command.engine), command.display)
+    if call.definition.plan.kind == "run":
+        return CommandOutcome(result, Lines(run_end(call, result).lines()))
+    return CommandOutcome(result, summary_table(result))

@@ -1,41 +1,13 @@
-"""The checks of a run's engine before anything starts: the fast part of the doctor."""
+"""Whether a call fits an engine: checks before anything starts."""
 
 from collections.abc import Mapping
-
-from msgspec import Struct
 
 from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.driver.backend_choice import check_inherited_keras
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
-from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
-
-
-class Admitted(Struct, frozen=True):
-    """A run that its engine, its cluster and its directory have room for."""
-
-    engine: Engine
-    run: AttachedRun
-    agents: int
-    """Number of agents to start, in all."""
-    without_gpus: int
-    """Number of them on executors of their own, without GPUs."""
-
-
-def admit(call: CheckedCall, engine: Engine) -> Admitted:
-    """Check a run with agents of its own. Blocks on the engine, the ResourceManager and the store.
-
-    Raises UserError; writes nothing but a probe of the store.
-    """
-    spec = call.definition.spec
-    engine = engine.sharing(spec.gpu_mib)
-    check_fit(call, engine)
-    engine.check_cluster()
-    count, without_gpus = engine.agents_for(spec, call.agents, call.trials, call.concurrent)
-    slots_of_feeds(call, engine, count)
-    return Admitted(engine, attach(call, engine), count, without_gpus)
 
 
 def check_fit(call: CheckedCall, engine: Engine) -> None:

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 
 from sparktrain.config.gang_spec import Role
+from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display, MemberLine, MemberState, Progress
-from sparktrain.driver.execution import StoppableAgents, execute
+from sparktrain.driver.agent_sources import OpenAgents
 from sparktrain.driver.finish import run_end
+from sparktrain.driver.launch import launch
 from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.errors import FormError
 from sparktrain.results.run_result import RunResult
@@ -23,14 +25,13 @@ class BackgroundRun:
     def __init__(
         self,
         call: CheckedCall,
-        agents: StoppableAgents,
-        display: Display,
+        agents: OpenAgents,
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         """`on_end` is called in the run's thread at its end, with the error that its result raises, if any."""
         self._call = call
         self._agents = agents
-        self._members = _Members(display)
+        self._members = _Members(choose_display(quiet=not call.observers.progress))
         self._on_end = on_end
         self._ended = threading.Event()
         self._result: RunResult | None = None
@@ -77,7 +78,7 @@ class BackgroundRun:
 
     def _work(self) -> None:
         try:
-            sweep_result = execute(self._call, self._agents, self._members)
+            sweep_result = launch(self._call, self._agents, self._members)
             self._result = run_end(self._call, sweep_result).result()
         # Set the event also for SystemExit and the like: a caller that waits in `join` has no other way to learn of the
         # end.

@@ -242,28 +242,23 @@ class AgentPool:
             coordinator = self.check_free()
             self._on = work.spec.name
         try:
-            return self._run(coordinator, work)
+            self._cancel_idle()
+            self._unavailable = None
+            self._relaunches = 0
+            self._want_jobs()
+            with _keyboard_interrupts():
+                running = submit(coordinator.run(work))
+                try:
+                    ran = wait(running)
+                except KeyboardInterrupt:
+                    return self._interrupted(running, work), True
+            if self._idle_timeout_s is not None:
+                self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
+            return ran, False
         finally:
             self._on = None
             if coordinator.broken:
                 self.close()
-
-    def _run(self, coordinator: Coordinator, work: RunRequest) -> tuple[RunOutcome, bool]:
-        self._cancel_idle()
-        self._unavailable = None
-        self._relaunches = 0
-        self._want_jobs()
-        with _keyboard_interrupts():
-            running = submit(coordinator.run(work))
-            try:
-                ran = wait(running)
-                interrupted = False
-            except KeyboardInterrupt:
-                ran = self._interrupted(running, work)
-                interrupted = True
-        if self._idle_timeout_s is not None and not interrupted:
-            self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
-        return ran, interrupted
 
     def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
         """Ctrl-C: the outcome of the run once its trials are ended. KeyboardInterrupt when the store hangs."""

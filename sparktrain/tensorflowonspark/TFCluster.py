@@ -6,17 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sparktrain.api import Pool
+from sparktrain.api import agents_of
 from sparktrain.board.board import Board
 from sparktrain.boundary import users_call
 from sparktrain.config.data_sources import PushedSource
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.display.live import choose_display
+from sparktrain.driver.agent_sources import OpenAgents
 from sparktrain.driver.background_run import BackgroundRun
 from sparktrain.driver.engines.engine import Engine
-from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import OwnAgents, PoolAgents, StoppableAgents
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
@@ -280,16 +278,15 @@ def run(
     }
     chosen = RunOptions(**keywords)
     call = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
-    engine = place._agents.engine if isinstance(place, Pool) else engine_of(place)
-    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine)
+    agents = agents_of(place)
     cluster = TFCluster(sc, _background(call, agents, feeds), feeds, settings, num_executors)
     if tensorboard and log_dir is not None:
-        cluster._show(log_dir, engine)
+        cluster._show(log_dir, agents.engine)
     cluster._start(reservation_timeout)
     return cluster
 
 
-def _background(call: CheckedCall, agents: StoppableAgents, feeds: dict[str, PushedFeed]) -> BackgroundRun:
+def _background(call: CheckedCall, agents: OpenAgents, feeds: dict[str, PushedFeed]) -> BackgroundRun:
     """The run of a cluster, not yet started."""
     for name, feed in feeds.items():
         feed.place(call.definition.store, call.definition.layout.feed(name, uuid.uuid4().hex[:8]))
@@ -298,7 +295,7 @@ def _background(call: CheckedCall, agents: StoppableAgents, feeds: dict[str, Pus
         for feed in feeds.values():
             feed.close(error)
 
-    return BackgroundRun(call, agents, choose_display(quiet=not call.observers.progress), close)
+    return BackgroundRun(call, agents, close)
 
 
 def _warn_of_options(release_port: Any, log_dir: str | None, tensorboard: Any) -> None:

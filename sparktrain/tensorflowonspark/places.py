@@ -33,6 +33,6 @@ def place_of(sc: Any) -> Any:
 def files_of(place: Any) -> str:
     """The default file system at a place: that of a session's Hadoop configuration, or of this machine."""
     if isinstance(place, Pool):
-        holder = place._agents.engine.holder
+        holder = place.source.engine.holder
         return default_fs(holder) if hasattr(holder, "_jsc") else LOCAL
     return LOCAL if isinstance(place, LocalMachine) else default_fs(place)

@@ -67,7 +67,7 @@ def test_a_failed_run_raises_its_error_again_and_retry_failed_runs_it(
     with pytest.raises(st.RunFailedError, match="ValueError: x is 1") as first:
         st.run(fussy, params, **call)
     with monkeypatch.context() as without:
-        without.setattr("sparktrain.api.AgentPool", no_agents)
+        without.setattr("sparktrain.driver.agent_sources.AgentPool", no_agents)
         with pytest.raises(st.RunFailedError) as second:
             st.run(fussy, params, **call)
         with pytest.raises(st.RunFailedError) as third:

@@ -18,8 +18,9 @@ from sparktrain.clock import SystemClock
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import pool as pool_module
+from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import OwnAgents, execute
+from sparktrain.driver.launch import launch
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import PoolTimes
 from sparktrain.driver.prepare.checked_call import compose
@@ -193,7 +194,7 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
         clock = SystemClock()
         started = clock.now()
         with pytest.raises(st.DriverUnreachableError) as caught:
-            execute(compose(square, {"x": [1, 2, 3]}, options), agents, NullDisplay())
+            launch(compose(square, {"x": [1, 2, 3]}, options), agents, NullDisplay())
         assert clock.now() - started < SOON_S
         message = str(caught.value)
     assert "executors cannot reach the driver" in message

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import agent_server as server_module
+from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import OwnAgents, execute
+from sparktrain.driver.launch import launch
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.pool import PoolTimes
 from sparktrain.driver.prepare.checked_call import compose
@@ -49,6 +50,6 @@ def test_the_slot_of_a_refused_agent_is_submitted_again(
     monkeypatch.setattr(server_module, "mismatch", lambda *_: next(answers, ""))
     options = RunOptions(workers=2, dir=str(runs), name="again", start_timeout=60, **QUICK)
     agents = OwnAgents(engine_of(spark), PoolTimes(outlook_s=0.5, vacancy_s=0.5))
-    result = execute(compose(lambda ctx: ctx.size, single({}), options), agents, NullDisplay())
+    result = launch(compose(lambda ctx: ctx.size, single({}), options), agents, NullDisplay())
     assert [trial.metrics for trial in result.trials] == [{"result": 2.0}]
     assert next(answers, None) is None

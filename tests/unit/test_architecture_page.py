@@ -68,6 +68,6 @@ def is_subpackage(path: str) -> bool:
 
 
 def test_a_path_that_is_missing_is_found() -> None:
-    assert exists("driver/execution.execute")
-    assert not exists("driver/execution.perform_nothing")
+    assert exists("driver/launch.launch")
+    assert not exists("driver/launch.launch_nothing")
     assert not exists("driver/no_such_module")

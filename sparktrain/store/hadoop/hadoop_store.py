@@ -54,9 +54,7 @@ class HadoopStore(Store):
     process leaves files with names that start with `.tmp-`, which may be deleted once it is dead.
     """
 
-    def __init__(
-        self, address: StoreAddress, policy: RetryPolicy | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, address: StoreAddress, policy: RetryPolicy | None = None, clock: Clock | None = None) -> None:
         """`address` comes from `resolve`, or `with_user`; `clock`: see `HdfsCalls`."""
         self._address = address
         self._root = split(address.url)[1]

@@ -14,7 +14,11 @@ from tests.unit.cli.edge import Edge
 def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     made = Edge()
     homes = {
-        "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
+        "sparktrain.driver.prepare.checked_call": ("compose",),
+        "sparktrain.driver.prepare.stored_call": ("compose_again",),
+        "sparktrain.driver.continuation.forecast": ("forecast",),
+        "sparktrain.driver.launch": ("launch",),
+        "sparktrain.driver.finish": ("run_end",),
         "sparktrain.cluster.spark_session": ("local_session",),
         "sparktrain.driver.engines.selection": ("engine_of",),
     }

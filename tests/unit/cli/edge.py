@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from sparktrain.config.option_catalog import ResumeKeywords
+from sparktrain.driver.agent_sources import LateAgents
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.ids import TrialId
 from sparktrain.results.run_result import RunEnd
@@ -33,8 +35,13 @@ class Session:
         self.sparkContext = Context()
 
 
+def composed(kind: str) -> Any:
+    """A checked call, as far as commands look at it."""
+    return SimpleNamespace(definition=SimpleNamespace(plan=SimpleNamespace(kind=kind)))
+
+
 class Edge:
-    """What the command line calls: `sweep_target`, `run_target`, and the session that they make."""
+    """What the command line calls: the stages of a run, and the session that they make."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -44,26 +51,31 @@ class Edge:
         """What was done with processes that fork the agents of a local run."""
         self.ends: Callable[[], SweepResult] = lambda: RESULT
 
-    def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
+    def compose(self, target: Any, space: Any, options: SweepOptions | RunOptions) -> Any:
         assert self.session is None, "the session is made before the call is checked"
         tried = space if isinstance(space, SampledSpace) else list(space)
-        self.calls.append({"target": target, "space": tried, "options": options, **more})
-        with more["engine"]() as spark:
-            assert spark is self.session or not self.sessions
-            return self.ends()
+        self.calls.append({"target": target, "space": tried, "options": options})
+        return composed(options.kind)
 
-    def run_target(self, target: Any, params: dict[str, Any], options: RunOptions, **more: Any) -> RunEnd:
-        assert self.session is None, "the session is made before the call is checked"
-        self.calls.append({"target": target, "params": params, "options": options, **more})
-        with more["engine"]():
-            return RunEnd(self.ends(), "/runs/big/model.keras")
-
-    def resume_target(self, directory: str, keywords: ResumeKeywords, **more: Any) -> SweepResult | RunEnd:
+    def compose_again(self, directory: str, keywords: ResumeKeywords, extension: Any = None) -> Any:
         assert self.session is None, "the session is made before the run directory is looked at"
-        self.calls.append({"directory": directory, "keywords": keywords, **more})
-        with more["engine"]():
+        self.calls.append({"directory": directory, "keywords": keywords, "extension": extension})
+        return composed("sweep")
+
+    def forecast(self, call: Any, slots: int | None) -> list[str]:
+        return []
+
+    def launch(self, call: Any, agents: LateAgents, display: Any) -> SweepResult:
+        self.calls[-1] |= {"engine": agents.engine, "display": display}
+        with agents.engine() as spark:
+            assert spark is self.session or not self.sessions
             end = self.ends()
-            return end if end.name == "mnist" else RunEnd(end, None)
+        if end.name != "mnist":
+            call.definition.plan.kind = "run"
+        return end
+
+    def run_end(self, call: Any, end: SweepResult) -> RunEnd:
+        return RunEnd(end, "/runs/big/model.keras")
 
     @contextmanager
     def local_session(self, master: str | None, conf: dict[str, str], name: str, log: object) -> Iterator[Session]:

@@ -109,7 +109,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
 def test_a_run_has_its_parameters_and_its_gang(edge: Edge, target: str, capfd: Capture) -> None:
     words = ["--workers", "4", "--param", "lr=0.01", "--param", "layers=[64, 32]", "--name", "big"]
     assert cli.main(["run", target, *words]) == 0
-    assert edge.calls[0]["params"] == {"lr": 0.01, "layers": [64, 32]}
+    assert edge.calls[0]["space"] == [{"lr": 0.01, "layers": [64, 32]}]
     assert edge.calls[0]["options"] == RunOptions(workers=4, name="big")
     assert edge.sessions == [(None, {}, "big")]
     out = capfd.readouterr().out
@@ -139,7 +139,7 @@ def test_a_run_has_the_rest_from_its_file(edge: Edge, target: str, tmp_path: Pat
     file = tmp_path / "gang.yaml"
     file.write_text("params: {lr: 0.1, units: [8, 8]}\nworkers: 2\nevaluator: true\nagents: 3\nname: file\n")
     assert cli.main(["run", target, "--params", str(file), "--param", "lr=0.2", "--name", "given"]) == 0
-    assert edge.calls[0]["params"] == {"lr": 0.2, "units": [8, 8]}
+    assert edge.calls[0]["space"] == [{"lr": 0.2, "units": [8, 8]}]
     assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given", agents=3)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparktrain.display.progress import NullDisplay
-from sparktrain.driver import execution
+from sparktrain.driver import launch
 from sparktrain.driver.finish import finished
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
@@ -66,9 +66,9 @@ class LineKeeper(NullDisplay):
 
 def test_it_says_so_to_whoever_called(done: World) -> None:
     display = LineKeeper()
-    assert execution._finished(again(done), display) is not None
+    assert launch._finished(again(done), display) is not None
     assert display.lines[0].startswith("sweep: complete: nothing was run")
-    assert execution._finished(again(done, retry_failed=True), display) is None
+    assert launch._finished(again(done, retry_failed=True), display) is None
     assert len(display.lines) == 1
 
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.display.progress import NullDisplay
-from sparktrain.driver import execution
+from sparktrain.driver.agent_sources import PoolAgents
 from sparktrain.driver.data import data_writing
+from sparktrain.driver.launch import launch
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import attach
@@ -34,11 +35,16 @@ def train(x: int) -> float:
 class Pool:
     """An open pool, as far as a run needs it before it starts."""
 
-    engine = SimpleNamespace(notes=(), runs_jobs=False)
+    engine = SimpleNamespace(
+        notes=(), runs_jobs=False, inherits=False, gpu_mib=0, check_run=str, check_data=str, tokens=lambda address: None
+    )
     agents = 2
 
     def __init__(self, run: Callable[..., Any]) -> None:
         self.run = run
+
+    def check_free(self) -> None:
+        pass
 
     def driver_identity(self) -> DriverIdentity:
         return POOL
@@ -56,7 +62,7 @@ def prepared(folder: Path, values: list[int]) -> CheckedCall:
 
 
 def performed(one: CheckedCall, run: Callable[..., Any]) -> None:
-    execution._run(cast(AgentPool, Pool(run)), attach(one, driver=POOL), NullDisplay())
+    launch(one, PoolAgents(cast(AgentPool, Pool(run))), NullDisplay())
 
 
 def never(work: Any) -> Any:

@@ -1,0 +1,113 @@
+"""Where a run gets its agents, and whether it fits there: checks of engine, cluster and directory before any starts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from sparktrain.cluster import preflight
+from sparktrain.config.gpu_slices import slice_in_pool
+from sparktrain.config.quantities import MIB
+from sparktrain.driver.admission import check_fit, slots_of_feeds
+from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
+
+
+class Admitted(NamedTuple):
+    """A run that its engine, its cluster and its directory have room for."""
+
+    run: AttachedRun
+    engine: Engine
+    agents: int
+    """Number of agents, in all."""
+    without_gpus: int = 0
+    """Number of them on executors of their own, without GPUs."""
+
+
+class OwnAgents:
+    """Agents that start for one run and end with it."""
+
+    def __init__(self, engine: Engine, times: PoolTimes = POOL_TIMES) -> None:
+        self.engine = engine
+        self._times = times
+        self._pool: AgentPool | None = None
+
+    def admit(self, call: CheckedCall) -> Admitted:
+        """Check a call against the engine, and attach its run. Blocks on the engine, the ResourceManager and the store.
+
+        Raises UserError; writes nothing but a probe of the store.
+        """
+        spec = call.definition.spec
+        engine = self.engine.sharing(spec.gpu_mib)
+        check_fit(call, engine)
+        engine.check_cluster()
+        agents, without_gpus = engine.agents_for(spec, call.agents, call.trials, call.concurrent)
+        slots_of_feeds(call, engine, agents)
+        return Admitted(attach(call, engine), engine, agents, without_gpus)
+
+    @contextmanager
+    def pool(self, admitted: Admitted) -> Iterator[AgentPool]:
+        """The agents for a run, until the context ends. Raises SessionError, PoolError."""
+        run, engine, agents, without_gpus = admitted
+        pool = AgentPool(engine, agents, run.definition.plan.preload, None, without_gpus, self._times)
+        self._pool = pool
+        try:
+            # Where Spark jobs write the data first, agents that hold all slots would keep those jobs waiting forever.
+            pool.open(agents=not (engine.runs_jobs and run.waits_for_spark()))
+            yield pool
+        finally:
+            pool.close()
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread."""
+        if (pool := self._pool) is not None:
+            pool.stop(reason, grace_s)
+
+
+@dataclass(frozen=True)
+class LateAgents:
+    """As `OwnAgents`, on an engine that is started only when something is left to do."""
+
+    engine: Callable[[], AbstractContextManager[Engine]]
+
+
+class PoolAgents:
+    """The agents of a pool that is open."""
+
+    def __init__(self, pool: AgentPool) -> None:
+        self.engine = pool.engine
+        self._pool = pool
+
+    def admit(self, call: CheckedCall) -> Admitted:
+        """Check a call against the pool, and attach its run. Blocks on the store.
+
+        Raises UserError, such as PoolError when the pool is closed, or on another run.
+        """
+        call = _sliced(call, self.engine.gpu_mib)
+        check_fit(call, self.engine)
+        agents = self._pool.agents
+        preflight.check_pool(agents, call.definition.spec.gang.size)
+        slots_of_feeds(call, self.engine, agents)
+        self._pool.check_free()
+        return Admitted(attach(call, self.engine, self._pool.driver_identity()), self.engine, agents)
+
+    def pool(self, admitted: Admitted) -> AbstractContextManager[AgentPool]:
+        """The pool, which stays open."""
+        return nullcontext(self._pool)
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """As `OwnAgents.stop`."""
+        self._pool.stop(reason, grace_s)
+
+
+OpenAgents = OwnAgents | PoolAgents
+AgentSource = OpenAgents | LateAgents
+
+
+def _sliced(call: CheckedCall, gpu_mib: int) -> CheckedCall:
+    """A run on agents of a pool that use so many MiB of a GPU each; 0: all of it. Raises ResourceError for more."""
+    spec = call.definition.spec
+    mib = slice_in_pool(spec.gpu_mib, gpu_mib)
+    return call if mib == spec.gpu_mib else call.with_spec(replace(spec, gpu_memory=mib * MIB))

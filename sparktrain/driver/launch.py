@@ -1,0 +1,124 @@
+"""The one door of a run: the way from a checked call to its result, on agents of its own or on those of a pool."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from sparktrain.cluster import preflight
+from sparktrain.datasets.manifest import MemberData
+from sparktrain.display.live import choose_display
+from sparktrain.display.progress import Display
+from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
+from sparktrain.driver.backend_choice import HOROVOD
+from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
+from sparktrain.driver.finish import finished, interrupted, result, unloadable
+from sparktrain.driver.first_lines import nothing_run, opening
+from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.naming import NamedRun, take_name
+from sparktrain.driver.prepare.owned_run import OwnedRun, claim
+from sparktrain.driver.prepare.ready_run import request_of
+from sparktrain.driver.run_services import fed_streams, served_board, served_page
+from sparktrain.errors import PoolError
+from sparktrain.protocol.server_keys import server_keys
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.next_commands import next_commands
+from sparktrain.state.ending import Ending
+
+
+def launch(call: CheckedCall, agents: AgentSource, display: Display | None = None) -> SweepResult:
+    """Perform a checked call on `agents`, write its result, and return it. Blocks. Raises as `sparktrain.sweep`.
+
+    Every public call and every command that trains passes here. Without a `display`, the call decides on one.
+    """
+    if display is None:
+        display = choose_display(quiet=not call.observers.progress)
+    with ExitStack() as stack:
+        if isinstance(agents, LateAgents):
+            preflight.check_agents(call.agents)
+            if not call.needs_session and (sweep_result := _finished(attach(call), display)) is not None:
+                return sweep_result
+            agents = OwnAgents(stack.enter_context(agents.engine()))
+        admitted = agents.admit(call)
+        if (sweep_result := _finished(admitted.run, display)) is not None:
+            return sweep_result
+        pool = stack.enter_context(agents.pool(admitted))
+        # `run.json` takes the name before anything starts: of two drivers that pass here at once, one gets it.
+        named = take_name(_with_known_backend(admitted.run, pool))
+        return _train(pool, named, display, stack.enter_context(listening(named)))
+
+
+def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
+    """The result of a run in which nothing is left to do, which is shown; None for any other."""
+    if (finished_result := finished(run)) is not None:
+        with listening(run) as feed:
+            if feed is not None:
+                feed.ended(finished_result)
+        display.start()
+        display.print_line(nothing_run(finished_result))
+        display.close()
+    return finished_result
+
+
+def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
+    """The run with a backend that its agents have. Blocks until one has joined, where the driver cannot know."""
+    choice = run.call.choice
+    if choice is None or not choice.tentative:
+        return run
+    has_horovod = agents.have(HOROVOD, run.definition.spec.start_timeout_s)
+    return replace(run, call=run.call.with_backend(choice.settled(has_horovod)))
+
+
+def _train(agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFeed | None) -> SweepResult:
+    """Run, write the result, and raise the error that ended the run early; `feed` reports to its callbacks."""
+    definition = run.definition
+    spec = definition.spec
+    display.start()
+    try:
+        for line in (*opening(run), *(f"{spec.name}: {note}" for note in agents.engine.notes)):
+            display.print_line(line)
+        owned = claim(run, agents.driver_identity())
+        with ExitStack() as stack:
+            with _given_back(owned):
+                stack.enter_context(served_board(run, agents.engine, display))
+                stack.enter_context(served_page(run, agents, display))
+                data = _written_data(owned, agents, display)
+                streams = stack.enter_context(fed_streams(run.call, agents))
+                work = request_of(owned, agents.agents, display, data)
+                keys = server_keys(spec.gang, spec.name)
+                work = replace(work, streams=streams, servers=keys, listener=feed)
+            with _given_back(owned, PoolError):  # its slots were taken while data was written
+                ran, was_interrupted = agents.run(work)
+    finally:
+        display.close()
+    sweep_result = result(definition, ran, owned.journal)
+    if feed is not None:
+        feed.ended(sweep_result)
+    if was_interrupted:
+        raise KeyboardInterrupt(interrupted(sweep_result, next_commands(definition.plan, run.local)))
+    if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
+        raise unloadable(definition.plan.function, ran.end.failure)
+    if (failure := agents.failure(ran, spec.start_timeout_s)) is not None:
+        raise failure
+    return sweep_result
+
+
+@contextmanager
+def _given_back(owned: OwnedRun, kind: type[BaseException] = BaseException) -> Iterator[None]:
+    """Give up the run where an error keeps it from starting: a pool that stays open would answer as its owner."""
+    try:
+        yield
+    except kind as error:
+        owned.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
+        raise
+
+
+def _written_data(owned: OwnedRun, agents: AgentPool, display: Display) -> MemberData | None:
+    """Where the datasets are, once they are written: by Spark's jobs, which need the slots that agents would hold."""
+    definition = owned.definition
+    if not definition.documents:
+        return None
+    if agents.engine.runs_jobs and owned.run.waits_for_spark():
+        agents.vacate("its slots write data first")
+    return owned.write_data(lambda line: display.print_line(f"{definition.spec.name}: {line}"))

@@ -1,0 +1,82 @@
+"""What is served while a run lasts: its TensorBoard, its page, and the feeds of its streams."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from sparktrain.board.board import Board
+from sparktrain.clock import SystemClock
+from sparktrain.display.progress import Display
+from sparktrain.driver.admission import slots_of_feeds
+from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
+from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.prepare.attached_run import AttachedRun
+from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.ids import TrialId
+from sparktrain.page.live_page import LivePage
+from sparktrain.rundir.board_address import announced
+from sparktrain.runs.board_feed import BoardFeed
+from sparktrain.runs.locate import RunLocation
+from sparktrain.state.run_machine import TIMEOUT_GRACE_S
+
+
+@contextmanager
+def served_board(run: AttachedRun, engine: Engine, display: Display) -> Iterator[None]:
+    """Serve TensorBoard for a run that wants it, and show its URL. Raises SpecError, OSError.
+
+    It listens on this machine alone where all agents are on it, otherwise where executors reach the coordinator.
+    """
+    if not run.call.observers.tensorboard:
+        yield
+        return
+    address = engine.address()
+    store = run.definition.store
+    layout = run.definition.layout
+    feed = BoardFeed(RunLocation(store, layout), SystemClock())
+    with Board.start(store, layout.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
+        display.print_line(f"{layout.path}: TensorBoard: {board.url}")
+        with announced(store, layout, board.url):
+            yield
+
+
+@contextmanager
+def served_page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterator[None]:
+    """Serve the live page of a run that wants it, where its TensorBoard would be, and show its URL. Raises OSError."""
+    if not run.call.observers.page:
+        yield
+        return
+
+    definition = run.definition
+
+    def stop(trial: int | None) -> None:
+        if trial is None or definition.plan.kind == "run":
+            agents.stop("stopped on its page", TIMEOUT_GRACE_S)
+        else:
+            agents.stop_trial(TrialId(trial), "stopped on its page")
+
+    address = agents.engine.address()
+    with LivePage.start(definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
+        display.print_line(f"{definition.layout.path}: page: {page.url}")
+        yield
+
+
+@contextmanager
+def fed_streams(call: CheckedCall, agents: AgentPool) -> Iterator[StreamFeeds | None]:
+    """What feeds the streams of the run, until it ends; None without any."""
+    if not (sources := call.data.streams):
+        yield None
+        return
+    engine = agents.engine
+    spec = call.definition.spec
+    feed_slots = slots_of_feeds(call, engine, agents.agents)
+    columns = {name: call.data.columns[name] for name in sources}
+    settings = FeedSettings(feed_slots.tasks, warns=engine.runs_jobs and engine.slots is None)
+    feeds = StreamFeeds(spec.name, sources, columns, spec.gang.workers, settings)
+    if engine.runs_jobs:
+        HOLDERS.take(feeds, engine.holder, feed_slots.slots, engine.slots, "slot for feeding tasks")
+    try:
+        with closing(feeds):
+            yield feeds
+    finally:
+        HOLDERS.free(feeds)
