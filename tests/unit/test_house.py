@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from traceback import FrameSummary
 
 import pytest
 from grimp import ImportGraph
@@ -9,10 +10,13 @@ from grimp import ImportGraph
 from scripts.house import (
     GENERATED,
     MEMBER_OPTION,
+    PACKAGE,
+    ROOT,
     Figure,
     assigned_names,
     circles,
     files_with,
+    frames_from,
     is_parallel,
     is_placeholder,
     measure,
@@ -98,6 +102,17 @@ def test_files_with_an_option(tmp_path: Path) -> None:
 
 def test_the_option_that_is_counted_is_one_of_members() -> None:
     assert MEMBER_OPTION in options_in(MemberKeywords)
+
+
+def test_frames_of_the_package_from_a_function_on() -> None:
+    places = [
+        (ROOT / PACKAGE / "boundary.py", "call"),
+        (ROOT / PACKAGE / "api.py", "sweep"),
+        (Path("/usr/lib/python3/contextlib.py"), "inner"),
+        (ROOT / PACKAGE / "driver" / "launch.py", "launch"),
+    ]
+    stack = [FrameSummary(str(path), 1, name) for path, name in places]
+    assert frames_from("api.sweep", stack) == ["api.sweep", "launch.launch"]
 
 
 def test_a_figure_is_compared_as_it_is_printed() -> None:
