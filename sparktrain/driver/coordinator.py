@@ -506,7 +506,7 @@ class Coordinator:
         progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow)
         # With thousands of running trials progress itself is work: the pace limits it to 2 % of the time.
         run.pace.record(now, self._clock.now() - now)
-        run.work.watcher.update(progress)
+        run.work.display.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
         if self._run is not None:

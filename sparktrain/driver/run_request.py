@@ -1,18 +1,20 @@
 """What one call of `sweep()` passes to the coordinator, and what that returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.display.progress import Progress
+from sparktrain.display.progress import Display
+from sparktrain.driver.callbacks.callback_feed import CallbackFeed
+from sparktrain.driver.feeds.stream_feeds import StreamFeeds
 from sparktrain.driver.prepare.owned_run import OwnedRun
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang
-from sparktrain.protocol.messages import FeedEnded, MemberFeed, StartMember
+from sparktrain.protocol.messages import StartMember
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
@@ -28,47 +30,6 @@ FIRST = 3
 """Number of trials that must at least fail in the same way before that ends a run."""
 
 
-class Watcher(Protocol):
-    """What displays learn about a run. Called from the coordinator's thread; must neither block nor raise."""
-
-    def update(self, progress: Progress) -> None:
-        """The current progress; at most ten times a second."""
-        ...
-
-    def trial_ended(self, trial: TrialResult) -> None:
-        """A trial has its final status; once for each."""
-        ...
-
-
-class FeedPort(Protocol):
-    """What runs the jobs that feed the streams of a run."""
-
-    @property
-    def keys(self) -> MemberStreams:
-        """What members need to be fed."""
-        ...
-
-    def on_feed(self, message: MemberFeed, answer: Callable[[FeedEnded], None]) -> None:
-        """Handle a member's message; `answer` sends to it, in any thread. Does not block."""
-        ...
-
-
-class RunListener(Protocol):
-    """What callbacks learn about a run. Called from the coordinator's thread; must neither block nor raise."""
-
-    def placed(self, member: Member, params: Mapping[str, Any]) -> None:
-        """A member starts."""
-        ...
-
-    def reported(self, member: Member, reports: Sequence[Report]) -> None:
-        """A member has reported."""
-        ...
-
-    def trial_ended(self, trial: TrialResult) -> None:
-        """A trial has its final status; once for each."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """One run, ready to start."""
@@ -79,18 +40,18 @@ class RunRequest:
     """Number of trials, where that is known."""
     agents: int
     """Number of agents that were asked for; only for display."""
-    watcher: Watcher
+    display: Display
     driver_started: DriverStarted
     """The journal's record of this driver."""
     lookahead: int = 1
     """Cases that a sampler that learns is asked for ahead of need: a slot that becomes free need not wait for it."""
     data: MemberData = field(default_factory=MemberData)
     """Where trials find their datasets."""
-    streams: FeedPort | None = None
+    streams: StreamFeeds | None = None
     """Runs the jobs that feed streams; None without any."""
     servers: ServerKeys = field(default_factory=ServerKeys)
     """How members reach the gang's own parameter servers."""
-    listener: RunListener | None = None
+    listener: CallbackFeed | None = None
     """Reports to callbacks; None without any."""
 
     @property
@@ -125,7 +86,7 @@ class RunRequest:
 
     def trial_ended(self, trial: TrialResult) -> None:
         """Report that a trial has its final status."""
-        self.watcher.trial_ended(trial)
+        self.display.trial_ended(trial)
         if self.listener is not None:
             self.listener.trial_ended(trial)
 

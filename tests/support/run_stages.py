@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.display.progress import NullDisplay
+from sparktrain.display.progress import Display, NullDisplay
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
@@ -12,7 +12,7 @@ from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.driver.prepare.owned_run import OwnedRun, claim
 from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.driver.prepare.run_definition import RunDefinition
-from sparktrain.driver.run_request import RunRequest, Watcher
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -47,10 +47,10 @@ def owned(call: CheckedCall, driver: DriverIdentity | None = None) -> OwnedRun:
 
 
 def requested(
-    call: CheckedCall, agents: int = 1, watcher: Watcher | None = None, driver: DriverIdentity | None = None
+    call: CheckedCall, agents: int = 1, display: Display | None = None, driver: DriverIdentity | None = None
 ) -> RunRequest:
     """The run as a coordinator of `driver` gets it."""
-    return request_of(owned(call, driver), agents, watcher or NullDisplay())
+    return request_of(owned(call, driver), agents, display or NullDisplay())
 
 
 def plain_request(
@@ -76,7 +76,7 @@ def plain_request(
         sampler=sampler,
         total=sampler.total,
         agents=agents,
-        watcher=NullDisplay(),
+        display=NullDisplay(),
         driver_started=DriverStarted(plan="", at=0.0),
     )
 

@@ -17,11 +17,10 @@ from sparktrain.search.warm_sampler import Places
 ALL_CASES = "enqueued_whole"
 """The entry in the memo of a suggestion that leaves out added cases: all cases that the inner sampler proposed."""
 
-logger = logging.getLogger("sparktrain")
-
-
 Requests = Callable[[Collection[str]], Sequence[EnqueuedTrial]]
-"""The requests of users that are not among the known ids, the oldest first. Blocks. Raises OSError."""
+"""Reads the requests of users: those that are not among these numbers, the oldest first. Blocks. Raises OSError."""
+
+logger = logging.getLogger("sparktrain")
 
 
 class EnqueuedSampler(Sampler):

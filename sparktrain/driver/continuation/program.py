@@ -4,7 +4,6 @@ import ast
 import itertools
 import json
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -39,30 +38,7 @@ class PackedProgram(NamedTuple):
     text: str
 
 
-class Program(ABC):
-    """What a run trains."""
-
-    slug: str
-    """The start of a generated name of the run."""
-
-    @abstractmethod
-    def check(self, kind: str, space: Space, place: str) -> None:
-        """Raise UserError where it cannot be called with the cases of `space`, which the caller wrote in `place`."""
-
-    @abstractmethod
-    def makes_strategy(self) -> bool:
-        """Whether it makes a strategy of TensorFlow."""
-
-    @abstractmethod
-    def keras_choice(self) -> KerasChoice | None:
-        """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
-
-    @abstractmethod
-    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
-        """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
-
-
-class FunctionProgram(Program):
+class FunctionProgram:
     """A function of this process."""
 
     def __init__(self, function: Callable[..., Any] | Target) -> None:
@@ -70,24 +46,25 @@ class FunctionProgram(Program):
         self._values: set[str] = set()
         """Texts among the parameters that were checked."""
         self.slug = self._target.slug
+        """The start of a generated name of the run."""
 
     def check(self, kind: str, space: Space, place: str) -> None:
-        """See base class."""
+        """Raise UserError where it cannot be called with the cases of `space`, which the caller wrote in `place`."""
         if (module := self._target.module) is not None:
             check_imported(kind, sys.modules.get(module), module)
         check_call(self._target.function, space.examples(), place)
         self._values = _texts(space, place)
 
     def makes_strategy(self) -> bool:
-        """See base class."""
+        """Whether it makes a strategy of TensorFlow."""
         return uses.makes_strategy(self._target.function)
 
     def keras_choice(self) -> KerasChoice | None:
-        """See base class."""
+        """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
         return keras_choice(self._target)
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
-        """See base class."""
+        """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
         sources = Sources()
         target = self._target
         needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
@@ -96,7 +73,7 @@ class FunctionProgram(Program):
         return PackedProgram(name=target.name, code=code, parts=parts, preload=needed, text=text_of(target))
 
 
-class StoredProgram(Program):
+class StoredProgram:
     """The function that a run directory holds: its bytes are never loaded here."""
 
     def __init__(self, plan: Plan, code: Code) -> None:
@@ -105,22 +82,22 @@ class StoredProgram(Program):
         self.slug = f"{plan.spec['name'][:80]}-refit"
 
     def check(self, kind: str, space: Space, place: str) -> None:
-        """See base class. Knows the names that it takes only where the plan has its source."""
+        """As `FunctionProgram.check`. Knows the names that it takes only where the plan has its source."""
         parameters = self._parameters()
         for name in space.names if parameters is not None else ():
             if parameters is not None and name not in parameters:
                 raise SpecError(f"{self._plan.function} has no parameter {name!r}{did_you_mean(name, parameters)}")
 
     def makes_strategy(self) -> bool:
-        """See base class. By its source."""
+        """As `FunctionProgram.makes_strategy`. By its source."""
         return any(word in self._plan.text for word in (f".{uses.STRATEGY}(", *uses.OWN_STRATEGIES))
 
     def keras_choice(self) -> KerasChoice | None:
-        """See base class. By its source."""
+        """As `FunctionProgram.keras_choice`. By its source."""
         return keras_choice_in(self._plan.text)
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
-        """See base class."""
+        """As `FunctionProgram.packed`."""
         plan = self._plan
         return PackedProgram(
             name=plan.function,

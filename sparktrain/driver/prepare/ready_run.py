@@ -6,10 +6,11 @@ from functools import partial
 import msgspec
 
 from sparktrain.datasets.manifest import MemberData
+from sparktrain.display.progress import Display
 from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
 from sparktrain.driver.continuation.warm_start import with_warm_start
 from sparktrain.driver.prepare.owned_run import OwnedRun
-from sparktrain.driver.run_request import RunRequest, Watcher
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.driver.sampler_thread import guarded_aside
 from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.history import past, past_answers
@@ -18,7 +19,7 @@ from sparktrain.search.sampler import AnsweringSampler, Sampler
 logger = logging.getLogger("sparktrain")
 
 
-def request_of(owned: OwnedRun, agents: int, watcher: Watcher, data: MemberData | None = None) -> RunRequest:
+def request_of(owned: OwnedRun, agents: int, display: Display, data: MemberData | None = None) -> RunRequest:
     """The run for the coordinator, on so many agents; `data` is what `OwnedRun.write_data` returned.
 
     Blocks on the store. Raises OSError.
@@ -33,7 +34,7 @@ def request_of(owned: OwnedRun, agents: int, watcher: Watcher, data: MemberData 
         sampler=sampler,
         total=None if sampler.total is None else sampler.total * spec.replication.size,
         agents=agents,
-        watcher=watcher,
+        display=display,
         driver_started=owned.run.driver_started,
         lookahead=0 if isinstance(base_sampler, AnsweringSampler) else 1,  # what a trial asks is answered once it runs
         data=owned.run.call.cache if data is None else data,

@@ -34,7 +34,7 @@ def coordinator() -> tuple[Coordinator, MemoryTransport]:
 
 
 def work(watcher: NullDisplay | None = None, world: World | None = None) -> RunRequest:
-    return requested(in_store(prepared(2), (world or World()).store), watcher=watcher)
+    return requested(in_store(prepared(2), (world or World()).store), display=watcher)
 
 
 async def test_a_clock_that_stops_ends_the_run_at_once_and_each_after_it(caplog: pytest.LogCaptureFixture) -> None:
