@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -96,10 +96,14 @@ def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":
         raise
 
 
-def tell(work: "Coroutine[Any, Any, None]", subject: str) -> None:
-    """Run `work` in the coordinators' loop without waiting for it; an error of it, or of the loop, is logged."""
+def tell(act: Callable[[], None], subject: str) -> None:
+    """Call `act` in the coordinators' loop without waiting for it; an error of it, or of the loop, is logged."""
+
+    async def work() -> None:
+        act()
+
     try:
-        submit(work).add_done_callback(partial(_log, subject))
+        submit(work()).add_done_callback(partial(_log, subject))
     except PoolError as error:
         logger.warning("%s was not done: %s", subject, error)
 

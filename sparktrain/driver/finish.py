@@ -82,7 +82,9 @@ def finished(run: AttachedRun) -> SweepResult | None:
     definition = run.definition
     is_same_space = sweep.space == definition.plan.space_digest
     if is_same_space and stored_run.end is not None and _stays(run, stored_run.end, stored_run.plan):
-        return _as_it_ended(definition, sweep, stored_run.end)
+        # The next call of this program for the run is a new one, as it would have been there.
+        journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
+        return _of_journal(definition, sweep, stored_run.end, journal)
     statuses = {trial.status for trial in sweep.trials.values()}
     again = {TrialStatus.FAILED} if run.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
@@ -91,15 +93,14 @@ def finished(run: AttachedRun) -> SweepResult | None:
     # is missing after one that died.
     if not sweep.exhausted or not is_same_space:
         return None
-    journal = None
-    if not stored_run.ended:
-        journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
-        ended = _ended_now(run, sweep)
-        journal.append(ended)
-        fold(sweep, ended)
-    trials = tuple(result_of(trial, definition) for trial in sweep.trials.values())
-    end = EndRun(sweep.run, Ending.COMPLETE, "")
-    return result(definition, RunOutcome(trials, end, sweep.ran_s, wall_s=sweep.times.wall_s), journal)
+    complete = RunEnded(ending=Ending.COMPLETE)
+    if stored_run.ended:
+        return _of_journal(definition, sweep, complete, None)
+    journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
+    ended = _ended_now(run, sweep)
+    journal.append(ended)
+    fold(sweep, ended)
+    return _of_journal(definition, sweep, complete, journal)
 
 
 def _ended_now(run: AttachedRun, sweep: Sweep) -> list[AnyRecord]:
@@ -111,7 +112,8 @@ def _ended_now(run: AttachedRun, sweep: Sweep) -> list[AnyRecord]:
 
 
 def _stays(run: AttachedRun, end: RunEnded, before: Plan) -> bool:
-    """The run has ended early, and does not continue: for this driver's predecessor, or with what was asked of it."""
+    """The run has ended before its trials, and does not continue: for this driver's predecessor, as at its timeout, or
+    with what was asked of it. Not for lost trials, which may have been lost with that driver."""
     # YARN restarts each driver that ends with another code than 0, also one that reached its timeout: without this, the
     # run would get a second one.
     if run.replaces and end.ending in _ON_PURPOSE:
@@ -122,12 +124,8 @@ def _stays(run: AttachedRun, end: RunEnded, before: Plan) -> bool:
     return satisfied and not run.retry_failed and asked_goals == {name: before.spec.get(name) for name in goals}
 
 
-def _as_it_ended(definition: RunDefinition, sweep: Sweep, end: RunEnded) -> SweepResult:
-    """The result of a run that an earlier driver ended before its trials: it has what it was asked for, or that driver
-    ended it, as at its timeout, and YARN has restarted it because its exit code was not 0. Not for lost trials, which
-    may have been lost with that driver."""
-    # The next call of this program for the run is a new one, as it would have been there.
-    journal, _ = Journal.claim(definition.store, definition.layout.journal, this_driver())
+def _of_journal(definition: RunDefinition, sweep: Sweep, end: RunEnded, journal: JournalPort | None) -> SweepResult:
+    """The result of a run that earlier drivers ended, as their journal has it. Blocks on the store."""
     trials = tuple(result_of(trial, definition) for trial in sweep.trials.values())
     ended = EndRun(sweep.run, Ending(end.ending), end.reason)
     return result(definition, RunOutcome(trials, ended, sweep.ran_s, wall_s=sweep.times.wall_s), journal)

@@ -30,11 +30,6 @@ class Options:
         """The checked `keywords`, or `options` to check. Raises SpecError for one that breaks a rule of the catalog."""
         self.keywords = keywords or settled(self.catalog, options, self.kind)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and self.keywords == other.keywords
-
-    __hash__ = None  # type: ignore[assignment]  # it holds dicts
-
     @property
     def search(self) -> LaunchKeywords | None:
         """The options of a search; None for a run, which trains the parameters that it gets."""

@@ -290,19 +290,13 @@ class AgentPool:
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
-        tell(self._stop(reason, grace_s), f"the stop of the run ({reason})")
+        if (coordinator := self._coordinator) is not None:
+            tell(partial(coordinator.stop, reason, grace_s), f"the stop of the run ({reason})")
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
         """Stop one trial of the run, if any. Any thread; does not block."""
-        tell(self._stop_trial(trial, reason), f"the stop of trial {trial} ({reason})")
-
-    async def _stop_trial(self, trial: TrialId, reason: str) -> None:
-        if self._coordinator is not None:
-            self._coordinator.stop_trial(trial, reason)
-
-    async def _stop(self, reason: str, grace_s: float) -> None:
-        if self._coordinator is not None:
-            self._coordinator.stop(reason, grace_s)
+        if (coordinator := self._coordinator) is not None:
+            tell(partial(coordinator.stop_trial, trial, reason), f"the stop of trial {trial} ({reason})")
 
     # ---- the agents' jobs
 
@@ -391,7 +385,7 @@ class AgentPool:
             return
         self._unavailable = error
         if coordinator is not None:
-            tell(_report(coordinator, str(error)), "the end of the run, for no agents are left")
+            tell(partial(coordinator.agents_unavailable, str(error)), "the end of the run, for no agents are left")
 
     def _end_batch(self, number: int, end: JobEnd) -> None:
         """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
@@ -414,8 +408,8 @@ class AgentPool:
             missing = job.lacking()
             if missing is not None:
                 self._unavailable = AgentsLostError(advice(missing))
-                why = str(self._unavailable)
-                tell(_report(coordinator, why), "the end of the run, for executors lack a module")
+                act = partial(coordinator.agents_unavailable, str(self._unavailable))
+                tell(act, "the end of the run, for executors lack a module")
         return self._outlook()
 
     # ---- idle
@@ -440,10 +434,6 @@ def _end(jobs: list[AgentBatch]) -> None:
     for job in jobs:
         if not job.join(LEAVE_TIMEOUT_S):
             job.cancel()
-
-
-async def _report(coordinator: Coordinator, reason: str) -> None:
-    coordinator.agents_unavailable(reason)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from sparktrain.board.board import Board
 from sparktrain.clock import SystemClock
 from sparktrain.display.progress import Display
-from sparktrain.driver.admission import slots_of_feeds
+from sparktrain.driver.agent_sources import slots_of_feeds
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.driver.pool import AgentPool

@@ -202,27 +202,8 @@ def _quoted(name: str) -> str:
 
 
 __all__ = [
-    "HasBatchSize",
-    "HasClusterSize",
-    "HasEpochs",
-    "HasExportDir",
-    "HasGraceSecs",
-    "HasInputMapping",
-    "HasInputMode",
-    "HasMasterNode",
-    "HasModelDir",
-    "HasNumPS",
-    "HasOutputMapping",
-    "HasProtocol",
-    "HasReaders",
-    "HasSignatureDefKey",
-    "HasSteps",
-    "HasTFRecordDir",
-    "HasTagSet",
-    "HasTensorboard",
-    "Namespace",
-    "TFEstimator",
-    "TFModel",
-    "TFParams",
+    "HasBatchSize", "HasClusterSize", "HasEpochs", "HasExportDir", "HasGraceSecs", "HasInputMapping", "HasInputMode",
+    "HasMasterNode", "HasModelDir", "HasNumPS", "HasOutputMapping", "HasProtocol", "HasReaders", "HasSignatureDefKey",
+    "HasSteps", "HasTFRecordDir", "HasTagSet", "HasTensorboard", "Namespace", "TFEstimator", "TFModel", "TFParams",
     "TFTypeConverters",
-]
+]  # fmt: skip

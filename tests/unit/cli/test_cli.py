@@ -34,7 +34,7 @@ def test_a_grid(edge: Edge, target: str, capfd: Capture) -> None:
     )
     assert len(edge.calls[0]["space"]) == 4
     assert edge.calls[0]["target"].function(lr=3) == 3
-    assert edge.options == SweepOptions(metric="accuracy")
+    assert edge.options.keywords == SweepOptions(metric="accuracy").keywords
     assert edge.sessions == [(None, {}, "sparktrain")]
 
 
@@ -49,20 +49,20 @@ def test_a_sampled_space_with_lists_beside_it(edge: Edge, target: str) -> None:
     assert str(edge.calls[0]["space"]) == (
         "lr ~ loguniform(0.0001, 0.1), momentum = 0.9, dropout in a grid of [0.4, 0.7]"
     )
-    assert edge.options == SweepOptions(metric="loss", sampler="random", trials=4)
+    assert edge.options.keywords == SweepOptions(metric="loss", sampler="random", trials=4).keywords
 
 
 def test_a_file_with_a_sampled_space(edge: Edge, target: str) -> None:
     Path("sweep.yaml").write_text("space:\n  lr: uniform(0, 1)\nsampler: tpe\ntrials: 5\nmetric: loss\n")
     assert cli.main(["sweep", target, "--params", "sweep.yaml"]) == 0
     assert str(edge.calls[0]["space"]) == "lr ~ uniform(0, 1)"
-    assert edge.options == SweepOptions(metric="loss", sampler="tpe", trials=5)
+    assert edge.options.keywords == SweepOptions(metric="loss", sampler="tpe", trials=5).keywords
 
 
 def test_a_file_sets_what_the_command_line_does_not(edge: Edge, target: str) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\nmetric: loss\nmode: min\nmax_concurrent_trials: 3\nseed: 4\n")
     assert cli.main(["sweep", target, "--params", "sweep.yaml", "--seed", "5"]) == 0
-    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5, max_concurrent_trials=3)
+    assert edge.options.keywords == SweepOptions(metric="loss", mode="min", seed=5, max_concurrent_trials=3).keywords
 
 
 def test_every_option_arrives(edge: Edge, target: str) -> None:
@@ -99,7 +99,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     ]
     assert cli.main(["sweep", target, "--grid", "lr=1", *words]) == 0
     given = {"retry_failed": True, "env": {"A": "b=c"}, "forward_env": ("TOKEN",), "max_concurrent_trials": 2}
-    assert edge.options == SweepOptions(**options, **given)
+    assert edge.options.keywords == SweepOptions(**options, **given).keywords
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
     assert edge.session is not None
@@ -110,7 +110,7 @@ def test_a_run_has_its_parameters_and_its_gang(edge: Edge, target: str, capfd: C
     words = ["--workers", "4", "--param", "lr=0.01", "--param", "layers=[64, 32]", "--name", "big"]
     assert cli.main(["run", target, *words]) == 0
     assert edge.calls[0]["space"] == [{"lr": 0.01, "layers": [64, 32]}]
-    assert edge.calls[0]["options"] == RunOptions(workers=4, name="big")
+    assert edge.calls[0]["options"].keywords == RunOptions(workers=4, name="big").keywords
     assert edge.sessions == [(None, {}, "big")]
     out = capfd.readouterr().out
     assert out.startswith("a module that talks\nmnist: succeeded in 3.0 s on 0 members.\nmetrics: accuracy 0.9000\n")
@@ -130,7 +130,7 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
         if word != "True"
     ]
     assert cli.main(["run", target, *words, "--evaluator", "--agents", "5", "--master", "local[5]", "-q"]) == 0
-    assert edge.calls[0]["options"] == RunOptions(**options, evaluator=True, agents=5)
+    assert edge.calls[0]["options"].keywords == RunOptions(**options, evaluator=True, agents=5).keywords
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[5]", {}, "big")]
 
@@ -140,7 +140,7 @@ def test_a_run_has_the_rest_from_its_file(edge: Edge, target: str, tmp_path: Pat
     file.write_text("params: {lr: 0.1, units: [8, 8]}\nworkers: 2\nevaluator: true\nagents: 3\nname: file\n")
     assert cli.main(["run", target, "--params", str(file), "--param", "lr=0.2", "--name", "given"]) == 0
     assert edge.calls[0]["space"] == [{"lr": 0.2, "units": [8, 8]}]
-    assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given", agents=3)
+    assert edge.calls[0]["options"].keywords == RunOptions(workers=2, evaluator=True, name="given", agents=3).keywords
 
 
 def test_a_run_that_fails_is_shown_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:

@@ -89,7 +89,10 @@ def test_who_waits_for_a_loop_that_has_ended_learns_it(loop: event_loop._LoopThr
 def test_an_error_of_what_nobody_waits_for_is_logged(
     loop: event_loop._LoopThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    event_loop.tell(leaves(OSError("no way")), "the stop of the run")
+    def fail() -> None:
+        raise OSError("no way")
+
+    event_loop.tell(fail, "the stop of the run")
     event_loop.call(own(), 10)
     assert "the stop of the run has failed: OSError: no way" in caplog.text
 

@@ -7,7 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from sparktrain.config.call_option import settled
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.option_catalog import LaunchKeywords
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.stoppers import ASHA
 from sparktrain.driver.options import RunOptions, SweepOptions
@@ -20,7 +22,8 @@ def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
         SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*its options are mode, backend"
     ):
         SweepOptions(metric="y", mode="max", trial_timout=5)
-    assert SweepOptions(metric="y", mode="max", max_retries=1) == SweepOptions(metric="y", mode="max", max_retries=1)
+    asked = {"metric": "y", "mode": "max", "max_retries": 1}
+    assert SweepOptions(**asked).keywords == settled(LaunchKeywords, asked)
 
 
 def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> None:
