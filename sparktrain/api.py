@@ -417,6 +417,7 @@ def session(
 
 def _check_place(call: str, spark: "Session | LocalMachine | None") -> None:
     """Refuse a call inside of a trial, and one that needs a session where there is no PySpark. Raises UserError."""
+    # A program with a call at module level would start Spark within each trial that imports it.
     check_not_nested(call)
     if not isinstance(spark, LocalMachine):
         require_spark(f"{call}()")

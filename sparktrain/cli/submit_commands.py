@@ -172,6 +172,7 @@ def perform_prune(environment: Environment) -> int:
         common.print_line(old_pack.line(now))
     common.print_line("a running application that uses one of them fails when it starts a new executor")
     size = formatting.size(sum(old_pack.size for old_pack in packs))
+    # Which applications run from a pack cannot be known: a person decides.
     if not _agreed(f"delete {formatting.count(len(packs), 'pack')}, {size}, in {store.where()}? [y/N] "):
         common.print_line("nothing was deleted")
         return 0
@@ -228,6 +229,7 @@ def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None])
     line = line_of(job, spark_submit(common.spark_home()))
     if job.place.mode is Mode.CLIENT:
         code = run_here(line)
+        # Another code is of a job without a result: the directory may hold one of an earlier job.
         if out.as_json and code in CODE_OF_STATUS.values() and (run := RunLookout(directory).look()) is not None:
             _show(out, run)
         return code

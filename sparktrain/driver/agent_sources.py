@@ -44,7 +44,7 @@ class OwnAgents:
         """
         spec = call.definition.spec
         engine = self.engine.sharing(spec.gpu_mib)
-        check_fit(call, engine)
+        _check_fit(call, engine)
         engine.check_cluster()
         agents, without_gpus = engine.agents_for(spec, call.agents, call.trials, call.concurrent)
         slots_of_feeds(call, engine, agents)
@@ -89,7 +89,7 @@ class PoolAgents:
         Raises UserError, such as PoolError when the pool is closed, or on another run.
         """
         call = _sliced(call, self.engine.gpu_mib)
-        check_fit(call, self.engine)
+        _check_fit(call, self.engine)
         agents = self._pool.agents
         preflight.check_pool(agents, call.definition.spec.gang.size)
         slots_of_feeds(call, self.engine, agents)
@@ -116,7 +116,7 @@ def _sliced(call: CheckedCall, gpu_mib: int) -> CheckedCall:
     return call if mib == spec.gpu_mib else call.with_spec(replace(spec, gpu_memory=mib * MIB))
 
 
-def check_fit(call: CheckedCall, engine: Engine) -> None:
+def _check_fit(call: CheckedCall, engine: Engine) -> None:
     """Check that a run goes with its engine, also on agents that have started. Raises UserError."""
     spec = call.definition.spec
     engine.check_run(spec)

@@ -37,6 +37,7 @@ def launch(call: CheckedCall, agents: AgentSource, display: Display | None = Non
     with ExitStack() as stack:
         if isinstance(agents, LateAgents):
             preflight.check_agents(call.agents)
+            # Java and Spark take 13 to 25 s to start: a run in which nothing is left to do is shown without them.
             if not call.needs_session and (sweep_result := _finished(attach(call), display)) is not None:
                 return sweep_result
             agents = OwnAgents(stack.enter_context(agents.engine()))

@@ -302,6 +302,7 @@ class AgentPool:
 
     def _parts(self) -> list[range]:
         """The slots of each batch: those of the session's own executors, and those of executors without GPUs."""
+        # On an executor like the session's, a parameter server holds a GPU that it never uses.
         first = self.agents - self._without_gpus
         return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
 

@@ -36,6 +36,7 @@ def served_board(run: AttachedRun, engine: Engine, display: Display) -> Iterator
     feed = BoardFeed(RunLocation(store, layout), SystemClock())
     with Board.start(store, layout.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
         display.print_line(f"{layout.path}: TensorBoard: {board.url}")
+        # A driver in a container of YARN prints into the log of the container: `sparktrain submit` reads the URL here.
         with announced(store, layout, board.url):
             yield
 
@@ -56,6 +57,7 @@ def served_page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterat
             agents.stop_trial(TrialId(trial), "stopped on its page")
 
     address = agents.engine.address()
+    # A process of its own reads the run directory for the page, so that browsers cost the driver nothing.
     with LivePage.start(definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
         display.print_line(f"{definition.layout.path}: page: {page.url}")
         yield

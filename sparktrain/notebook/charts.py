@@ -219,6 +219,7 @@ def parallel(dimensions: Sequence[Dimension], values: Sequence[float | None], na
     scales = [_scale_of(dimension, frame) for dimension in dimensions]
     parts: list[str] = []
     drawn = _strongest_last(values)
+    # One of thousands of lines cannot be followed: the ten best stand out from an even sample.
     best = {number for number, _ in drawn[-_BEST_LINES:]}
     faintness = max(0.5, min(1.0, 100 / max(1, len(drawn))))
     for at, strength in drawn:

@@ -136,6 +136,7 @@ class TFCluster:
         if self._down:
             return
         self._down = True
+        # A member stays for this when its function has returned: the tasks that feed it would miss it.
         for feed in self._feeds.values():
             feed.end()
         limit = grace_secs or (None if timeout < 0 else timeout)

@@ -53,6 +53,7 @@ class FunctionProgram:
         if (module := self._target.module) is not None:
             check_imported(kind, sys.modules.get(module), module)
         check_call(self._target.function, space.examples(), place)
+        # `importlib.import_module("models." + name)` names a package by a parameter alone, which packing looks for.
         self._values = _texts(space, place)
 
     def makes_strategy(self) -> bool:
@@ -65,6 +66,7 @@ class FunctionProgram:
 
     def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
         """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
+        # One reading for all: a call that read its modules for each took 160 ms for 440 files, before its first trial.
         sources = Sources()
         target = self._target
         needed = preload_for(target, gang, env, sources=sources) if preload is None else preload

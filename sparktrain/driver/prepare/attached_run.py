@@ -67,6 +67,7 @@ class AttachedRun:
             retry_failed=self.retry_failed,
             versions=installed_versions((*REPORTED, "pyspark", "numpy")),
             extends=self.call.resume_rules.extends,
+            # `run.json` is written once: a run that was extended kept its first total, and status showed 6 of 3 trials.
             trials=self.trials,
             local=self.local,
         )

@@ -136,6 +136,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
+    # The members of a gang average by TensorFlow: one that asked Keras for JAX once trained on TensorFlow unnoticed.
     keras = chosen_keras(program.keras_choice, gang, env)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)

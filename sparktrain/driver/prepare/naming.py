@@ -30,6 +30,7 @@ def take_name(run: AttachedRun) -> NamedRun:
                 "same time; wait for its end, or choose another name"
             )
         return NamedRun(run)
+    # A generated name has the second of its call, and two calls within a second must not share a run.
     names = (f"{definition.spec.name}-{secrets.token_hex(2)}" for _ in range(NAMES))
     for candidate in (run, *(_renamed(run, name) for name in names)):
         layout = candidate.definition.layout

@@ -54,5 +54,6 @@ def _continued(sampler: Sampler, owned: OwnedRun) -> Sampler:
         requests = partial(pending, definition.store, definition.layout)
         sampler = EnqueuedSampler(sampler, definition.space, requests, listed=plan.sampler is msgspec.UNSET)
     restore = partial(sampler.restore, past(records, definition.spec.metric))
+    # The sampler may be the user's: one that exits or hangs must not take the driver with it.
     guarded_aside("given what earlier drivers had", restore, definition.spec.timeout_s)
     return sampler

@@ -86,6 +86,7 @@ def _check_variables(plan: Plan, env: Mapping[str, str]) -> None:
 
 def _check_limit(keywords: ResumeKeywords | ExtendKeywords, kind: str, where: str) -> None:
     """Raise SpecError for a limit of the resuming call that a run of this kind does not have."""
+    # `agents` of a sweep was read as trials at a time, and counted agents: each kind has a limit of its own name.
     option = "agents" if kind == "run" else "max_concurrent_trials"
     limits = {"max_concurrent_trials": keywords.max_concurrent_trials, "agents": _agents(keywords)}
     for name, value in limits.items():
