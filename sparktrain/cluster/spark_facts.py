@@ -191,7 +191,7 @@ def read_facts(session: "SparkSession", cores: int) -> Facts:
         master = settings.get("spark.master") or ""
         conf = {key: str(value) for key, value in settings.items() if value is not None}
         connect = getattr(session, "_sc", None) is None
-        return Facts(master, conf, cores, _executors(session), connect)
+        return Facts(master=master, conf=conf, cores=cores, executors=_executors(session), connect=connect)
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error

@@ -16,7 +16,7 @@ from sparktrain.config.sampler_names import OBJECT, is_object, is_ours
 from sparktrain.errors import SpecError
 from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.grid import SpaceSampler
-from sparktrain.search.optuna_sampler import Goal, OptunaSampler
+from sparktrain.search.optuna_sampler import Goal, OptunaKind, OptunaSampler
 from sparktrain.search.own_sampler import OwnSampler
 from sparktrain.search.sampled_space import SampledSpace, as_choices, as_grid
 from sparktrain.search.sampler import AnsweringSampler, Sampler
@@ -71,9 +71,8 @@ class SamplerChoice:
         self._check(name, sampled)
         total = self.trials
         if not isinstance(self.requested, str | None):
-            return OptunaSampler(
-                sampled, total, self.goal, self.seed, _UserSampler(self.requested), True, 1, hooked=True
-            )
+            kind = OptunaKind(make=_UserSampler(self.requested), learns=True, hooked=True)
+            return OptunaSampler(sampled, total, self.goal, self.seed, kind)
         make: Callable[..., Any] = _MAKERS[name]
         if name == "qmc":
             make = partial(make, self.seed)
@@ -83,7 +82,8 @@ class SamplerChoice:
         if name == "nsgaii":
             make = partial(make, _population(total))
         batch = 1 if name == "gp" else _BATCH
-        return OptunaSampler(sampled, total, self.goal, self.seed, make, name in _LEARNING, batch, source=source)
+        kind = OptunaKind(make=make, learns=name in _LEARNING, batch=batch, source=source)
+        return OptunaSampler(sampled, total, self.goal, self.seed, kind)
 
     def _check(self, name: str, space: SampledSpace) -> None:
         called = "the sampler of Optuna" if is_object(name) else f"sampler={name!r}"

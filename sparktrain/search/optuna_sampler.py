@@ -68,34 +68,31 @@ class Goal:
         return metric_values if all(map(math.isfinite, [*metric_values, *bounded])) else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptunaKind:
+    """A sampler of Optuna, and how it is used."""
+
+    make: Maker
+    """Makes the sampler of each ask."""
+    learns: bool
+    batch: int = 1
+    """The most cases of one call."""
+    hooked: bool = False
+    """The sampler may learn by its `after_trial`, also of trials of earlier drivers."""
+    source: CmaSource | None = None
+    """Gets the results of former runs, where `make` uses it."""
+
+
 class OptunaSampler(Sampler):
-    """Proposes what a sampler of Optuna suggests. Imports Optuna when it is used first.
+    """Proposes what a sampler of Optuna suggests. Imports Optuna when it is used first."""
 
-    `make` makes the sampler of each ask; `batch` is the most cases of one call. `hooked`: the sampler may learn by its
-    `after_trial`, also of trials of earlier drivers. `source` gets the results of former runs, where `make` uses it.
-    """
-
-    def __init__(
-        self,
-        space: SampledSpace,
-        total: int | None,
-        goal: Goal,
-        seed: int,
-        make: Maker,
-        learns: bool,
-        batch: int,
-        hooked: bool = False,
-        source: CmaSource | None = None,
-    ) -> None:
+    def __init__(self, space: SampledSpace, total: int | None, goal: Goal, seed: int, kind: OptunaKind) -> None:
         self.total = total
-        self.learns = learns
+        self.learns = kind.learns
         self._space = space
         self._goal = goal
         self._seed = seed
-        self._make = make
-        self._batch = batch
-        self._hooked = hooked
-        self._source = source
+        self._kind = kind
         self._restoring = False
         self._axes = space.axes
         self._normal = {path for path, leaf in space.distributions.items() if leaf.kind == "normal"}
@@ -117,7 +114,7 @@ class OptunaSampler(Sampler):
         notes = []
         cases = []
         quota = count if self.total is None else min(count, self.total - self._count)
-        for _ in range(min(quota, self._batch)):
+        for _ in range(min(quota, self._kind.batch)):
             if (proposal := self._new_case()) is None:
                 break
             self._enlist(proposal[0])
@@ -150,8 +147,8 @@ class OptunaSampler(Sampler):
             for constraint in self._goal.constraints:
                 self._constrain(number, str(constraint), constraint.excess(observation.metrics))
             self._tell(number, TrialState.COMPLETE, values)
-            if observation.trial < 0 and self._source is not None:
-                self._source.add(self._study[1].get_trial_params(self._trial_id(number)), values[0])
+            if observation.trial < 0 and self._kind.source is not None:
+                self._kind.source.add(self._study[1].get_trial_params(self._trial_id(number)), values[0])
         else:
             self._tell(number, TrialState.FAIL)
 
@@ -164,14 +161,14 @@ class OptunaSampler(Sampler):
             else:
                 self._restore(event)
         self._restoring = False
-        if self._hooked and history:
-            self._make(0, {}).reseed_rng()  # its own generator would repeat the first cases
+        if self._kind.hooked and history:
+            self._kind.make(0, {}).reseed_rng()  # its own generator would repeat the first cases
 
     # ---- cases
 
     def _new_case(self) -> tuple[Params, dict[str, Any]] | None:
         """As `_case`; None once the sampler has stopped its study, and while all that it has left is running."""
-        if not self._hooked:
+        if not self._kind.hooked:
             return self._case()
         # Samplers that try each case once stop their study after the last one, which works within `Study.optimize`
         # alone.
@@ -182,7 +179,7 @@ class OptunaSampler(Sampler):
     @property
     def _stopped(self) -> bool:
         """The sampler has called `Study.stop`: it has tried all that it can."""
-        return self._hooked and self._study[0]._stop_flag
+        return self._kind.hooked and self._study[0]._stop_flag
 
     def _case(self) -> tuple[Params, dict[str, Any]] | None:
         """The next case, and what a restart needs beside it; None where the sampler stops while it looks for one."""
@@ -231,7 +228,7 @@ class OptunaSampler(Sampler):
         study, _ = self._study
         # A sampler and a seed for each ask: what follows a restart then needs the history alone. CRC-32, because
         # Python's `hash` of a text differs between processes.
-        study.sampler = self._make(zlib.crc32(f"{self._seed}/{self._numbers}".encode()), self._unconditional)
+        study.sampler = self._kind.make(zlib.crc32(f"{self._seed}/{self._numbers}".encode()), self._unconditional)
         self._numbers += 1
         if fixed:
             # Optuna uses an enqueued value that is out of range, with no more than a warning: these are indices of
@@ -331,7 +328,7 @@ class OptunaSampler(Sampler):
     def _tell(self, number: int, state: "TrialState", values: list[float] | None = None) -> None:
         """End a trial of the study."""
         study, storage = self._study
-        if self._restoring and not self._hooked:
+        if self._restoring and not self._kind.hooked:
             storage.set_trial_state_values(self._trial_id(number), state, values)  # `tell` copies the trial
         else:
             study.tell(number, values if values and state.name == "COMPLETE" else None, state)
@@ -343,7 +340,7 @@ class OptunaSampler(Sampler):
     def _study(self) -> "tuple[Study, InMemoryStorage]":
         if self._study_and_storage is None:
             self._study_and_storage = self._created()
-        if self._hooked:
+        if self._kind.hooked:
             self._study_and_storage[0]._thread_local.in_optimize_loop = True  # without it `Study.stop` raises
         return self._study_and_storage
 

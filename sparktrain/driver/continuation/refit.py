@@ -85,7 +85,7 @@ class Refit:
         history = stored.sweep().trials[TrialId(trial.id)].checkpoints
         chosen = {"newest": history.newest, "best": history.best or history.newest, "none": None}[self.checkpoint]
         code = plans.read_code(place.store, place.layout, stored.plan.code)
-        return Winner(place, stored.plan, code, trial, chosen)
+        return Winner(place=place, plan=stored.plan, code=code, trial=trial, checkpoint=chosen)
 
     def checked(
         self, winner: Winner, params: Mapping[str, Any], options: RunOptions, train: Callable[..., Any] | None = None

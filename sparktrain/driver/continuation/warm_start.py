@@ -81,7 +81,9 @@ class WarmStart:
             )
         if self.points:
             lines.append(f"{formatting.count(len(self.points), 'point')} of warm_start {_are(self.points)} tried first")
-        return WarmPlan(self.labels, tuple(lines), self.points, self.metric, tuple(results))
+        return WarmPlan(
+            sources=self.labels, lines=tuple(lines), points=self.points, metric=self.metric, known=tuple(results)
+        )
 
 
 def checked(

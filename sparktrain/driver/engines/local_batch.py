@@ -122,7 +122,16 @@ class LocalBatch(AgentBatch):
         task = SparkTask(STAGE, next(self._tasks))
         self._restarts.started(slot, self._clock.now())
         with suppress(BrokenPipeError):  # the nursery has ended, which the next read detects
-            pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus, place.gpu_totals))
+            pipe.send(
+                m.SpawnAgent(
+                    slot=slot,
+                    task=task,
+                    ticket=self._ticket,
+                    cpus=place.cpus,
+                    gpus=place.gpus,
+                    gpu_totals=place.gpu_totals,
+                )
+            )
 
     def _take(self, exited: m.AgentExited) -> str | None:
         if exited.status == 0:

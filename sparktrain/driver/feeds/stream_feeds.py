@@ -167,7 +167,14 @@ class StreamFeeds:
         rank_order = sorted(epoch.requests)
         addresses = tuple(epoch.requests[rank][1] for rank in rank_order)
         columns = self._columns.get(feed, ())
-        ticket = FeedTicket(feed, addresses, self._feeder, self.keys.token, columns, epoch.number)
+        ticket = FeedTicket(
+            feed=feed,
+            addresses=addresses,
+            certificates=self._feeder,
+            token=self.keys.token,
+            columns=columns,
+            epoch=epoch.number,
+        )
         tag = f"sparktrain-feed-{secrets.token_hex(8)}"
         source = self._sources[feed]
         if isinstance(source, StreamSource) and source.checkpoint is not None:
