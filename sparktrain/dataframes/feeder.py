@@ -119,20 +119,11 @@ class _Opened:
         while True:
             try:
                 self.exchange = FeedExchange(ticket, address, request)
+                self.answer = _answer_of(self.exchange)
             except UnreachableMemberError:
                 if not budget.wait():
                     raise
                 continue
-            try:
-                self.answer: FeedAnswer = self.exchange.ask()
-            except UnreachableMemberError:
-                self.exchange.close()
-                if not budget.wait():
-                    raise
-                continue
-            except BaseException:
-                self.exchange.close()
-                raise
             if not isinstance(self.answer, Busy):
                 return
             self.exchange.close()
@@ -140,6 +131,15 @@ class _Opened:
 
     def close(self) -> None:
         self.exchange.close()
+
+
+def _answer_of(exchange: FeedExchange) -> FeedAnswer:
+    """The member's answer; closes the exchange without one."""
+    try:
+        return exchange.ask()
+    except BaseException:
+        exchange.close()
+        raise
 
 
 def _send(exchange: FeedExchange, batches: Iterator[tuple[pa.RecordBatch, int]], resume: SendFrom) -> Fed:

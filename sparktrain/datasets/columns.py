@@ -9,7 +9,7 @@ from msgspec import Struct
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import DataError
 
-SHOWN_PROBLEMS = 20
+_SHOWN_PROBLEMS = 20
 
 
 class ColumnKind(StrEnum):
@@ -102,8 +102,8 @@ def check_alike(schemas: Mapping[str, Sequence[Column]]) -> None:
 
 def one_a_line(start: str, problems: Sequence[str]) -> str:
     """All problems at once, one a line."""
-    lines = [f"    {problem}" for problem in problems[:SHOWN_PROBLEMS]]
-    if (excess := len(problems) - SHOWN_PROBLEMS) > 0:
+    lines = [f"    {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
+    if (excess := len(problems) - _SHOWN_PROBLEMS) > 0:
         lines.append(f"    ... and {excess} more")
     return "\n".join([f"{start}:", *lines])
 

@@ -1,7 +1,8 @@
 """Plans a dataset of files that exist: which files, which groups in them, and what their columns are."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.data_sources import FileSource
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.arrow_columns import columns_of
-from sparktrain.datasets.columns import Column, ColumnKind, check_pad, chosen
+from sparktrain.datasets.columns import Column, ColumnKind, check_pad, chosen, one_a_line
 from sparktrain.datasets.file_formats import CorruptFileError
 from sparktrain.datasets.file_paths import NamedFile, folder_columns, located, named_files
 from sparktrain.datasets.group_fetch import CorruptGroupError, GroupFetcher, opened
@@ -28,7 +29,6 @@ _THREADS = 8
 _SAMPLES = 4
 """How many groups are read for the lengths of lists and bytes, evenly spread over the dataset."""
 _PROGRESS_S = 10.0
-_SHOWN_PROBLEMS = 20
 
 logger = logging.getLogger("sparktrain")
 
@@ -134,7 +134,7 @@ class _Planner:
         if self._skips:
             draft, lengths = verified(draft, self._store)
         else:
-            lengths = self._sampled(draft, _indexed(planned))
+            lengths = self._sampled(draft, _joined(planned_file.lengths for planned_file in planned))
         return replace(draft, columns=shaped(draft.columns, lengths, self._subject))
 
     def _names(self, in_file: Sequence[str]) -> list[str] | None:
@@ -163,42 +163,32 @@ class _Planner:
         mine = {column.name: column for column in first.columns}
         for planned_file in planned[1:]:
             other_columns = {column.name: column for column in planned_file.columns}
-            lines = [
-                f"    column {name!r}: {_type(mine, name)} and {_type(other_columns, name)}"
+            problems = [
+                f"column {name!r}: {_type(mine, name)} and {_type(other_columns, name)}"
                 for name in dict.fromkeys([*mine, *other_columns])
                 if _rule(mine, name) != _rule(other_columns, name)
             ]
-            if lines:
+            if problems:
                 path = self._store.where(first.file.path)
                 peer = self._store.where(planned_file.file.path)
-                raise DataError(
-                    "\n".join(
-                        [
-                            f"{self._subject} has files of different schemas, {path} and {peer}; cast one of them, "
-                            "or select columns= that they share:",
-                            *lines[:_SHOWN_PROBLEMS],
-                        ]
-                    )
+                start = (
+                    f"{self._subject} has files of different schemas, {path} and {peer}; cast one of them, or select "
+                    "columns= that they share"
                 )
+                raise DataError(one_a_line(start, problems))
 
     def _check_nulls(self, planned: Sequence[PlannedFile]) -> None:
-        lines = [
-            f"    column {name!r} has {count:,} null{'s' * (count != 1)} in {self._store.where(planned_file.file.path)}"
+        problems = [
+            f"column {name!r} has {count:,} null{'s' * (count != 1)} in {self._store.where(planned_file.file.path)}"
             for planned_file in planned
             for name, count in planned_file.nulls.items()
         ]
-        if lines:
-            remainder = [f"    ... and {len(lines) - _SHOWN_PROBLEMS} more"] * (len(lines) > _SHOWN_PROBLEMS)
-            raise DataError(
-                "\n".join(
-                    [
-                        f"{self._subject} has nulls, and a tensor has none; fill them (df.fillna), drop them "
-                        "(df.dropna), or select other columns:",
-                        *lines[:_SHOWN_PROBLEMS],
-                        *remainder,
-                    ]
-                )
+        if problems:
+            start = (
+                f"{self._subject} has nulls, and a tensor has none; fill them (df.fillna), drop them (df.dropna), or "
+                "select other columns"
             )
+            raise DataError(one_a_line(start, problems))
 
     def _sampled(self, draft: Manifest, all_lengths: Lengths) -> Lengths:
         """The lengths of lists and bytes in some groups."""
@@ -218,9 +208,8 @@ class _Planner:
         def look(place: tuple[int, int]) -> Lengths:
             return check_values(fetcher.fetch(*place), unknown, subject)
 
-        for lengths in spread(lambda place, _: look(place), [groups[index] for index in picked], _THREADS):
-            all_lengths = joined(all_lengths, lengths)
-        return all_lengths
+        samples = spread(lambda place, _: look(place), [groups[index] for index in picked], _THREADS)
+        return _joined([all_lengths, *samples])
 
 
 def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
@@ -231,7 +220,6 @@ def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
     groups = _all_groups(draft.files)
     check = _Verification(draft, store, len(groups))
     results = dict(zip(groups, spread(lambda place, _: check.look(place), groups, _THREADS), strict=True))
-    lengths: Lengths = {}
     files = []
     for index, file in enumerate(draft.files):
         bad = {number: why for number in range(len(file.groups)) if isinstance(why := results[index, number], str)}
@@ -249,10 +237,9 @@ def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
             )
         if good:
             files.append(replace(file, groups=good))
-    for result in results.values():
-        lengths = lengths if isinstance(result, str) else joined(lengths, result)
     if not files:
         raise DataError(f"data[{draft.name!r}] has no row group that is not corrupt: put good copies back")
+    lengths = _joined(result for result in results.values() if not isinstance(result, str))
     return replace(draft, files=tuple(files)), lengths
 
 
@@ -286,12 +273,8 @@ def _all_groups(files: Sequence[DataFile]) -> list[tuple[int, int]]:
     return [(index, number) for index, file in enumerate(files) for number in range(len(file.groups))]
 
 
-def _indexed(planned: Sequence[PlannedFile]) -> Lengths:
-    """The lengths of those columns that the index of every file knows."""
-    lengths: Lengths = {}
-    for planned_file in planned:
-        lengths = joined(lengths, planned_file.lengths)
-    return lengths
+def _joined(parts: Iterable[Lengths]) -> Lengths:
+    return reduce(joined, parts, {})
 
 
 def _rule(columns: dict[str, Column], name: str) -> object:

@@ -1,5 +1,6 @@
 """What a model takes and gives, without Keras: the driver checks a call against it, and tasks trace by it."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -48,10 +49,7 @@ class TensorField(Struct, frozen=True):
         dtype = _WIDER.get(self.dtype)
         flat = values.reshape(-1) if dtype is None else values.astype(dtype).reshape(-1)
         array = pa.array(flat, pa.binary()).cast(pa.string()) if self.dtype == "string" else pa.array(flat)
-        for length in () if self.scalar else reversed(values.shape[1:]):
-            rows = len(array) // length if length else 0
-            array = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * length), array)
-        return array
+        return array if self.scalar else nested_lists(array, values.shape)
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.dtype} of shape ({', '.join(['rows', *map(_dimension, self.shape)])}))"
@@ -71,6 +69,15 @@ class ModelSignature(Struct, frozen=True):
     def encoded(self) -> bytes:
         """As JSON."""
         return msgspec.json.encode(self)
+
+
+def nested_lists(flat: pa.Array, shape: tuple[int, ...]) -> pa.Array:
+    """Values that have this shape in row-major order, as rows of lists."""
+    array = flat
+    for axis in range(len(shape) - 1, 0, -1):
+        rows = math.prod(shape[:axis])
+        array = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * shape[axis]), array)
+    return array
 
 
 def output_type(outputs: tuple[TensorField, ...]) -> pa.DataType:

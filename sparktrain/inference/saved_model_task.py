@@ -13,7 +13,7 @@ from sparktrain.errors import DataError
 from sparktrain.inference.feature_rows import feature_batch, tensors_of
 from sparktrain.inference.feeds import Feed
 from sparktrain.inference.model_folder import ModelFolder
-from sparktrain.inference.model_signature import TensorField
+from sparktrain.inference.model_signature import TensorField, nested_lists
 from sparktrain.inference.saved_model_files import SavedModelFiles
 
 _WIDE = {"f": pa.float64(), "i": pa.int64(), "u": pa.int64(), "b": pa.bool_(), "S": pa.binary(), "O": pa.binary()}
@@ -58,10 +58,7 @@ def output_column(values: NDArray[Any], field: TensorField) -> pa.Array:
     """The rows of an output as a column. `values` has the shape (rows, *shape)."""
     flat = values.reshape(-1)
     array = pa.array(flat.astype(np.float64) if field.dtype == "bfloat16" else flat).cast(_WIDE[_kind(field.dtype)])
-    for axis in range(values.ndim - 1, 0, -1):
-        rows = int(np.prod(values.shape[:axis]))
-        array = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * values.shape[axis]), array)
-    return array
+    return nested_lists(array, values.shape)
 
 
 def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,8 @@
 """The contract of a store: the storage that outlives the processes of a run."""
 
 import errno
+import os
+import pwd
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -328,6 +330,14 @@ def exists_error(where: str) -> FileExistsError:
 def missing_error(where: str) -> FileNotFoundError:
     """The error for a path without a file."""
     return FileNotFoundError(errno.ENOENT, "no such file in the store", where)
+
+
+def process_user() -> str:
+    """The name of the user of this process; the number where this host has no name for it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def strays_of(top: str, files: Iterable[str], owns: OwnsPath) -> tuple[str, ...]:

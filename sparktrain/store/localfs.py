@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-import pwd
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from sparktrain.store.base import (
     check_path,
     exists_error,
     missing_error,
+    process_user,
 )
 from sparktrain.store.local_calls import LocalCall, explained
 from sparktrain.store.local_folder import OwnPart
@@ -95,7 +95,7 @@ class LocalStore(Store):
     def _explain(self, error: OSError) -> str:
         has_root = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
         cause, step = explained(error.__cause__ if has_root else error, self.root)  # type: ignore[arg-type] # it is one
-        return f"run directory {self.root} cannot be written by user {_user()}: {cause}; {step}"
+        return f"run directory {self.root} cannot be written by user {process_user()}: {cause}; {step}"
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
@@ -405,13 +405,6 @@ def _link(unpublished: Path, target: Path) -> bool:
             return False
         raise
     return True
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,7 +1,6 @@
 """Hadoop's configuration: read by the driver, and sent to executors, which may have none."""
 
 import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from xml.etree import ElementTree
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
+from sparktrain.store.base import process_user
 
 USER = "hadoop.user.name"
 """The setting with the user as which executors write: Hadoop itself has only an environment variable for it."""
@@ -82,13 +82,13 @@ def become(settings: Mapping[str, str]) -> None:
 
     A user that the environment names already takes precedence.
     """
-    if settings.get(USER, _process_user()) != _process_user():
+    if settings.get(USER, process_user()) != process_user():
         os.environ.setdefault("HADOOP_USER_NAME", settings[USER])
 
 
 def user(settings: Mapping[str, str]) -> str:
     """The user as which a client writes, unless a Kerberos ticket names another."""
-    return os.environ.get("HADOOP_USER_NAME") or settings.get(USER) or _process_user()
+    return os.environ.get("HADOOP_USER_NAME") or settings.get(USER) or process_user()
 
 
 def reversed_namenodes(settings: Mapping[str, str]) -> dict[str, str]:
@@ -178,11 +178,4 @@ def _expanded(value: str, settings: Mapping[str, str]) -> str:
 def _as_user(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("hadoop.security.authentication", "simple") != "simple":
         return {}  # the ticket or token names the user
-    return {USER: os.environ.get("HADOOP_USER_NAME") or _process_user()}
-
-
-def _process_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    return {USER: os.environ.get("HADOOP_USER_NAME") or process_user()}
