@@ -80,8 +80,12 @@ class PoolAgents:
     """The agents of a pool that is open."""
 
     def __init__(self, pool: AgentPool) -> None:
-        self.engine = pool.engine
         self._pool = pool
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the pool."""
+        return self._pool.engine
 
     def admit(self, call: CheckedCall) -> Admitted:
         """Check a call against the pool, and attach its run. Blocks on the store.
