@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.ids import Generation, TrialId
+from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
@@ -134,7 +135,8 @@ def _replay(store: Store, trials: int) -> float:
         journal.append(records[start : start + BATCH])
     started = time.perf_counter()
     opened = read(store, LAYOUT.journal)
-    sweep = recovered(RunStarted(0.0, "run", RunLimits(), opened.records, DriverStarted(plan="", at=0.0)))  # type: ignore[arg-type]
+    limits = RunLimits(spec=SweepSpec(name="run"))
+    sweep = recovered(RunStarted(0.0, RunId("run"), limits, opened.records, DriverStarted(plan="", at=0.0)))
     taken = time.perf_counter() - started
     assert sum(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values()) == trials
     return taken

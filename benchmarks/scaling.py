@@ -21,6 +21,7 @@ from benchmarks.crowd import Crowd
 from benchmarks.load import CountingCoordinator, work_of
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import RunId
@@ -92,7 +93,8 @@ def resumed(folder: str) -> dict[str, float]:
     started, cpu = time.perf_counter(), time.process_time()
     records = read(LocalStore(folder), JOURNAL).records
     machine = Machine(LEASE_S)
-    machine.handle(RunStarted(0.0, RunId("load"), RunLimits(), tuple(records), DriverStarted(plan="", at=0.0)))
+    limits = RunLimits(spec=SweepSpec(name="load"))
+    machine.handle(RunStarted(0.0, RunId("load"), limits, tuple(records), DriverStarted(plan="", at=0.0)))
     taken = {"seconds": time.perf_counter() - started, "cpu_s": time.process_time() - cpu}
     assert machine.last is not None
     return {**taken, "trials": len(machine.last.trials), "gib": _peak_gib()}

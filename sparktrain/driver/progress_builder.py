@@ -189,7 +189,7 @@ def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
     sweep = machine.sweep
     agents = len(machine.agents)
     if sweep is not None and sweep.shortage.of_least_since is not None and sweep.ever_entered:
-        left_s = max(0.0, sweep.shortage.of_least_since + sweep.limits.start_timeout_s - at)
+        left_s = max(0.0, sweep.shortage.of_least_since + sweep.spec.start_timeout_s - at)
         return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"
     if not agents:
         return f"waiting for agents (0 of {work.agents})"

@@ -128,36 +128,20 @@ class RunRequest:
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""
-        spec, replicas = self.spec, self.spec.replication.size
+        spec = self.spec
+        replicas = spec.replication.size
         slots = self.agents // spec.gang.size
         return RunLimits(
+            spec=spec,
             roles=spec.gang.roles(),
-            min_size=spec.gang.min_workers,
             lookahead=self.lookahead if self.sampler.learns else max(1, slots // replicas),
-            restarts=spec.max_retries,
             recovers=spec.recovers or spec.gang.size > 1,
-            hang_timeout_s=spec.gang.hang_timeout_s,
-            report_timeout_s=spec.report_timeout_s,
             restarts_members=self.streams is None and not self.data.sets,
             restarts_servers=spec.gang.backend is Backend.PARAMETER_SERVER,
-            trial_timeout_s=spec.trial_timeout_s,
-            timeout_s=spec.timeout_s,
-            max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
             alike_failures=max(FIRST, 2 * slots) * replicas if spec.max_failures == "auto" else None,
             total=self.total,
             agents=self.agents,
-            start_timeout_s=spec.start_timeout_s,
-            metric=spec.metric,
-            mode=spec.mode,
-            constraints=spec.constraints,
-            replicas=replicas,
-            racing=spec.racing,
-            stopper=spec.stopper,
-            seed=spec.seed,
             leaves=self.leaves,
-            target=spec.target,
-            plateau=spec.plateau,
-            budget_s=spec.budget_s,
         )
 
 

@@ -13,7 +13,7 @@ from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
-from sparktrain.ids import RunId, TrialId
+from sparktrain.ids import TrialId
 from sparktrain.rundir.journal import reader, writer
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -23,7 +23,6 @@ from sparktrain.runs.lost_records import check_whole
 from sparktrain.runs.plan import Plan
 from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion
 from sparktrain.state.cases.case_end import CaseEnd
-from sparktrain.state.events import RunLimits
 from sparktrain.state.records import (
     AnyRecord,
     DriverStarted,
@@ -33,7 +32,7 @@ from sparktrain.state.records import (
     TrialConcluded,
     TrialsAdded,
 )
-from sparktrain.state.recovery import fold
+from sparktrain.state.recovery import fold, folded
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Pruning, Trial
 from sparktrain.store.base import Store
@@ -95,9 +94,7 @@ class StoredRun:
 
     def sweep(self) -> Sweep:
         """The trials as the newest driver has left them."""
-        sweep = Sweep(RunId(self.plan.spec["name"]), RunLimits(), 0.0)
-        fold(sweep, self.opened.records)
-        return sweep
+        return folded(self.opened.records)
 
 
 def look(store: Store, layout: RunLayout) -> StoredRun | None:
@@ -251,7 +248,7 @@ def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]
 
 
 def _ends_of_cases(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]:
-    sweep = Sweep(RunId("past"), RunLimits(metric=metric), 0.0)
+    sweep = folded((), metric)
     observations: list[Observation] = []
     for record in records:
         fold(sweep, (record,))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import RunId, TrialId
+from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.trial_labels import TrialLabels
@@ -18,7 +18,6 @@ from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
 from sparktrain.runs.trial_result import TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
-from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import (
     AnyRecord,
@@ -29,8 +28,7 @@ from sparktrain.state.records import (
     TrialConcluded,
     TrialReported,
 )
-from sparktrain.state.recovery import fold
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.recovery import folded
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.base import Store
 
@@ -238,8 +236,7 @@ class RunView:
 
 def view_of(data: RunData) -> RunView:
     """The run as its records show it."""
-    sweep = Sweep(RunId(data.spec.name), RunLimits(), 0.0)
-    fold(sweep, data.records)
+    sweep = folded(data.records)
     times = _Times(data.records)
     trials = tuple(_trial(trial, data, times) for trial in sweep.trials.values())
     total = data.overview.get("trials") if times.total is None else times.total

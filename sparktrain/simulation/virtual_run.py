@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.stoppers import ASHA, AnyStopRule
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import BugError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.simulation.curves import LearningCurve
@@ -104,9 +105,8 @@ class VirtualRun:
         self._start_s = start_s
         self._stop_s = stop_s
         self._machine = Machine(_FOREVER)
-        self._limits = on.RunLimits(
-            lookahead=1, max_failures=None, total=total, agents=slots, metric=metric, mode=mode, stopper=stopper
-        )
+        spec = SweepSpec(name=_RUN, metric=metric, mode=mode, stopper=stopper, max_failures=None)
+        self._limits = on.RunLimits(spec=spec, lookahead=1, total=total, agents=slots)
         self._search = order or AsRecorded(total)
         self._proposed: list[int] = []
         """The recorded trial of each one."""

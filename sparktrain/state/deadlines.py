@@ -1,7 +1,7 @@
 """A gang's deadlines: members that have not joined, and members without progress. Pure."""
 
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import Rank
-from sparktrain.state.events import RunLimits
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
@@ -34,12 +34,12 @@ def _state(gang: Gang, rank: Rank) -> str:
     return f"{agent}, which has not loaded the training function"
 
 
-def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
+def hang(gang: Gang, spec: SweepSpec, at: float) -> Late | None:
     """The failure of a gang with a member that has finished no step for too long, if its members report steps.
 
     A member that waits for rows of a stream does not hang: these may take any time.
     """
-    live = stuck(gang, limits, at)
+    live = stuck(gang, spec, at)
     if not live:
         return None
     # In a ring all members wait for one: the one that is behind holds up the others.
@@ -57,19 +57,19 @@ def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
     return Failure(FailureKind.HANG, summary), at, last
 
 
-def stuck(gang: Gang, limits: RunLimits, at: float) -> list[Rank]:
+def stuck(gang: Gang, spec: SweepSpec, at: float) -> list[Rank]:
     """The members that have finished no step for too long, but for those that are ended, or wait for rows."""
     if gang.status is not GangStatus.RUNNING:
         return []
-    late = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
-    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
+    late = [rank for rank, pace in gang.paces.items() if _overdue(pace, spec.gang.hang_timeout_s, at)]
+    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, spec, at)]
     # A member that waits for rows waits for Spark, which may take any time.
     excused = {*gang.ended, *gang.absent, *(rank for rank, _ in gang.awaiting)}
     return [rank for rank in (*late, *silent) if rank not in excused]
 
 
-def _silent(report: Pace, limits: RunLimits, at: float) -> bool:
-    return limits.report_timeout_s is not None and at - report.at > limits.report_timeout_s
+def _silent(report: Pace, spec: SweepSpec, at: float) -> bool:
+    return spec.report_timeout_s is not None and at - report.at > spec.report_timeout_s
 
 
 def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:

@@ -6,9 +6,7 @@ from msgspec import Struct
 
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.gang_spec import Role
-from sparktrain.config.metric_names import Mode
-from sparktrain.config.objectives import Constraint
-from sparktrain.config.stoppers import AnyStopRule
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateInput
 from sparktrain.state.outcome import Loss
@@ -56,61 +54,30 @@ class LossExplained(Event, frozen=True, tag=True):
     """What happened, and what to do, in one line."""
 
 
-class RunLimits(Struct, frozen=True):
-    """The part of a run's specification that decisions depend on."""
+class RunLimits(Struct, frozen=True, kw_only=True):
+    """What decisions about a run depend on: its specification, and what the call adds to it."""
 
+    spec: SweepSpec
     roles: tuple[Role, ...] = (Role.CHIEF,)
     """Roles of the members of each trial's gang, by rank."""
-    min_size: int | None = None
-    """The fewest members with which a gang continues when agents are lost for good; None: it waits for all."""
     lookahead: int = 0
     """Cases to request ahead of need, so that a free slot need not wait for the sampler."""
-    restarts: int = 3
-    """Times a trial's gang restarts without a newer checkpoint."""
     recovers: bool = False
     """A gang restarts after a crash too, and after an exception with progress; else they are the trial's result."""
     join_timeout_s: float = 300.0
     """From the start of a gang's first process until its last member is in the training function."""
-    hang_timeout_s: float = 120.0
-    """A member that reports steps, and then none for so long, hangs."""
-    report_timeout_s: float | None = None
-    """The same for a member that reports metrics and no steps; None: no limit."""
     restarts_members: bool = False
     """A worker or an evaluator of a gang with parameter servers restarts alone, where it can. Not in a run with data
     or streams: these continue from a checkpoint, for all members."""
     restarts_servers: bool = False
     """A parameter server restarts alone too: the chief gives it its variables again. Members that restart alone may
     move to another host: they meet at these servers alone, and learn where they are."""
-    trial_timeout_s: float | None = None
-    timeout_s: float | None = None
-    max_failures: int | None = None
-    """The number of failed trials that ends the run."""
     alike_failures: int | None = None
-    """The number that ends it when the first trials all fail in the same way."""
+    """The number of failed trials that ends the run when the first ones all fail in the same way."""
     total: int | None = None
     """Number of trials, where that is known."""
     agents: int = 0
     """Agents that the run asked for."""
-    start_timeout_s: float = 300.0
-    """How long the run may have fewer agents than one gang needs."""
-    metric: str | None = None
-    mode: Mode = "max"
-    constraints: tuple[Constraint, ...] = ()
-    """Bounds of metrics; a trial that breaks one is not the best."""
-    replicas: int = 1
-    """Trials of each set of parameters that the sampler proposes."""
-    racing: bool = True
-    """Whether the trials of one are not run that can no longer become the best."""
-    target: float | None = None
-    """The value of the metric that ends the run when a trial reaches it."""
-    plateau: int | None = None
-    """Trials in a row without a better one that end the run."""
-    budget_s: float | None = None
-    """Time of slots in all, in seconds, after which the run ends."""
-    stopper: tuple[AnyStopRule, ...] = ()
-    """Rules that stop trials which cannot win; they need a metric."""
-    seed: int = 0
-    """What rules decide by chance follows from this."""
     leaves: tuple[tuple[str, Distribution | tuple[Any, ...]], ...] = ()
     """The distributions and lists of the space, by their paths, for rules that change parameters."""
 
@@ -122,7 +89,8 @@ class RunLimits(Struct, frozen=True):
     @property
     def least(self) -> int:
         """Agents that the run needs to make progress."""
-        return self.size if self.min_size is None else self.min_size
+        smallest = self.spec.gang.min_workers
+        return self.size if smallest is None else smallest
 
 
 class RunStarted(Event, frozen=True, tag=True):

@@ -68,9 +68,10 @@ class Failures:
     def reason(self, last: Failure) -> str:
         """Why the run ends now that a trial has failed with `last`; empty if it continues."""
         limits = self._limits
-        if limits.max_failures is not None and self._count >= limits.max_failures:
+        most = limits.spec.max_failures
+        if isinstance(most, int) and self._count >= most:
             trials_text = f"{self._count} trial{'s' * (self._count > 1)}"
-            return f"{trials_text} failed (max_failures={limits.max_failures}), the last with: {last.summary}"
+            return f"{trials_text} failed (max_failures={most}), the last with: {last.summary}"
         first = [failure for failure in self._first.values() if failure is not None]
         if self.succeeded or limits.alike_failures is None or len(first) < limits.alike_failures or not alike(first):
             return ""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 
 from sparktrain.config.objectives import feasible
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.ending import Ending, Stop
-from sparktrain.state.events import RunLimits
 from sparktrain.state.gang import Gang
 from sparktrain.state.trial import Trial, TrialStatus
 
@@ -14,13 +14,13 @@ from sparktrain.state.trial import Trial, TrialStatus
 class Goals:
     """The best value of a run, how many trials did not improve it, and the time of its slots."""
 
-    def __init__(self, limits: RunLimits) -> None:
-        self._limits = limits
-        self._sign = -1.0 if limits.mode == "max" else 1.0
+    def __init__(self, spec: SweepSpec) -> None:
+        self._spec = spec
+        self._sign = -1.0 if spec.mode == "max" else 1.0
         self._best: Trial | CaseEnd | None = None
         self._since_best = 0
         """Cases with a result since the best one."""
-        self._word = "trial" if limits.replicas == 1 else "case"
+        self._word = "trial" if spec.replication.size == 1 else "case"
         self._spent_s = 0.0
         """Time of slots in gangs that are over."""
 
@@ -43,27 +43,25 @@ class Goals:
 
     def reached(self) -> Stop | None:
         """Why no further trial is needed, if so."""
-        limits = self._limits
+        spec = self._spec
         best = self._best
-        if limits.metric is None or best is None:
+        if spec.metric is None or best is None:
             return None
-        value = best.metrics[limits.metric]
-        if limits.target is not None and self._sign * value <= self._sign * limits.target:
-            reason = (
-                f"{self._word} {best.id} reached the target: {limits.metric} {value:.6g} (target={limits.target:g})"
-            )
+        value = best.metrics[spec.metric]
+        if spec.target is not None and self._sign * value <= self._sign * spec.target:
+            reason = f"{self._word} {best.id} reached the target: {spec.metric} {value:.6g} (target={spec.target:g})"
             return Stop(reason, Ending.TARGET)
-        if limits.plateau is not None and self._since_best >= limits.plateau:
+        if spec.plateau is not None and self._since_best >= spec.plateau:
             reason = (
                 f"none of the last {self._since_best} {self._word}s was better than {self._word} {best.id} "
-                f"({limits.metric} {value:.6g}; plateau={limits.plateau})"
+                f"({spec.metric} {value:.6g}; plateau={spec.plateau})"
             )
             return Stop(reason, Ending.PLATEAU)
         return None
 
     def spent(self, running: Iterable[Gang], at: float) -> Stop | None:
         """Why the run ends, where its slots have trained for as long as they may."""
-        budget = self._limits.budget_s
+        budget = self._spec.budget_s
         if budget is None or self._spent_s + sum(self._held(gang, at) for gang in running) < budget:
             return None
         return Stop(f"its slots have trained for the budget of {budget / 3600:g} slot-hours", Ending.BUDGET)
@@ -73,6 +71,6 @@ class Goals:
 
     def _value(self, case: Trial | CaseEnd) -> float | None:
         """The metric as a number that is better when smaller; None where the case has no end that counts."""
-        value = case.metrics.get(self._limits.metric or "", math.nan)
-        counts = case.status is TrialStatus.SUCCEEDED and feasible(case.metrics, self._limits.constraints)
+        value = case.metrics.get(self._spec.metric or "", math.nan)
+        counts = case.status is TrialStatus.SUCCEEDED and feasible(case.metrics, self._spec.constraints)
         return self._sign * value if counts and math.isfinite(value) else None

@@ -52,13 +52,14 @@ def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | Non
     """Why the run must end: agents are missing for too long, are all excluded, or none can load the function."""
     health = sweep.health
     limits = sweep.limits
+    start_timeout_s = sweep.spec.start_timeout_s
     fit = len(able(alive, sweep))
-    late = sweep.shortage.of_least_since is not None and at >= sweep.shortage.of_least_since + limits.start_timeout_s
+    late = sweep.shortage.of_least_since is not None and at >= sweep.shortage.of_least_since + start_timeout_s
     if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
         return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)
     if fit < limits.least and (note := health.exclusions(alive)):
         return Stop(note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
-    reason = f"{len(alive)} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
+    reason = f"{len(alive)} of {limits.least} agents that a trial needs within {start_timeout_s:g} s"
     return Stop(reason, Ending.NO_AGENTS) if late else None
 
 

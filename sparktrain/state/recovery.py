@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from sparktrain.ids import TrialId
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.ids import RunId, TrialId
 from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.ending import Ending
-from sparktrain.state.events import RunStarted
+from sparktrain.state.events import RunLimits, RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.pruning.pruned_trials import unsettled
 from sparktrain.state.records import (
@@ -55,6 +56,13 @@ def recovered(event: RunStarted) -> Sweep:
     for trial in again:
         trial.failed_at = event.at  # the time of its driver's loss is unknown: report the cost under this one
     sweep.start_driver(facts)
+    return sweep
+
+
+def folded(records: Iterable[AnyRecord], metric: str | None = None) -> Sweep:
+    """The trials as the records have left them, for readers: nothing is decided about them."""
+    sweep = Sweep(RunId("past"), RunLimits(spec=SweepSpec(name="past", metric=metric)), 0.0)
+    fold(sweep, records)
     return sweep
 
 

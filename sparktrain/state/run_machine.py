@@ -214,7 +214,7 @@ class RunMachine:
 
     def _judged(self, gang: Gang, agent: AgentId, member: Member, step: int) -> Commands:
         """Send the chief what the rules of the run make of its reports up to `step`: it may wait for that."""
-        if member.rank != CHIEF or not self.sweep.limits.stopper:
+        if member.rank != CHIEF or not self.sweep.spec.stopper:
             return []
         trial = self.sweep.trials[gang.trial]
         return [do.Send(agent, m.Judged(member, step, self.sweep.pruned.next_step(trial), trial.stopping))]
@@ -311,11 +311,12 @@ class RunMachine:
     def _size(self, trial: Trial, at: float) -> int:
         """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
         full_size = self.sweep.limits.size
+        smallest = self.sweep.spec.gang.min_workers
         short_since = self.sweep.shortage.of_whole_since
         began = trial.generation != NOT_FORMED
-        if self.sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
+        if smallest is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
             return full_size
-        return max(self.sweep.limits.min_size, min(full_size, len(able(self._agents.all(), self.sweep))))
+        return max(smallest, min(full_size, len(able(self._agents.all(), self.sweep))))
 
     def _form(self, trial: Trial, agents: list[AgentState], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)
@@ -450,7 +451,7 @@ class RunMachine:
             return self._stop_members(gang, at)
         if (hung := self._restarts.overdue(gang, at)) is not None:
             return self._drop(gang.agents[hung], f"its member hangs, and did not end within {END_TIMEOUT_S:g} s", at)
-        limit = self.sweep.limits.trial_timeout_s
+        limit = self.sweep.spec.trial_timeout_s
         blamed = list[do.Command]()
         if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
             failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
@@ -459,7 +460,7 @@ class RunMachine:
             failure, _, rank = late
             blamed = self._blame(gang, rank, failure, at) if gang.status is GangStatus.RESERVING else []
             gang.fail(*late)
-        elif (stuck := hang(gang, self.sweep.limits, at)) is not None:
+        elif (stuck := hang(gang, self.sweep.spec, at)) is not None:
             if alone := self._restarts.hangs(gang, stuck):
                 return alone
             gang.fail(*stuck)
@@ -470,9 +471,9 @@ class RunMachine:
         return [*blamed, *self._stop_members(gang, at)] if gang.cause is not None else []
 
     def _check_run(self, at: float) -> Commands:
-        limits = self.sweep.limits
-        if limits.timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + limits.timeout_s:
-            reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
+        timeout_s = self.sweep.spec.timeout_s
+        if timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + timeout_s:
+            reason = f"the run's timeout ({timeout_s:g} s) is over"
             return self.stop(reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
         spent = self.sweep.goals.spent(self.sweep.gangs.values(), at) if self.sweep.stop is None else None
         if spent is not None:

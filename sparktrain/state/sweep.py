@@ -59,6 +59,7 @@ class Sweep:
         """`wall` is the moment `at` in seconds since 1970, where that is known."""
         self.run = run
         self.limits = limits
+        self.spec = limits.spec
         self.started_at = at
         self._started_wall = at if wall is None else wall
         self.times = DriverTimes()
@@ -93,10 +94,10 @@ class Sweep:
         """When the last report of a trial was recorded."""
         self.paused: dict[TrialId, Trial] = {}
         """Trials that wait for their promotion."""
-        self.cases = CaseTable(limits.replicas, limits.metric, self.trials)
-        self.pruned = PrunedTrials(limits, self.trials, self.cases)
+        self.cases = CaseTable(limits.spec.replication.size, limits.spec.metric, self.trials)
+        self.pruned = PrunedTrials(limits.spec, self.trials, self.cases)
         self.exploits = Exploits(limits, self.trials)
-        self.goals = Goals(limits)
+        self.goals = Goals(limits.spec)
 
     @property
     def ran_s(self) -> float:
@@ -371,7 +372,7 @@ class Sweep:
     def decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
         """The decision for this failure, of the gang or of one member: then `RETRY` allows that it restarts alone."""
         history = history_of(trial, gang, failure, self.limits.recovers)
-        return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
+        return decide(failure.kind, history, self.spec.max_retries, stopping=self.stop is not None)
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None and gang.memory_step is None:

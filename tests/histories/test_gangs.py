@@ -174,8 +174,8 @@ def test_every_history_ends_with_each_trial_concluded_once(
     failures: tuple[int | None, int | None],
 ) -> None:
     world, names = World(Machine(LEASE_S, word_s), cases=cases), []
-    limits = {"min_size": least, "agents": agents, "max_failures": failures[0], "alike_failures": failures[1]}
-    world.begin(size=size, restarts=restarts, trial_timeout_s=20.0, recovers=recovers, **limits)
+    limits = {"min_workers": least, "agents": agents, "max_failures": failures[0], "alike_failures": failures[1]}
+    world.begin(size=size, max_retries=restarts, trial_timeout_s=20.0, recovers=recovers, **limits)
     for what, which in steps:
         act(world, what, which, names)
         world.suggest()
@@ -198,7 +198,7 @@ def test_gangs_resume_from_one_snapshot_in_any_history(
     steps: list[tuple[str, int]], size: int, spare: int, word_s: float
 ) -> None:
     world, names = World(Machine(LEASE_S, word_s), cases=2), []
-    world.begin(size=size, restarts=20, recovers=True)
+    world.begin(size=size, max_retries=20, recovers=True)
     for number in range(size + spare):
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
@@ -235,7 +235,7 @@ def test_members_of_clusters_restart_alone_in_any_history(
     world, names = World(Machine(LEASE_S, word_s), cases=2), []
     roles = (Role.CHIEF, *[Role.WORKER] * workers, Role.EVALUATOR, Role.PS)
     limits = {"restarts_members": True, "recovers": True, "hang_timeout_s": 6.0, "join_timeout_s": 12.0}
-    world.begin(roles=roles, restarts=restarts, restarts_servers=moving, **limits)
+    world.begin(roles=roles, max_retries=restarts, restarts_servers=moving, **limits)
     for number in range(len(roles) + spare):
         names.append(world.join(f"a{number}", f"host-{number // 4}", number))
     world.suggest()

@@ -31,6 +31,7 @@ from sparktrain.state.restart import Decision
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 from tests.histories.test_gangs import check_journal
+from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
 
 LENGTH = 9
@@ -130,8 +131,8 @@ class History:
     def limits(self) -> dict[str, Any]:
         workers = [Role.WORKER] * (self.plan.size - 1)
         limits = {"roles": (Role.CHIEF, *workers), "metric": "loss", "mode": "min", "stopper": RULES[self.plan.rule]}
-        leaves = {"leaves": (("x", uniform(0, 100)),), "seed": 3, "replicas": self.plan.replicas}
-        return {**limits, **leaves, "trial_timeout_s": TIMEOUT_S, "restarts": 20}
+        leaves = {"leaves": (("x", uniform(0, 100)),), "seed": 3, "repeats": self.plan.replicas}
+        return {**limits, **leaves, "trial_timeout_s": TIMEOUT_S, "max_retries": 20}
 
     @property
     def trials(self) -> dict[TrialId, Trial]:
@@ -161,7 +162,7 @@ class History:
         added = sum(len(record.cases) for record in records if isinstance(record, TrialsAdded))
         self.world = World(Machine(LEASE_S), at=before.at, cases=TRIALS // self.plan.replicas - added)
         start = DriverStarted(plan="p", at=before.at, retry_failed=retry_failed)
-        self.world.feed(on.RunStarted(before.at, RUN, on.RunLimits(**self.limits), tuple(records), start))
+        self.world.feed(on.RunStarted(before.at, RUN, run_limits(**self.limits), tuple(records), start))
         self.world.records = [*records, *self.world.records]
         self.functions, self._seen = {}, 0
 

@@ -24,6 +24,7 @@ from sparktrain.state.records import DriverStarted
 from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
 from tests.support.call_count import counted
+from tests.support.limits import run_limits
 from tests.unit.store.gated import MemoryStore
 
 RUN = RunId("run")
@@ -68,7 +69,7 @@ class ShortTrials:
 
     async def run(self, trials: int) -> None:
         """Bring that many trials to their ends, and the journal up to date."""
-        agent, limits = AgentId("agent"), on.RunLimits(total=trials, agents=1, lookahead=1)
+        agent, limits = AgentId("agent"), run_limits(total=trials, agents=1, lookahead=1)
         self._inbox += [
             on.AgentJoined(0.0, agent, 0, "host-1", "10.0.0.1", 0),
             on.RunStarted(0.0, RUN, limits, (), DriverStarted(plan="plan", at=1.7e9)),
@@ -110,7 +111,7 @@ async def test_a_journal_writes_less_than_three_times_its_records_whenever_it_is
     await ShortTrials(store).run(trials)
     assert sum("snapshot" in path for path in store.files) == 2, "it is compacted twice"
     assert 1.5 < store.worst < MOST_WRITTEN
-    found = recovered(on.RunStarted(0.0, RUN, on.RunLimits(), read(store, JOURNAL).records, DriverStarted(plan="plan")))
+    found = recovered(on.RunStarted(0.0, RUN, run_limits(), read(store, JOURNAL).records, DriverStarted(plan="plan")))
     assert [trial.status for trial in found.trials.values()] == [TrialStatus.SUCCEEDED] * trials
 
 

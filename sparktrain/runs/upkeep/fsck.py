@@ -8,7 +8,7 @@ from typing import Any
 
 from sparktrain import formatting
 from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
-from sparktrain.ids import RunId, TrialId
+from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal import salvage, writer
 from sparktrain.rundir.journal.salvage import SalvageReport
@@ -22,10 +22,8 @@ from sparktrain.runs.plan import Plan
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.view import RunData, RunDriver, RunState, RunView, TrialView, view_of
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverStarted
-from sparktrain.state.recovery import fold
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.recovery import folded
 
 VERSION = 1
 _SHOWN_TRIALS = 12
@@ -293,9 +291,9 @@ class RunExaminer:
     def _forget_replaced(self, checked: _Checked) -> None:
         """Drop findings about checkpoints that the driver has replaced and deleted meanwhile."""
         _, records = salvage.examine(self._place.store, self._place.layout)
-        sweep = Sweep(RunId(self._place.layout.path), RunLimits(), 0.0)
-        fold(sweep, records)
-        manifests = {entry.manifest for trial in sweep.trials.values() for entry in trial.checkpoints.retained}
+        manifests = {
+            entry.manifest for trial in folded(records).trials.values() for entry in trial.checkpoints.retained
+        }
         for manifest in [path for path in checked.corrupt if path not in manifests]:
             del checked.corrupt[manifest]
 

@@ -29,15 +29,15 @@ class Growths:
 
     def ask(self, at: float) -> list[do.Command]:
         """Have the members of gangs that can grow now take a snapshot. No trial in the queue waits longer for that."""
-        limits = self._sweep.limits
-        if limits.min_size in (None, limits.size) or self._sweep.queue or self._sweep.stop is not None:
+        full_size = self._sweep.limits.size
+        if self._sweep.spec.gang.min_workers in (None, full_size) or self._sweep.queue or self._sweep.stop is not None:
             return []
         commands: list[do.Command] = []
         for gang in self._sweep.gangs.values():
             if not self._may_grow(gang, at):
                 continue
             if spare := len(idle(self._agents, self._sweep, at)):
-                gang.growth = Growth(min(limits.size, gang.size + spare), at)
+                gang.growth = Growth(min(full_size, gang.size + spare), at)
                 commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
         return commands
 

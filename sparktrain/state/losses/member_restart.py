@@ -73,7 +73,7 @@ class MemberRestarts:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
         failure, at, rank = late
         # When several members hang, they wait for each other: no single one is the cause.
-        if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.limits, at)) > 1:
+        if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
         gang.absent[rank] = Absence(_of(gang, rank, failure), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
         return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]

@@ -3,7 +3,7 @@
 import math
 
 from sparktrain.state.pruning.racing import LABEL, cannot_win
-from sparktrain.state.pruning.rule import Aim
+from sparktrain.state.pruning.rule import aim_of
 from sparktrain.state.records import CaseClosed
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
@@ -14,8 +14,7 @@ class CaseClosing:
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
-        limits = sweep.limits
-        self._aim = Aim(limits.metric, limits.mode == "max") if limits.metric is not None else None
+        self._aim = aim_of(sweep.spec)
         self._best: tuple[float, int] | None = None
         """The lowest mean cost of a case that has succeeded, and its number."""
         self._lowest = math.inf
@@ -72,7 +71,7 @@ class CaseClosing:
         pruned = next((trial for trial in trials if trial.status is TrialStatus.PRUNED), None)
         if pruned is not None:
             return f"closed: trial {pruned.id} of the same parameters was {_why(pruned)}"
-        if self._aim is None or not self._sweep.limits.racing or self._best is None or self._best[1] == case:
+        if self._aim is None or not self._sweep.spec.racing or self._best is None or self._best[1] == case:
             return ""
         mine = self._costs(trials)
         pending = sum(not trial.status.final for trial in trials)

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 from sparktrain.state.cases.case_table import CaseTable
-from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import EndedEarly, Report
-from sparktrain.state.pruning.rule import Aim
+from sparktrain.state.pruning.rule import aim_of
 from sparktrain.state.pruning.stopper import Stopper, StopperRecord
 from sparktrain.state.records import (
     AnyRecord,
@@ -36,14 +36,13 @@ BY_USER = "the user"
 class PrunedTrials:
     """Marks trials by what the rules of the run make of their reports and ends; sets their `pruning`."""
 
-    def __init__(self, limits: RunLimits, trials: Mapping[TrialId, Trial], cases: CaseTable) -> None:
+    def __init__(self, spec: SweepSpec, trials: Mapping[TrialId, Trial], cases: CaseTable) -> None:
         """`trials` are those of the run, and grow with it. Rules judge the first trial of each case."""
         self._cases = cases
-        self._metric = limits.metric or ""
-        aim = Aim(limits.metric, limits.mode == "max") if limits.metric is not None else None
-        self._stopper = Stopper(limits.stopper, aim)
+        self._metric = spec.metric or ""
+        self._stopper = Stopper(spec.stopper, aim_of(spec))
         self._trials = trials
-        self._rules = ", ".join(map(str, limits.stopper))
+        self._rules = ", ".join(map(str, spec.stopper))
         self._heard: set[TrialId] = set()
         """Trials that have reported the metric."""
         self._running: list[TrialId] = []

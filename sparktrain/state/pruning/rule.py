@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 
 
@@ -27,6 +28,11 @@ class Aim:
     def cost(self, value: float) -> float:
         """`value`, or its negative: smaller is better."""
         return -value if self.largest else value
+
+
+def aim_of(spec: SweepSpec) -> Aim | None:
+    """What is better in a run; None where its trials are not compared."""
+    return None if spec.metric is None else Aim(spec.metric, largest=spec.mode == "max")
 
 
 class PruningRule(ABC):

@@ -119,7 +119,7 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: RunRequest) -> 
 
 def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: RunRequest) -> None:
     world = World(Machine(LEASE_S, reason_timeout_s=20.0), cases=1)
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     agent = world.join("a")
     world.suggest()
     world.lose(agent)
@@ -225,7 +225,7 @@ def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: RunRequest) -> 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_kept_up_is_what_would_be_counted(work: RunRequest, seed: int) -> None:
     random, world = Random(seed), World(cases=12)
-    world.begin(restarts=1, lookahead=3)
+    world.begin(max_retries=1, lookahead=3)
     sweep = world.machine.sweep
     assert sweep is not None
     work = replace(with_spec(work, replace(work.spec, metric="accuracy")), total=12)

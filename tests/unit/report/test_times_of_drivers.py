@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.config.stoppers import Threshold
 from sparktrain.display.status_json import run_json
 from sparktrain.display.summary import summary_table
@@ -21,6 +20,7 @@ from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.records import AnyRecord, DriverStarted, GangRestarted, RunEnded, TrialConcluded
 from sparktrain.state.recovery import compacted
+from tests.support.limits import run_limits
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at
 from tests.unit.state.world import LEASE_S, RUN, World
 
@@ -31,7 +31,7 @@ DIED, RESUMED = 26.0, 146.0
 def driver(run: ScriptedRun, at: float, records: list[AnyRecord], cases: int) -> World:
     """A driver with two agents that starts so many seconds after the first."""
     world = World(Machine(LEASE_S), cases=cases)
-    limits = on.RunLimits(roles=(Role.CHIEF,), metric="accuracy", stopper=(Threshold(lower=0.0),))
+    limits = run_limits(metric="accuracy", stopper=(Threshold(lower=0.0),))
     start = DriverStarted(plan=run.plan.digest, space=run.plan.space_digest, at=BEGUN + at)
     world.feed(on.RunStarted(0.0, RUN, limits, tuple(records), start))
     world.records = [*records, *world.records]

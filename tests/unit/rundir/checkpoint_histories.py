@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.errors import CheckpointError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
@@ -25,6 +24,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed
 from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
+from tests.support.limits import run_limits
 from tests.unit.rundir.snapshots import LAYOUT, TRIAL, content, draft, loaded, member
 from tests.unit.store.gated import MemoryStore
 from tests.unit.store.histories import Actor
@@ -32,7 +32,7 @@ from tests.unit.store.histories import Actor
 ATTEMPTS = 3
 STEPS = 6
 RUN = member(1).run
-LIMITS = on.RunLimits(roles=(Role.CHIEF,), restarts=1000)
+LIMITS = run_limits(max_retries=1000)
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from sparktrain.state.records import RungReached, TrialAnswered, TrialConcluded
 from sparktrain.state.recovery import compacted, fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
+from tests.support.limits import run_limits
 from tests.unit.state.world import RUN, World
 
 END = EndedEarly(3, 0.25, "stopped at step 3: value 0.25 (MedianPruner)")
@@ -37,7 +38,7 @@ def trial(world: World) -> Trial:
 
 def folded(world: World) -> Trial:
     """The trial as another driver finds it."""
-    sweep = Sweep(RUN, on.RunLimits(), 0.0)
+    sweep = Sweep(RUN, run_limits(), 0.0)
     fold(sweep, compacted(world.records))
     return sweep.trials[TrialId(0)]
 

@@ -26,7 +26,7 @@ SUCCEEDED, FAILED, PRUNED = TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStat
 
 def started(replicas: int = 4, cases: int = 3, agents: str = "a", **limits: object) -> World:
     world = World(cases=cases)
-    world.begin(**{"metric": "loss", "mode": "min", "replicas": replicas, **limits})
+    world.begin(**{"metric": "loss", "mode": "min", "repeats": replicas, **limits})
     for name in agents:
         world.join(name)
     world.suggest()
@@ -82,7 +82,7 @@ def test_a_case_is_learned_once_by_its_means() -> None:
 
 
 def test_a_case_with_a_lost_trial_is_not_learned() -> None:
-    world = started(replicas=2, cases=1, restarts=0, agents="ab")
+    world = started(replicas=2, cases=1, max_retries=0, agents="ab")
     world.enter(A)
     world.enter(B)
     world.end(A, Outcome(1.0, metrics={"loss": 0.5}))
@@ -244,7 +244,7 @@ def test_means_are_over_the_trials_that_have_a_metric() -> None:
 
 def test_a_case_that_a_dead_driver_closed_stays_closed() -> None:
     """Even where the next one does not race: the record alone decides."""
-    limits = {"metric": "loss", "mode": "min", "replicas": 4}
+    limits = {"metric": "loss", "mode": "min", "repeats": 4}
     world = started(replicas=4, cases=2, agents="ab")
     for loss in (0.2, 0.3, 0.9):
         returns(world, loss, A)

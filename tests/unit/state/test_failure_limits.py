@@ -124,7 +124,7 @@ def test_one_of_the_first_that_is_still_training_keeps_the_run_going(world: Worl
 
 
 def test_one_that_is_lost_is_none_of_the_first(world: World) -> None:
-    [agent] = begin(world, 1, restarts=0)
+    [agent] = begin(world, 1, max_retries=0)
     world.enter(agent)
     world.fail(agent, FailureKind.LOST)
     world.suggest()

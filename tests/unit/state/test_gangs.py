@@ -191,7 +191,7 @@ def test_a_gang_that_is_lost_while_the_run_stops_is_not_formed_again(world: Worl
 
 
 def test_crashes_use_up_the_restarts_and_each_cause_is_kept(world: World) -> None:
-    agents = gang(world, restarts=2)
+    agents = gang(world, max_retries=2)
     for kind in (FailureKind.MEMORY, FailureKind.SIGNAL, FailureKind.HANG):
         world.fail(agents[0], kind)
         world.fail(agents[1], FailureKind.RING)
@@ -317,7 +317,7 @@ def test_only_the_newest_and_the_best_are_kept(world: World) -> None:
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(world: World) -> None:
-    agents = gang(world, restarts=9)
+    agents = gang(world, max_retries=9)
     world.write(agents[0], 10)
     world.write(agents[0], 20)
     world.fail(agents[0], FailureKind.MEMORY)
@@ -338,7 +338,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(
 
 
 def test_a_gang_waits_for_lost_agents_and_then_goes_on_smaller_where_it_may(world: World) -> None:
-    first, second, third = gang(world, size=3, min_size=2)
+    first, second, third = gang(world, size=3, min_workers=2)
     world.lose(third)
     world.fail(first, FailureKind.RING)
     world.fail(second, FailureKind.RING)

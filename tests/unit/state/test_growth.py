@@ -20,7 +20,7 @@ def world() -> World:
 
 def small(world: World, size: int = 3, **limits: int) -> list[AgentId]:
     """The agents of a gang that runs with one member fewer than wanted, and has a snapshot of step 10."""
-    *left, last = gang(world, size=size, **({"min_size": size - 1} | limits))
+    *left, last = gang(world, size=size, **({"min_workers": size - 1} | limits))
     world.lose(last)
     for agent in left:
         world.fail(agent, FailureKind.RING)
@@ -89,7 +89,7 @@ def test_growth_counts_against_no_limit(world: World) -> None:
 
 
 def test_it_grows_by_as_many_members_as_there_are_agents(world: World) -> None:
-    first, *others = gang(world, size=4, min_size=1)
+    first, *others = gang(world, size=4, min_workers=1)
     for agent in others:
         world.lose(agent)
     world.fail(first, FailureKind.RING)
@@ -109,7 +109,7 @@ def test_it_is_not_asked(world: World, why: str) -> None:
     if why == "cannot shrink":
         gang(world, spare=1)
     elif why == "whole":
-        train(world, gang(world, size=2, spare=1, min_size=1), 10)
+        train(world, gang(world, size=2, spare=1, min_workers=1), 10)
     else:
         agents = small(world)
         if why == "no snapshots":

@@ -120,7 +120,7 @@ def test_a_trial_that_failed_on_a_host_waits_for_another_and_others_need_not(wor
 
 def test_an_agent_is_backed_off_from_for_twice_as_long_each_time_until_a_member_enters(world: World) -> None:
     world.cases = 1
-    [agent] = begin(world, "only", restarts=9)
+    [agent] = begin(world, "only", max_retries=9)
     for seconds in (5.0, 10.0, 20.0):
         spoil(world, agent)
         world.tick(seconds - 0.1)
@@ -206,7 +206,7 @@ def test_a_run_whose_agents_are_all_sick_ends_with_the_cause_and_can_be_resumed(
 
 def test_one_trial_on_a_sick_host_is_lost_after_its_retries(world: World) -> None:
     world.cases = 1
-    [agent] = begin(world, "only", restarts=2)
+    [agent] = begin(world, "only", max_retries=2)
     play(world, {agent: "only"}, {"only": FULL}, 1.0)
     assert world.status(0) == "lost"
     assert [each.ending for each in world.all(do.EndRun)] == [Ending.COMPLETE]

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.liveness import SLEPT_S, Lease, Leases
 from sparktrain.state.outcome import FailureKind
+from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
 
 AGENT = AgentId("a")
@@ -61,7 +61,7 @@ def slept(world: World, seconds: float) -> list[do.Command]:
 
 
 def gang(world: World, **limits: float) -> list[AgentId]:
-    world.feed(on.RunStarted(world.at, RUN, on.RunLimits(roles=(Role.CHIEF, Role.WORKER), **limits)))  # type: ignore[arg-type]
+    world.feed(on.RunStarted(world.at, RUN, run_limits(size=2, **limits)))  # type: ignore[arg-type]
     agents = [world.join(name) for name in "ab"]
     world.suggest()
     world.tick(0.1)

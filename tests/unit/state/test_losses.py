@@ -115,7 +115,7 @@ def test_the_loss_of_an_agent_whose_member_was_not_the_cause_changes_nothing(wor
 
 @pytest.mark.parametrize("loss", EXCUSED)
 def test_what_the_cluster_took_uses_up_no_restart(world: World, loss: Loss) -> None:
-    world.begin(restarts=1)
+    world.begin(max_retries=1)
     for number in range(5):
         agent = train(world, f"a{number}")
         world.lose(agent)
@@ -129,7 +129,7 @@ def test_what_the_cluster_took_uses_up_no_restart(world: World, loss: Loss) -> N
 
 @pytest.mark.parametrize("loss", COUNTED)
 def test_what_it_did_not_take_does(world: World, loss: Loss) -> None:
-    world.begin(restarts=1, recovers=True)
+    world.begin(max_retries=1, recovers=True)
     for number in range(2):
         agent = train(world, f"a{number}")
         world.lose(agent)
@@ -141,7 +141,7 @@ def test_what_it_did_not_take_does(world: World, loss: Loss) -> None:
 
 
 def test_before_a_trial_is_given_up_the_word_is_waited_for(world: World) -> None:
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     agent = train(world, "a")
     world.lose(agent)
     world.tick(WORD_S - 1.0)
@@ -154,7 +154,7 @@ def test_before_a_trial_is_given_up_the_word_is_waited_for(world: World) -> None
 
 
 def test_without_a_word_it_is_given_up_when_the_time_for_it_is_over(world: World) -> None:
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     agent = train(world, "a")
     world.lose(agent)
     world.tick(WORD_S)
@@ -165,13 +165,13 @@ def test_without_a_word_it_is_given_up_when_the_time_for_it_is_over(world: World
 
 def test_nobody_waits_for_a_word_that_cannot_come() -> None:
     world = World(cases=1)
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     world.lose(train(world, "a"))
     assert world.status(0) == "lost"
 
 
 def test_a_run_that_is_stopped_waits_for_no_word(world: World) -> None:
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     world.lose(train(world, "a"))
     world.stop()
     world.tick(0.1)
@@ -180,7 +180,7 @@ def test_a_run_that_is_stopped_waits_for_no_word(world: World) -> None:
 
 
 def test_a_trial_that_the_cluster_takes_again_and_again_ends(world: World) -> None:
-    world.begin(restarts=0)
+    world.begin(max_retries=0)
     for number in range(EXCUSED_LIMIT + 1):
         agent = train(world, f"a{number}")
         world.lose(agent)
@@ -191,7 +191,7 @@ def test_a_trial_that_the_cluster_takes_again_and_again_ends(world: World) -> No
 
 def test_memory_is_the_result_of_a_trial_whose_crashes_are() -> None:
     world = World(Machine(LEASE_S, WORD_S), cases=1)
-    world.begin(restarts=0, recovers=False)
+    world.begin(max_retries=0, recovers=False)
     agent = train(world, "a")
     world.lose(agent)
     world.explain(agent, Loss.MEMORY)

@@ -11,6 +11,7 @@ from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
 from sparktrain.state.run_machine import KILL_GRACE_S, STOP_TIMEOUT_S
+from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World, kinds
 
 
@@ -93,7 +94,7 @@ def test_a_member_of_a_gang_that_its_agent_ends_unasked_is_the_cause(world: Worl
 
 
 def test_a_trial_that_is_lost_too_often_is_lost(world: World) -> None:
-    world.begin(restarts=2)
+    world.begin(max_retries=2)
     for life in range(3):
         agent = world.join(f"a{life}")
         world.suggest()
@@ -270,7 +271,7 @@ def test_agents_of_an_earlier_run_are_prepared_for_the_next(world: World) -> Non
     [agent] = running(world)
     world.succeed(agent)
     second = RunId("second")
-    [prepare] = world.feed(on.RunStarted(world.at, second, on.RunLimits()))
+    [prepare] = world.feed(on.RunStarted(world.at, second, run_limits()))
     assert prepare == do.PrepareAgent(agent, second)
     world.receive(agent, m.Ready(RUN))
     assert not world.machine.agents.idle_for(second, 1)

@@ -71,7 +71,7 @@ def test_failures_that_are_not_of_one_process_are_those_of_the_gang(kind: Failur
     "limits",
     [
         {"restarts_members": False},
-        {"restarts": 0},
+        {"max_retries": 0},
         {"roles": (Role.CHIEF, Role.WORKER, Role.WORKER, Role.WORKER, Role.WORKER)},
     ],
     ids=["data", "no restarts left", "no servers"],
@@ -185,7 +185,7 @@ def test_the_gang_restarts_when_the_member_does_not_join_in_time() -> None:
 
 def test_restarts_alone_use_the_budget_of_the_trial() -> None:
     world = World()
-    agents = cluster(world, restarts=2)
+    agents = cluster(world, max_retries=2)
     for _ in range(2):
         world.fail(agents[WORKER], FailureKind.SIGNAL)
         come_back(world, WORKER)
@@ -198,7 +198,7 @@ def test_restarts_alone_use_the_budget_of_the_trial() -> None:
 
 def test_two_members_that_are_away_at_once_count_twice() -> None:
     world = World()
-    agents = cluster(world, restarts=1)
+    agents = cluster(world, max_retries=1)
     world.fail(agents[WORKER], FailureKind.SIGNAL)
     world.fail(agents[OTHER], FailureKind.SIGNAL)
     assert whole(world)
@@ -420,7 +420,7 @@ def test_a_member_that_may_move_stays_where_its_agent_lives() -> None:
 
 def test_a_member_that_moves_learns_of_one_that_moves_at_the_same_time() -> None:
     world = World()
-    agents = cluster(world, restarts_servers=True, restarts=2)
+    agents = cluster(world, restarts_servers=True, max_retries=2)
     for number, rank in enumerate((WORKER, PS)):
         world.join(f"elsewhere-{number}", f"host-{number + 2}")
         assert placed(world.lose(agents[rank]))

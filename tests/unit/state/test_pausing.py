@@ -2,7 +2,6 @@
 
 import pytest
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.config.stoppers import ASHA, Hyperband, Threshold
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
@@ -14,6 +13,7 @@ from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.records import DriverStarted, RungReached, TrialPaused, TrialPromoted
 from sparktrain.state.recovery import compacted
 from sparktrain.state.trial import Trial
+from tests.support.limits import run_limits
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import LEASE_S, RUN, World
 
@@ -310,7 +310,7 @@ def test_a_trial_that_was_promoted_while_its_gang_ended_continues_without_a_chec
 def retried(world: World) -> World:
     new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
     start = DriverStarted(plan="p", at=5.0, retry_failed=True)
-    limits = on.RunLimits(**{"roles": (Role.CHIEF,), **LIMITS})
+    limits = run_limits(**LIMITS)
     new.feed(on.RunStarted(new.at, RUN, limits, tuple(world.records), start))
     return new
 

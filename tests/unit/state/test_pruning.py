@@ -2,7 +2,6 @@
 
 import pytest
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.config.stoppers import ASHA, AnyStopRule, Hyperband, Threshold
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
@@ -15,6 +14,7 @@ from sparktrain.state.records import DriverStarted, RungReached, TrialConcluded
 from sparktrain.state.recovery import compacted
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.state.sweep import Sweep
+from tests.support.limits import run_limits
 from tests.unit.state.test_member_restarts import WORKER, again, cluster, placed
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -304,7 +304,7 @@ ENDS = {
 @pytest.mark.parametrize("end", [*ENDS, "is lost for good", "runs too long", "is stopped by the user"])
 def test_a_trial_that_is_over_is_not_judged_when_another_one_succeeds(end: str, rule: AnyStopRule) -> None:
     world = World()
-    world.begin(metric="loss", mode="min", stopper=(rule,), restarts=0, trial_timeout_s=30.0)
+    world.begin(metric="loss", mode="min", stopper=(rule,), max_retries=0, trial_timeout_s=30.0)
     for name in "ab":
         world.enter(start(world, name))
     report(world, A, *[0.1] * 9)
@@ -338,7 +338,7 @@ def retried(world: World) -> World:
     """A driver that retries failed trials."""
     new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
     began = DriverStarted(plan="p", at=5.0, retry_failed=True)
-    limits = on.RunLimits(roles=(Role.CHIEF,), metric="loss", mode="min", stopper=(ASHA(), Hyperband(), ASHA(eta=2)))
+    limits = run_limits(metric="loss", mode="min", stopper=(ASHA(), Hyperband(), ASHA(eta=2)))
     new.feed(on.RunStarted(new.at, RUN, limits, tuple(world.records), began))
     return new
 

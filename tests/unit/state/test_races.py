@@ -67,7 +67,7 @@ def test_cases_are_closed_once_they_cannot_win(
     size: int, agents: int, values: list[float | None], data: st.DataObject
 ) -> None:
     """The driver of the run may be lost after each end of a trial."""
-    limits: dict[str, Any] = {"metric": "loss", "mode": "min", "replicas": size}
+    limits: dict[str, Any] = {"metric": "loss", "mode": "min", "repeats": size}
     world, commands = World(cases=CASES), list[do.Command]()
     world.begin(**limits)
     while True:

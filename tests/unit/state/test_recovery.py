@@ -2,7 +2,6 @@
 
 import pytest
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -12,6 +11,7 @@ from sparktrain.state.records import CheckpointsDropped, DriverStarted, TrialCon
 from sparktrain.state.recovery import DRIVER_LOST, compacted, fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
+from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
 
 
@@ -27,9 +27,7 @@ def successor(world: World, **limits: object) -> World:
     """The world of a driver that takes over after the driver of `world` was lost; the sampler has what was left."""
     new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
     began = DriverStarted(plan="p", at=5.0)
-    new.feed(
-        on.RunStarted(new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), began)
-    )
+    new.feed(on.RunStarted(new.at, RUN, run_limits(**limits), tuple(world.records), began))
     new.records = [*world.records, *new.records]
     return new
 
@@ -76,7 +74,7 @@ def test_finished_trials_stay_finished_and_the_others_run_again(world: World) ->
 
 
 def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
-    new = successor(world, restarts=0)
+    new = successor(world, max_retries=0)
     trial = new.machine.last.trials[2]
     [restart] = trial.restarts
     assert (restart.kind, restart.cause, restart.resumed_from_step) == (FailureKind.LOST, DRIVER_LOST, 10)
@@ -139,7 +137,7 @@ def test_dropped_checkpoints_count_no_more_and_are_forgotten_when_compacted(worl
     assert len(manifests) == 2
     dropped = CheckpointsDropped(trial=TrialId(2), manifests=(manifests[0],), reason="room")
     for records in ([*world.records, dropped], compacted([*world.records, dropped])):
-        sweep = Sweep(RUN, on.RunLimits(), 0.0)
+        sweep = Sweep(RUN, run_limits(), 0.0)
         fold(sweep, records)
         assert [each.manifest for each in sweep.trials[TrialId(2)].checkpoints.retained] == manifests[1:]
     assert dropped not in compacted([*world.records, dropped])
@@ -175,7 +173,7 @@ def test_compaction_leaves_what_counts(world: World) -> None:
     assert compacted(left) == left
     sweeps = []
     for records in (world.records, left):
-        sweep = Sweep(RUN, on.RunLimits(), 0.0)
+        sweep = Sweep(RUN, run_limits(), 0.0)
         fold(sweep, records)
         sweeps.append([durable(trial) for trial in sweep.trials.values()])
     assert sweeps[0] == sweeps[1]
@@ -191,7 +189,7 @@ def test_a_trial_all_of_whose_checkpoints_are_damaged_never_begins_at_step_0(wor
     assert world.machine.last.trials[2].checkpoints.all_corrupt
     new = World(Machine(LEASE_S), at=world.at, cases=0)
     began = DriverStarted(plan="p", at=5.0, retry_failed=True)
-    new.feed(on.RunStarted(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))
+    new.feed(on.RunStarted(new.at, RUN, run_limits(), tuple(compacted(world.records)), began))
     for name in ("c", "d", "e"):
         new.join(name)
     [start] = [each for each in new.all(do.PlaceMember) if each.member.trial == 2]

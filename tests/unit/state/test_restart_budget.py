@@ -24,7 +24,7 @@ def lose_and_replace(world: World, name: str) -> None:
 
 
 def test_a_gang_that_gets_on_may_be_lost_any_number_of_times(world: World) -> None:
-    gang(world, restarts=2)
+    gang(world, max_retries=2)
     for life in range(12):
         world.write(by_rank(world)[0], 10 * (life + 1))
         lose_and_replace(world, f"new-{life}")
@@ -33,7 +33,7 @@ def test_a_gang_that_gets_on_may_be_lost_any_number_of_times(world: World) -> No
 
 
 def test_restarts_without_a_newer_checkpoint_use_up_the_budget(world: World) -> None:
-    gang(world, restarts=2)
+    gang(world, max_retries=2)
     world.write(by_rank(world)[0], 10)
     for life in range(2):
         lose_and_replace(world, f"new-{life}")

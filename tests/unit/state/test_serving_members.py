@@ -19,7 +19,7 @@ KINDS = (FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.L
 )
 def test_lost_workers_return_whether_they_serve_or_train(losses: list[tuple[int, FailureKind]], serving: bool) -> None:
     world = World()
-    agents = cluster(world, serving=serving, restarts=len(losses))
+    agents = cluster(world, serving=serving, max_retries=len(losses))
     for rank, kind in losses:
         [start] = placed(world.fail(agents[rank], kind))
         assert (start.agent, start.port, start.member.rank) == (agents[rank], 4000 + rank, rank)
@@ -37,7 +37,7 @@ def test_lost_workers_return_whether_they_serve_or_train(losses: list[tuple[int,
 
 def test_both_workers_may_be_away_at_once() -> None:
     world = World()
-    agents = cluster(world, serving=True, restarts=2)
+    agents = cluster(world, serving=True, max_retries=2)
     for rank in (WORKER, OTHER):
         assert placed(world.fail(agents[rank], FailureKind.SIGNAL))
     for rank in (OTHER, WORKER):

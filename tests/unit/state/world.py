@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
@@ -12,6 +11,7 @@ from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report
 from sparktrain.state.records import AnyRecord
+from tests.support.limits import run_limits
 
 RUN = RunId("run")
 LEASE_S = 15.0
@@ -61,9 +61,7 @@ class World:
 
     def begin(self, **limits: Any) -> None:
         """A run starts."""
-        size = limits.pop("size", 1)
-        roles = (Role.CHIEF, *[Role.WORKER] * (size - 1))
-        self.feed(on.RunStarted(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
+        self.feed(on.RunStarted(self.at, RUN, run_limits(**limits)))
 
     def join(self, name: str, host: str = "", slot: int = 0) -> AgentId:
         """An agent joins and gets ready, on a host of its own unless there is a name for it."""

@@ -9,7 +9,7 @@ from sparktrain.rundir.journal.salvage import SalvageReport, fsck, repair
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.events import RunLimits, RunStarted
+from sparktrain.state.events import RunStarted
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
@@ -23,6 +23,7 @@ from sparktrain.state.records import (
 from sparktrain.state.recovery import recovered
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
+from tests.support.limits import run_limits
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, facts
 from tests.unit.store.gated import Crash, FailAt, GatedStore, MemoryStore, fault
 
@@ -80,7 +81,7 @@ def batch(number: int) -> str:
 
 
 def resumed(records: tuple[AnyRecord, ...]) -> Sweep:
-    return recovered(RunStarted(0.0, RunId("run"), RunLimits(), records, BEGAN))
+    return recovered(RunStarted(0.0, RunId("run"), run_limits(), records, BEGAN))
 
 
 def statuses(records: tuple[AnyRecord, ...]) -> list[str]:
