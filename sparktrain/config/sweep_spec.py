@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import ALONE, GangSpec
@@ -20,9 +20,17 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 """Names that every store accepts for a folder. Azure drops trailing dots, so that two runs would share a folder."""
 
 
+class _Checked:
+    """A frozen dataclass that converts its values while it is constructed."""
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SweepSpec:
-    """One sweep. Construction raises SpecError for a value that breaks its rule, and names the rule."""
+class SearchSpec(_Checked):
+    """What a sweep tries, and what it compares."""
 
     name: str
     """Name of the run, and of its directory."""
@@ -43,6 +51,41 @@ class SweepSpec:
     """Whether trials of a set of parameters are not run once it cannot become the best one."""
     seed: int = 0
     """Every trial's seed follows from this and its number, see `seed_of`."""
+
+    def _check_search(self) -> None:
+        run_name(self.name)
+        metric_name(self.metric)
+        mode(self.mode)
+        self._set(
+            other_metrics=objectives(self.other_metrics, "other_metrics"), constraints=constraints(self.constraints)
+        )
+        for goal in self.other_metrics:
+            if self.metric is None:
+                raise SpecError(
+                    f"other_metrics has {goal.metric!r} beside the metric of the sweep, and there is none: pass "
+                    "metric= too, which comes first"
+                )
+            if goal.metric == self.metric:
+                raise SpecError(f"other_metrics has {goal.metric!r}, which is the metric itself: leave it out there")
+        if self.trials is not None:
+            self._set(trials=count(self.trials, "trials", least=1))
+        checked = replication(self.repeats, self.folds)
+        self._set(repeats=checked.repeats, folds=checked.folds, seed=sweep_seed(self.seed))
+
+    @property
+    def replication(self) -> Replication:
+        """How many trials each set of parameters has."""
+        return Replication(self.repeats, self.folds)
+
+    def seed_of(self, trial: int) -> int:
+        """The seed of a trial, see `Replication.seed_number`."""
+        return trial_seed(self.seed, self.replication.seed_number(trial))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitSpec(_Checked):
+    """What ends a trial, and what ends the sweep."""
+
     trial_timeout_s: float | None = None
     report_timeout_s: float | None = None
     """How long a trial that has reported metrics may report none before it counts as hanging."""
@@ -60,6 +103,25 @@ class SweepSpec:
     """Time of slots in all after which the sweep ends."""
     stopper: tuple[AnyStopRule, ...] = ()
     """Rules that stop trials which cannot win; they compare values of `metric`."""
+
+    def _check_limits(self) -> None:
+        for field in ("budget_s", "trial_timeout_s", "report_timeout_s", "timeout_s"):
+            self._set(**{field: seconds(getattr(self, field), field)})
+        self._set(
+            stopper=rules_of(self.stopper),
+            max_retries=count(self.max_retries, "max_retries", least=0),
+            max_failures=failures(self.max_failures),
+            target=finite(self.target, "target"),
+        )
+        if self.plateau is not None:
+            self._set(plateau=count(self.plateau, "plateau", least=1))
+
+
+# By inheritance and not by fields that hold the parts: the plan of a run stores all fields side by side, in this order.
+@dataclass(frozen=True, kw_only=True)
+class SweepSpec(LimitSpec, SearchSpec):
+    """One sweep. Construction raises SpecError for a value that breaks its rule, and names the rule."""
+
     recovers: bool = False
     """Whether a crash of a one-member trial is retried too, as it always is for larger gangs."""
     gang: GangSpec = ALONE
@@ -74,97 +136,57 @@ class SweepSpec:
     """How long to wait for an agent while there is none."""
 
     def __post_init__(self) -> None:
-        run_name(self.name)
-        metric_name(self.metric)
-        mode(self.mode)
-        object.__setattr__(self, "stopper", rules_of(self.stopper))
+        self._check_search()
+        self._check_limits()
+        self._check_comparisons()
+        self._set(gpus=count(self.gpus, "gpus", least=0))
+        self._set_gpu_memory()
+        start_timeout_s = seconds(self.start_timeout_s, "start_timeout_s")
+        if start_timeout_s is None:
+            raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
+        self._set(start_timeout_s=start_timeout_s)
+        if type(self.gang) is not GangSpec:
+            raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
+
+    def _check_comparisons(self) -> None:
+        """Limits that compare trials need a metric, and some of them single trials."""
         if self.stopper and self.metric is None:
             raise SpecError(
                 f"stopper {self.stopper[0]} compares trials by a metric, and there is none: pass metric=, the name of "
                 "a number that the function passes to ctx.report()"
             )
-        self._set_objectives()
-        self._set_counts()
-        self._set_gpu_memory()
-        self._check_replication()
-        self._set_seconds()
-        if type(self.gang) is not GangSpec:
-            raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
-
-    def _set_objectives(self) -> None:
-        object.__setattr__(self, "other_metrics", objectives(self.other_metrics, "other_metrics"))
-        object.__setattr__(self, "constraints", constraints(self.constraints))
-        for goal in self.other_metrics:
-            if self.metric is None:
-                raise SpecError(
-                    f"other_metrics has {goal.metric!r} beside the metric of the sweep, and there is none: pass "
-                    "metric= too, which comes first"
-                )
-            if goal.metric == self.metric:
-                raise SpecError(f"other_metrics has {goal.metric!r}, which is the metric itself: leave it out there")
-
-    def _set_counts(self) -> None:
-        least = {"max_retries": 0, "gpus": 0}
-        for field, value in least.items():
-            object.__setattr__(self, field, count(getattr(self, field), field, least=value))
-        object.__setattr__(self, "max_failures", failures(self.max_failures))
-        object.__setattr__(self, "target", finite(self.target, "target"))
-        if self.plateau is not None:
-            object.__setattr__(self, "plateau", count(self.plateau, "plateau", least=1))
         for name in ("target", "plateau"):
             if getattr(self, name) is not None and self.metric is None:
                 raise SpecError(f"{name} compares trials by a metric, and there is none: pass metric=")
-        if self.trials is not None:
-            object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
-        object.__setattr__(self, "seed", sweep_seed(self.seed))
+        size = self.replication.size
+        pausing = [rule for rule in self.stopper if isinstance(rule, ASHA) and rule.promote]
+        changing = [rule for rule in self.stopper if isinstance(rule, PBT)]
+        if pausing and size > 1:
+            raise SpecError(
+                f"stopper {pausing[0]} pauses single trials, and each set of parameters has {size} of "
+                "them: pass promote=False, or neither repeats nor folds"
+            )
+        if changing and size > 1:
+            raise SpecError(
+                f"stopper {changing[0]} changes the parameters of single trials, and each set of parameters has "
+                f"{size} of them: pass neither repeats nor folds"
+            )
 
     def _set_gpu_memory(self) -> None:
         if self.gpu_memory is None:
             return
-        object.__setattr__(self, "gpu_memory", memory(self.gpu_memory, "gpu_memory"))
+        self._set(gpu_memory=memory(self.gpu_memory, "gpu_memory"))
         if self.gpus > 1:
             raise SpecError(
                 f"gpus ({self.gpus}) must be 1 with gpu_memory, which is a part of one GPU for each process: leave out "
                 "gpus, or leave out gpu_memory"
             )
-        object.__setattr__(self, "gpus", 1)
-
-    def _check_replication(self) -> None:
-        checked = replication(self.repeats, self.folds)
-        object.__setattr__(self, "repeats", checked.repeats)
-        object.__setattr__(self, "folds", checked.folds)
-        pausing = [rule for rule in self.stopper if isinstance(rule, ASHA) and rule.promote]
-        changing = [rule for rule in self.stopper if isinstance(rule, PBT)]
-        if pausing and checked.size > 1:
-            raise SpecError(
-                f"stopper {pausing[0]} pauses single trials, and each set of parameters has {checked.size} of "
-                "them: pass promote=False, or neither repeats nor folds"
-            )
-        if changing and checked.size > 1:
-            raise SpecError(
-                f"stopper {changing[0]} changes the parameters of single trials, and each set of parameters has "
-                f"{checked.size} of them: pass neither repeats nor folds"
-            )
-
-    def _set_seconds(self) -> None:
-        for field in ("budget_s", "trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
-            object.__setattr__(self, field, seconds(getattr(self, field), field))
-        if self.start_timeout_s is None:
-            raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
-
-    @property
-    def replication(self) -> Replication:
-        """How many trials each set of parameters has."""
-        return Replication(self.repeats, self.folds)
+        self._set(gpus=1)
 
     @property
     def gpu_mib(self) -> int:
         """MiB of its GPU that each member may use; 0: all."""
         return (self.gpu_memory or 0) // MIB
-
-    def seed_of(self, trial: int) -> int:
-        """The seed of a trial, see `Replication.seed_number`."""
-        return trial_seed(self.seed, self.replication.seed_number(trial))
 
 
 def trial_seed(sweep_seed: int, trial: int) -> int:
