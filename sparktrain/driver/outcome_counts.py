@@ -42,9 +42,9 @@ class Tally:
             return
         self._counted_trials.add(trial.id)
         self.counts[trial.status] += 1
-        self.restarts += trial.losses
+        self.restarts += trial.restart_history.losses
         if trial.status in _TIMED and trial.generation != NOT_FORMED:
-            self.times.add(trial.seconds)
+            self.times.add(trial.outcome.seconds)
         ended = trial if self._spec.replication.size == 1 else self._case_of(trial)
         if ended is not None and ended.status is TrialStatus.SUCCEEDED:
             best = [ended] if self.best is None else [self.best, ended]

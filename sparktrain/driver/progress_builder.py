@@ -78,7 +78,7 @@ def progress_of(
         replicas=work.spec.replication.size,
         agents_alive=len(machine.agents),
         agents_wanted=work.agents,
-        restarts=ended.restarts + sum(trial.losses for trial in again),
+        restarts=ended.restarts + sum(trial.restart_history.losses for trial in again),
         running_trials=running,
         gang=work.spec.gang.size,
         in_step=work.spec.gang.in_step,
@@ -96,7 +96,7 @@ def _counted(work: RunRequest, trials: Iterable[Trial]) -> Tally:
 
 def _causes(trial: Trial) -> tuple[Restart, ...]:
     """The restarts after which a gang trains."""
-    return trial.restarts if trial.failed_at is None else trial.restarts[:-1]
+    return trial.restarts if trial.restart_history.failed_at is None else trial.restarts[:-1]
 
 
 def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
@@ -109,7 +109,7 @@ def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
 def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
     place = gang.places[rank]
     pace = gang.paces.get(rank)
-    report = trial.last_report if rank == CHIEF else None
+    report = trial.attempt.last_report if rank == CHIEF else None
     step = pace.step if pace is not None else None
     return MemberLine(
         rank=rank,
@@ -130,11 +130,11 @@ def _state(gang: Gang, rank: Rank) -> MemberState:
 
 
 def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> RunningTrial:
-    report = trial.last_report
+    report = trial.attempt.last_report
     return RunningTrial(
         id=trial.id,
         params=trial.params,
-        seconds=0.0 if trial.started_at is None else at - trial.started_at,
+        seconds=0.0 if trial.attempt.started_at is None else at - trial.attempt.started_at,
         step=report.step if report is not None else None,
         metrics=report.metrics if report is not None else {},
         host=trial.host,
@@ -152,7 +152,7 @@ def _store_note(work: RunRequest, behind_s: float) -> str:
 
 def _unsaved(trials: list[Trial]) -> str:
     """The first running trial that cannot be checkpointed: it continues, and a restart would cost more and more."""
-    notes = (f"trial {trial.id}: {trial.unsaved}" for trial in trials if trial.unsaved)
+    notes = (f"trial {trial.id}: {trial.checkpoints.unsaved}" for trial in trials if trial.checkpoints.unsaved)
     return next(notes, "")
 
 

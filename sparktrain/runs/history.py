@@ -266,7 +266,7 @@ def past_answers(records: Sequence[AnyRecord]) -> list[PastAnswer]:
 
 def _ended(record: TrialConcluded, params: dict[str, Any], stop: RungReached | None) -> Trial:
     pruning = None if stop is None else Pruning(stop.step, stop.value, stop.reason)
-    return Trial(record.trial, params, record.status, metrics=record.metrics, pruning=pruning)
+    return Trial(record.trial, params, record.status, outcome=record.outcome, pruning=pruning)
 
 
 def observation(trial: Trial | CaseEnd, metric: str | None) -> Observation:
@@ -277,7 +277,7 @@ def observation(trial: Trial | CaseEnd, metric: str | None) -> Observation:
     status = ObservedStatus(trial.status)
     if isinstance(trial, CaseEnd):
         return Observation(TrialId(trial.id), trial.params, status, trial.metrics, trial.step)
-    params = trial.params if trial.proposed is None else trial.proposed
+    params = trial.params if trial.takeover.proposed is None else trial.takeover.proposed
     if status is ObservedStatus.PRUNED and trial.pruning is not None:
         value = trial.pruning.value
         judged = {} if metric is None or value is None else {metric: value}

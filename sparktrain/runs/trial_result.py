@@ -216,18 +216,18 @@ def result_of(trial: Trial, context: RunContext) -> TrialResult:
         params=trial.params,
         status=trial.status,
         metrics=trial.metrics,
-        extra=trial.extra,
-        seconds=trial.seconds,
+        extra=trial.outcome.extra,
+        seconds=trial.outcome.seconds,
         log=members[0].log if members else None,
         error=trial.failure,
         generations=trial.generation,
         host=trial.host,
         members=members,
         restarts=trial.restarts,
-        exploits=trial.exploits,
-        unsaved=trial.unsaved,
+        exploits=trial.takeover.exploits,
+        unsaved=trial.checkpoints.unsaved,
         pruned=trial.pruning.reason if trial.pruning is not None else "",
-        notices=trial.notices,
+        notices=trial.outcome.notices,
         case=shape.case(trial.id) if shape.size > 1 else None,
         repeat=replica.repeat,
         fold=replica.fold,
@@ -239,17 +239,13 @@ def _member_results(trial: Trial, context: RunContext) -> tuple[MemberResult, ..
     if trial.generation == NOT_FORMED:
         return ()
     members = []
-    for rank, (role, host) in enumerate(zip(context.spec.gang.roles(), _hosts(trial), strict=False)):
-        again = trial.incarnation(rank)
+    # Not strict: a gang that has shrunk has fewer hosts than roles.
+    for rank, (role, host) in enumerate(zip(context.spec.gang.roles(), trial.attempt.hosts or (None,), strict=False)):
+        again = trial.restart_history.incarnation(rank)
         member = Member(RunId(context.spec.name), trial.id, trial.generation, Rank(rank), again)
         log = context.store.where(context.layout.member(member).log)
         members.append(MemberResult(rank=rank, role=role, host=host, log=log))
     return tuple(members)
-
-
-def _hosts(trial: Trial) -> tuple[str | None, ...]:
-    """The hosts of its newest gang, by rank: a gang that has shrunk has fewer than its specification."""
-    return trial.hosts or (trial.host,)
 
 
 def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str | None:

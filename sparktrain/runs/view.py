@@ -308,7 +308,7 @@ def _trial(trial: Trial, run: RunData, times: _Times) -> TrialView:
     return TrialView(
         result=result,
         since=times.formed.get(trial.id),
-        report=trial.last_report,
+        report=trial.attempt.last_report,
         reported=times.reported.get(trial.id),
         checkpoint=newest,
         manifest=run.store.where(newest.manifest) if newest is not None else None,

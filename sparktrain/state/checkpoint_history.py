@@ -32,11 +32,18 @@ class CheckpointHistory:
     retained: list[Checkpoint] = field(default_factory=list)
     corrupt: list[tuple[Checkpoint, str]] = field(default_factory=list)
     """Checkpoints that a gang could not read when it resumed, with the reasons."""
+    unsaved: str = ""
+    """Why the newest snapshot of the trial did not become a checkpoint; empty when it did."""
 
     @property
     def newest(self) -> Checkpoint | None:
         """The checkpoint to resume from."""
         return self.retained[-1] if self.retained else None
+
+    @property
+    def newest_step(self) -> int | None:
+        """The step that a gang resumes from; None where it starts from step 0."""
+        return self.retained[-1].step if self.retained else None
 
     @property
     def all_corrupt(self) -> bool:
@@ -54,11 +61,16 @@ class CheckpointHistory:
 
         The newest two and the best one always stay.
         """
+        self.unsaved = ""
         self.retained.append(checkpoint)
         recent = self.retained[-max(2, checkpoint.keep) :]
         doomed = [candidate for candidate in self.retained if candidate not in recent and candidate != self.best]
         self.retained = [candidate for candidate in self.retained if candidate not in doomed]
         return doomed
+
+    def not_saved(self, step: int, problem: str) -> None:
+        """The snapshot after `step` did not become a checkpoint."""
+        self.unsaved = f"step {step} was not checkpointed: {problem}"
 
     def borrow(self, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Continue from a checkpoint of another trial; returns those that no longer count."""

@@ -45,7 +45,8 @@ def _takes_any(sweep: Sweep, trial: Trial, held: HeldSnapshots) -> bool:
 
 def _lost_on(trial: Trial) -> set[str | None]:
     """Hosts that the trial was lost on under this driver; after a crash its checkpoint is still on the host."""
-    return {restart.host for restart in trial.restarts[trial.forgiven :] if restart.kind is FailureKind.LOST}
+    history = trial.restart_history
+    return {restart.host for restart in history.entries[history.forgiven :] if restart.kind is FailureKind.LOST}
 
 
 def _allowed(

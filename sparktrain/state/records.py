@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.outcome import Failure, Report, Restart
+from sparktrain.state.outcome import Failure, Outcome, Report, Restart
 from sparktrain.state.trial import TrialStatus
 
 
@@ -228,6 +228,11 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     step: int | None = None
     """The last step that the chief of its newest gang reported; None without a report, and where an older sparktrain
     wrote the record. `TrialReported` has a step each ten seconds alone."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the trial."""
+        return Outcome(self.seconds, self.metrics, self.failure, self.notices, extra=self.extra)
 
 
 class DriverStarted(Record, frozen=True, tag=True, kw_only=True):

@@ -54,7 +54,8 @@ def recovered(event: RunStarted) -> Sweep:
     facts.append(replace(event.driver_started, ran_s=ran_s, predecessor_seen=times.last_seen))
     fold(sweep, facts)
     for trial in again:
-        trial.failed_at = event.at  # the time of its driver's loss is unknown: report the cost under this one
+        # The time of its driver's loss is unknown: report the cost under this one.
+        trial.restart_history.failed_at = event.at
     sweep.start_driver(facts)
     return sweep
 
@@ -102,11 +103,11 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
                 trial.checkpoints.trust_again()  # or it would silently start at step 0
             # Not by `move`: under one driver no trial leaves a final status.
             trial.status = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED
-            trial.failure = None
-            trial.failed_at = None
-            trial.taking_over = ""
-        trial.dropped = []  # left-over files of older generations are deleted anyway
-        trial.forgiven = len(trial.restarts)
+            trial.settle(failure=None)
+            trial.restart_history.failed_at = None
+            trial.takeover.reason = ""
+        trial.takeover.dropped = []  # left-over files of older generations are deleted anyway
+        trial.restart_history.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
     sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
 
@@ -123,19 +124,18 @@ def _has_no_result(trial: Trial, driver: DriverStarted) -> bool:
 
 def _waits(trial: Trial) -> bool:
     """A rule has paused the trial, which can continue later; one that was on its way to its pause trains on."""
-    return trial.pausing is not None and trial.checkpoints.newest is not None
+    return trial.pause.due is not None and trial.checkpoints.newest is not None
 
 
 def _lost_unnoted(trial: Trial, driver: DriverStarted) -> bool:
     """Its newest gang was lost, and no record notes it yet."""
-    lost = _has_no_result(trial, driver) and len(trial.gang_restarts) < trial.generation
+    lost = _has_no_result(trial, driver) and len(trial.restart_history.of_gang) < trial.generation
     return lost and not unsettled(trial)
 
 
 def _cause(trial: Trial) -> Restart:
     """Why the gang of a trial restarts under another driver."""
-    newest = trial.checkpoints.newest
-    resumed_from = newest.step if newest is not None else None
+    resumed_from = trial.checkpoints.newest_step
     failure = trial.failure if trial.status.final else None
     if failure is None:
         return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
@@ -147,49 +147,40 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
     match record:
         case GangFormed(generation=generation, hosts=hosts):
             trial.status = TrialStatus.RUNNING
-            trial.generation = generation
-            trial.hosts = hosts
-            trial.host = hosts[0] if hosts else None
-            trial.last_report = None
-            trial.train_to_pause()
+            trial.form(generation, hosts)
         case TrialAnswered(params=params):
             trial.params = trial.params | params
         case CheckpointAcknowledged(checkpoint=checkpoint):
             trial.checkpoints.acknowledge(checkpoint)
-            trial.unsaved = ""
         case SaveFailed(step=step, problem=problem):
-            trial.not_saved(step, problem)
+            trial.checkpoints.not_saved(step, problem)
         case CheckpointCorrupt(manifest=manifest, reason=reason):
             trial.checkpoints.mark_corrupt(manifest, reason)
         case CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
-            trial.restarts = (*trial.restarts, restart)
+            trial.restart_history.add(restart)
             trial.status = TrialStatus.QUEUED
-            trial.taking_over = ""
+            trial.takeover.reason = ""
         case TrialPaused(restart=restart):
-            trial.restarts = (*trial.restarts, restart)
-            trial.come_to_pause()
-            trial.status = TrialStatus.PAUSED if trial.pausing is not None else TrialStatus.QUEUED
+            trial.restart_history.add(restart)
+            trial.pause.come_to()
+            trial.status = TrialStatus.PAUSED if trial.pause.due is not None else TrialStatus.QUEUED
         case LossRecorded(generation=generation, restart=restart, place=place):
-            restart_place = trial.place_of(generation) if place is None else place
+            restart_place = trial.restart_history.place_of(generation) if place is None else place
             if restart_place is not None:
                 trial.explain(restart_place, restart)
         case MemberRestarted(restart=restart):
-            trial.restarts = (*trial.restarts, restart)
+            trial.restart_history.add(restart)
         case GangRecovered(seconds=seconds):
-            trial.restarts = (*trial.restarts[:-1], replace(trial.restarts[-1], seconds=seconds))
+            trial.restart_history.recover(seconds)
         case TrialReported(report=report):
-            trial.last_report = report
+            trial.attempt.last_report = report
         case TrialConcluded(status=status):
             trial.status = status
-            trial.metrics = record.metrics
-            trial.extra = record.extra
-            trial.failure = record.failure
-            trial.seconds = record.seconds
-            trial.notices = record.notices
+            trial.outcome = record.outcome
             sweep.recover_end(trial)
-            sweep.goals.recover_slots(record.seconds * max(1, len(trial.hosts)))
+            sweep.goals.recover_slots(record.seconds * max(1, len(trial.attempt.hosts)))
 
 
 def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:

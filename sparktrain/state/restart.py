@@ -66,7 +66,8 @@ class History(Struct, frozen=True):
 
 def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> History:
     """The losses and failures of a trial, with `failure` of its gang."""
-    (counted, excused), gang_restarts = trial.spent(), trial.gang_restarts
+    counted, excused = trial.spent()
+    gang_restarts = trial.restart_history.of_gang
     excusable = failure.loss is not None and failure.loss.excused
     return History(
         restarts=counted + len(gang.absent) + (not excusable),
@@ -79,8 +80,7 @@ def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> Hi
 
 def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     """The restart of the trial after the failure of its gang; its duration is not known yet."""
-    newest = trial.checkpoints.newest
-    kept_steps = [step for step in (newest.step if newest is not None else None, gang.kept_step) if step is not None]
+    kept_steps = [step for step in (trial.checkpoints.newest_step, gang.kept_step) if step is not None]
     resumed_from = max(kept_steps, default=None)
     last_step = max((pace.step for pace in gang.paces.values()), default=None)
     lost = None if last_step is None else max(0, last_step - (resumed_from or 0))

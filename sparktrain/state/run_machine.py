@@ -172,7 +172,7 @@ class RunMachine:
             return [refused(agent, message.member)]
         trial = self.sweep.trials[gang.trial]
         newest = trial.checkpoints.newest
-        if trial.taking_over:  # another trial's state replaces this one's: the member need not know
+        if trial.takeover.reason:  # another trial's state replaces this one's: the member need not know
             received = do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True)
             return [received, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
         # Gangs resume from the last one that was acknowledged, so their steps only grow.
@@ -401,8 +401,8 @@ class RunMachine:
 
     def _take_over(self, trial: Trial, at: float) -> Commands:
         """The trial continues from another one's checkpoint once its gang has ended; its own are not needed."""
-        doomed = tuple(self.sweep.exploits.unused(trial.dropped))
-        trial.dropped = []
+        doomed = tuple(self.sweep.exploits.unused(trial.takeover.dropped))
+        trial.takeover.dropped = []
         deleted: Commands = [do.DeleteCheckpoints(trial.id, doomed)] if doomed else []
         return [*self._advise(self.sweep.gangs[trial.id], at), *deleted]
 

@@ -21,7 +21,7 @@ from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence
 from sparktrain.state.losses.shortage import Shortage
-from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
 from sparktrain.state.records import (
@@ -189,14 +189,11 @@ class Sweep:
         self.queue.remove(trial)
         self.failures.started(trial)
         trial.move(TrialStatus.RUNNING)
-        trial.generation = gang.generation
-        trial.hosts = tuple(place.host for place in gang.places)
-        trial.host = trial.hosts[0]
-        trial.started_at = None
-        trial.last_report = None
-        trial.train_to_pause()
+        trial.form(gang.generation, tuple(place.host for place in gang.places))
         self.gangs[trial.id] = gang
-        formed = GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, memory_step=gang.memory_step)
+        formed = GangFormed(
+            trial=trial.id, generation=gang.generation, hosts=trial.attempt.hosts, memory_step=gang.memory_step
+        )
         self._facts.append(formed if gang.checkpoint is None else replace(formed, base=gang.checkpoint.digest))
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
@@ -218,28 +215,26 @@ class Sweep:
         trial = self.trials[gang.trial]
         failure = absence.failure
         lost = gang.member(rank)
-        newest = trial.checkpoints.newest
-        step = newest.step if newest is not None else None
+        step = trial.checkpoints.newest_step
         where = (int(rank), gang.places[rank].host)
         restart = Restart(
             *where, failure.kind, failure.summary, at - absence.since, step, None, failure.loss, alone=True
         )
-        trial.return_alone(replace(lost, incarnation=lost.incarnation - 1), restart)
+        trial.restart_history.add(restart, replace(lost, incarnation=lost.incarnation - 1))
         self._facts.append(MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))
 
     def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]
-        trial.started_at = at
-        if trial.failed_at is not None:
-            restart = replace(trial.restarts[-1], seconds=at - trial.failed_at)
-            trial.restarts = (*trial.restarts[:-1], restart)
-            trial.failed_at = None
-            self._facts.append(GangRecovered(trial=trial.id, seconds=restart.seconds))
+        trial.attempt.started_at = at
+        failed_at = trial.restart_history.failed_at
+        if failed_at is not None:
+            trial.restart_history.recover(at - failed_at)
+            self._facts.append(GangRecovered(trial=trial.id, seconds=at - failed_at))
 
     def report(self, gang: Gang, reports: Sequence[Report], at: float) -> None:
         """The chief has reported metrics, at least once."""
         trial = self.trials[gang.trial]
-        trial.last_report = reports[-1]
+        trial.attempt.last_report = reports[-1]
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
             self._facts.append(TrialReported(trial=gang.trial, report=reports[-1]))
@@ -249,13 +244,12 @@ class Sweep:
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
-        self.trials[gang.trial].not_saved(step, problem)
+        self.trials[gang.trial].checkpoints.not_saved(step, problem)
         self._facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; returns those that can be deleted."""
         gang.progressed = True
-        self.trials[gang.trial].unsaved = ""
         self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.exploits.unused(self.trials[gang.trial].checkpoints.acknowledge(new))
 
@@ -268,36 +262,33 @@ class Sweep:
         self.starved = False
         trial = self.trials[gang.trial]
         outcome = gang.verdict()
-        trial.seconds = outcome.seconds
-        trial.failure = outcome.failure
-        trial.notices = outcome.notices
+        # Without what the function returned: it is no result where the trial only pauses, or is stopped on its way.
+        trial.outcome = Outcome(outcome.seconds, failure=outcome.failure, notices=outcome.notices)
         self._facts += self.pruned.on_ended_early(trial, outcome.pruned)
         # The decision is in the journal, so it holds however the gang ends: another driver would prune the trial too.
         if trial.pruning is not None:
-            trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
-            trial.extra = outcome.extra
+            metrics = outcome.metrics or self.pruned.metrics(trial)
+            trial.settle(failure=None, metrics=metrics, extra=outcome.extra)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
-        if trial.taking_over or (gang.grows and outcome.failure is not None and gang.cause is None):
+        if trial.takeover.reason or (gang.grows and outcome.failure is not None and gang.cause is None):
             return self._again(trial, gang)
-        pauses = trial.pausing is not None or gang.advised_until is not None
+        pauses = trial.pause.due is not None or gang.advised_until is not None
         if pauses and not (outcome.failure is None and self.pruned.is_whole(trial)):
             return self._pause(trial, gang, elsewhere)
-        if outcome.failure is None and self.stop is not None and trial.pauses_at is not None:
+        if outcome.failure is None and self.stop is not None and trial.pause.ahead is not None:
             return self._stopped(trial)  # on its way to a pause it was advised to return what it had
         if outcome.failure is None:
-            trial.metrics = outcome.metrics or {}
-            trial.extra = outcome.extra
-            trial.notices += (*self.pruned.notices(trial), *filter(None, [trial.advice]))
+            advice = (*self.pruned.notices(trial), *filter(None, [trial.takeover.advice]))
+            trial.outcome = replace(outcome, notices=(*outcome.notices, *advice))
             self.finish(trial, TrialStatus.SUCCEEDED)
             return trial
-        trial.failure = self._reread(gang, outcome.failure, elsewhere)
-        return self._failed(trial, gang, trial.failure)
+        return self._failed(trial, gang, self._reread(gang, outcome.failure, elsewhere))
 
     def _pause(self, trial: Trial, gang: Gang, elsewhere: bool) -> Trial | None:
         """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
         newest = trial.checkpoints.newest
-        why = trial.pausing
+        why = trial.pause.due
         if self.stop is not None:
             return self._stopped(trial)
         if newest is None and why is None:  # promoted while its gang ended
@@ -307,19 +298,17 @@ class Sweep:
         if newest is None and (cause := gang.cause or gang.follower) is not None:
             cause = self._reread(gang, cause, elsewhere)
             if self.decide(trial, gang, cause) is not Decision.FAIL:  # lost before it could save what it had
-                trial.failure = cause
                 return self._failed(trial, gang, cause)
         if newest is None:
             trial.pruning = why
-            trial.failure = None
-            trial.forget_pause()
-            trial.notices += (NO_CHECKPOINT,)
+            trial.settle(failure=None, notices=(*trial.outcome.notices, NO_CHECKPOINT))
+            trial.pause.forget()
             self.finish(trial, TrialStatus.PRUNED)
             return trial
         reason = PROMOTED if why is None else why.reason
         pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, paused=True)
-        trial.restarts = (*trial.restarts, pause)
-        trial.failure = None
+        trial.restart_history.add(pause)
+        trial.settle(failure=None)
         self._facts.append(TrialPaused(trial=trial.id, restart=pause))
         trial.move(TrialStatus.PAUSED)
         self.paused[trial.id] = trial
@@ -328,19 +317,18 @@ class Sweep:
     def _again(self, trial: Trial, gang: Gang) -> Trial | None:
         """The gang is gone, and another one follows: for another trial's state, for a larger gang, or because the trial
         is promoted and has no checkpoint to wait with. Returns the trial where the run stops."""
-        newest = trial.checkpoints.newest
-        reason = trial.taking_over
-        trial.taking_over = ""
+        reason = trial.takeover.reason
+        trial.takeover.reason = ""
         if self.stop is not None:
             return self._stopped(trial)
-        step = newest.step if newest is not None else None
+        step = trial.checkpoints.newest_step
         if not reason and gang.grows and gang.growth is not None:
             reason = gang.growth.reason
             step = gang.kept_step
-            trial.failed_at = gang.failed_at
+            trial.restart_history.failed_at = gang.failed_at
         again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
-        trial.restarts = (*trial.restarts, again)
-        trial.failure = None
+        trial.restart_history.add(again)
+        trial.settle(failure=None)
         self._facts.append(GangRestarted(trial=trial.id, restart=again))
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)
@@ -349,7 +337,7 @@ class Sweep:
     def _stopped(self, trial: Trial) -> Trial:
         """The run stops while the gang of a trial ends for a time: the trial has no result."""
         reason = self.stop.reason if self.stop is not None else "the run was stopped"
-        trial.failure = Failure(FailureKind.STOPPED, f"ended: {reason}")
+        trial.settle(failure=Failure(FailureKind.STOPPED, f"ended: {reason}"))
         self.finish(trial, self._unfinished)
         return trial
 
@@ -375,6 +363,7 @@ class Sweep:
         return decide(failure.kind, history, self.spec.max_retries, stopping=self.stop is not None)
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
+        trial.settle(failure=failure)
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None and gang.memory_step is None:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
@@ -382,7 +371,7 @@ class Sweep:
         decision = self.decide(trial, gang, failure)
         # A restart at step 0 would hide that the training so far is lost.
         if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
-            trial.failure = trial.checkpoints.corruption_report(failure)
+            trial.settle(failure=trial.checkpoints.corruption_report(failure))
             decision = Decision.FAIL
         if decision is Decision.RETRY:
             self._restart(trial, gang, failure)
@@ -407,10 +396,10 @@ class Sweep:
                 status=status,
                 metrics=trial.metrics,
                 failure=trial.failure,
-                seconds=trial.seconds,
-                notices=trial.notices,
-                extra=trial.extra,
-                step=None if trial.last_report is None else trial.last_report.step,
+                seconds=trial.outcome.seconds,
+                notices=trial.outcome.notices,
+                extra=trial.outcome.extra,
+                step=None if trial.attempt.last_report is None else trial.attempt.last_report.step,
             )
         )
         self._facts += self.pruned.on_end(trial)
@@ -440,13 +429,13 @@ class Sweep:
         """A rule or the user has stopped a trial that has no gang: it is over."""
         if trial.status is TrialStatus.QUEUED:
             self.queue.remove(trial)
-        trial.failure, trial.metrics = None, trial.metrics or self.pruned.metrics(trial)
+        trial.settle(failure=None, metrics=trial.metrics or self.pruned.metrics(trial))
         self.finish(trial, TrialStatus.PRUNED)
 
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
         restart = restart_of(trial, gang, failure)
-        trial.restarts = (*trial.restarts, restart)
-        trial.failed_at = gang.failed_at
+        trial.restart_history.add(restart)
+        trial.restart_history.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
         if self.health.barred(trial.id):
             self.queue.append(trial)  # other trials show whether the agent is the cause
@@ -487,7 +476,7 @@ class Sweep:
         self.queue.clear()
         for trial in ended:
             why = self.stop.reason if self.stop else "the run was stopped"
-            trial.failure = trial.failure or Failure(FailureKind.STOPPED, f"not run: {why}")
+            trial.settle(failure=trial.failure or Failure(FailureKind.STOPPED, f"not run: {why}"))
             self.finish(trial, self._unfinished)
         return ended
 

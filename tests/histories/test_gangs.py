@@ -281,7 +281,7 @@ def check_end(world: World, restarts: int) -> None:
     starts = world.all(do.PlaceMember)
     assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
     for trial in world.machine.last.trials.values():
-        assert trial.generation <= 1 + len(trial.gang_restarts)
+        assert trial.generation <= 1 + len(trial.restart_history.of_gang)
         assert max(counted(trial)) <= restarts
     check_checkpoints(world)
     check_forming(world)

@@ -47,11 +47,11 @@ class LostAgents:
         trial = self._sweep.trials[member.trial]
         failure = Failure(loss.kind, lost_agent(host, reason), loss=loss)
         gang = self._sweep.gangs.get(member.trial)
-        alone = trial.alone.get(member)
+        alone = trial.restart_history.alone.get(member)
         if alone is None and gang is not None and gang.generation == member.generation:
             gang.explain(failure, member.rank)
             return gang
-        place = trial.place_of(member.generation) if alone is None else alone
+        place = trial.restart_history.place_of(member.generation) if alone is None else alone
         old_restart = None if place is None else trial.restarts[place]
         if place is not None and old_restart is not None and led_to(old_restart.kind, old_restart.rank, member.rank):
             details = {"kind": failure.kind, "cause": failure.summary, "loss": loss}

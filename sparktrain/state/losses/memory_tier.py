@@ -65,7 +65,7 @@ class MemoryTier:
         """The newest restart names the step at which this gang resumes: a holder may have been lost since."""
         stored = gang.checkpoint.step if gang.checkpoint is not None else None
         step = stored if gang.memory_step is None else gang.memory_step
-        place = max(trial.gang_restarts, default=None)
+        place = max(trial.restart_history.of_gang, default=None)
         if place is None or trial.restarts[place].resumed_from_step == step:
             return
         newest = trial.restarts[place]

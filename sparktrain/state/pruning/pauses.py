@@ -33,11 +33,11 @@ class Pauses:
         self.promote()
         ended = [] if sweep.queue else list(sweep.paused.values())
         for trial in ended:
-            trial.pruning = trial.pausing
-            trial.forget_pause()
+            trial.pruning = trial.pause.due
+            trial.pause.forget()
             sweep.prune(trial)
         return ended
 
 
 def _steps(trial: Trial) -> tuple[int, int]:
-    return (trial.checkpoints.newest.step if trial.checkpoints.newest is not None else 0, -trial.id)
+    return (trial.checkpoints.newest_step or 0, -trial.id)

@@ -56,11 +56,11 @@ class PrunedTrials:
             self._heard.add(trial.id)
         if trial.pruning is not None or not self._cases.is_first(trial.id):
             return ()
-        pause = trial.pauses_at
+        pause = trial.pause.ahead
         early_reports = [report for report in reports if pause is None or report.step < pause.step]
         records = self._judged(self._stopper.on_reports(trial.id, early_reports))
-        if len(early_reports) < len(reports) and trial.pauses_at is pause and trial.pruning is None:
-            trial.come_to_pause()  # no record: the one of the decision is in the journal
+        if len(early_reports) < len(reports) and trial.pause.ahead is pause and trial.pruning is None:
+            trial.pause.come_to()  # no record: the one of the decision is in the journal
             self._running.append(trial.id)
         return records
 
@@ -72,11 +72,11 @@ class PrunedTrials:
     def next_step(self, trial: Trial) -> int:
         """No rule judges a report of the trial below this step."""
         step = self._stopper.next_step(trial.id)
-        return step if trial.pauses_at is None else min(step, trial.pauses_at.step)
+        return step if trial.pause.ahead is None else min(step, trial.pause.ahead.step)
 
     def is_whole(self, trial: Trial) -> bool:
         """The trial has reported all of its steps, as far as a rule knows."""
-        return trial.last_report is not None and self._stopper.is_whole(trial.last_report.step)
+        return trial.attempt.last_report is not None and self._stopper.is_whole(trial.attempt.last_report.step)
 
     def on_end(self, trial: Trial) -> Sequence[AnyRecord]:
         """The trial has its final status."""
@@ -98,7 +98,7 @@ class PrunedTrials:
 
     def on_user_stop(self, trial: Trial, reason: str) -> Sequence[AnyRecord]:
         """The user stops `trial`, which has no end and is not pruned: its newest report is its result."""
-        report = trial.last_report
+        report = trial.attempt.last_report
         step, value = (-1, None) if report is None else (report.step, report.metrics.get(self._metric))
         finite = value if value is not None and math.isfinite(value) else None
         record = RungReached(trial=trial.id, rule=BY_USER, rung=step, step=step, value=finite, reason=reason)
@@ -116,7 +116,7 @@ class PrunedTrials:
         """What the user should know where a trial succeeds and no rule saw a value of it."""
         if not self._rules or trial.id in self._heard or not self._cases.is_first(trial.id):
             return ()
-        names = ", ".join(map(repr, trial.last_report.metrics)) if trial.last_report is not None else ""
+        names = ", ".join(map(repr, trial.attempt.last_report.metrics)) if trial.attempt.last_report is not None else ""
         reason = f"it reported {names}" if names else "it reported nothing"
         step = (
             "report the metric under that name, or pass metric= as it is reported"
@@ -145,15 +145,15 @@ class PrunedTrials:
 
     def _mark(self, record: StopperRecord) -> None:
         if isinstance(record, TrialPromoted):
-            self._trials[record.trial].forget_pause()
+            self._trials[record.trial].pause.forget()
             self.promoted.add(record.trial)
         elif isinstance(record, RungReached) and not record.goes_on:
             trial = self._trials[record.trial]
             pruning = Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung
-            trial.forget_pause()
+            trial.pause.forget()
             if record.pauses:
-                trial.pausing = pruning
+                trial.pause.due = pruning
             else:
                 trial.pruning = pruning
                 self._stopper.release(trial.id)
@@ -181,9 +181,9 @@ class PrunedTrials:
     def fold_end(self, trial: Trial) -> None:
         """Under a driver before, the trial came to its final status."""
         if trial.status is TrialStatus.PRUNED:  # where it waited, its pause is the reason
-            trial.pruning = trial.pruning or trial.pausing or trial.pauses_at
+            trial.pruning = trial.pruning or trial.pause.due or trial.pause.ahead
         if trial.status in _ENDS:
-            trial.forget_pause()
+            trial.pause.forget()
             self._stopper.fold_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED)
 
     def drop_ended(self) -> None:

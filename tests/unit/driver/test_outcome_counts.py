@@ -8,11 +8,13 @@ from sparktrain.display.standing import best_line, best_part
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.ids import TrialId
 from sparktrain.state.cases.case_end import CaseEnd
+from sparktrain.state.outcome import Outcome
 from sparktrain.state.trial import Trial, TrialStatus
 
 
 def trial(number: int, value: float | None, status: TrialStatus = TrialStatus.SUCCEEDED) -> Trial:
-    return Trial(TrialId(number), {"x": number // 2}, status, metrics={} if value is None else {"y": value})
+    metrics = {} if value is None else {"y": value}
+    return Trial(TrialId(number), {"x": number // 2}, status, outcome=Outcome(0.0, metrics))
 
 
 def test_with_repeats_the_best_case_is_one_with_all_its_trials() -> None:

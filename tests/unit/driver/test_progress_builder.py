@@ -22,7 +22,8 @@ from sparktrain.search.space import single
 from sparktrain.state import commands as do
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
-from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.state.restart_history import RestartHistory
+from sparktrain.state.trial import Attempt, Trial, TrialStatus
 from sparktrain.store.url import open_store
 from tests.support.run_stages import plain_request, with_spec
 from tests.unit.driver.journals import NoJournal
@@ -45,8 +46,8 @@ def test_the_log_of_a_member_that_restarted_alone_is_that_of_its_newest_process(
         {},
         TrialStatus.SUCCEEDED,
         Generation(2),
-        hosts=("a", "b", "c"),
-        restarts=(alone, RESTART, alone, alone),
+        attempt=Attempt(("a", "b", "c")),
+        restart_history=RestartHistory((alone, RESTART, alone, alone)),
     )
     logs = [Path(each.log).parent.name for each in result_of(trial, work).members if each.log is not None]
     assert logs == ["rank-0", "rank-1-restart-2"]
@@ -60,8 +61,8 @@ def test_members_restart_alone_only_where_no_data_continues_from_a_checkpoint(wo
 
 def test_a_result_has_every_member_of_the_newest_gang(work: RunRequest, tmp_path: Path) -> None:
     trial = Trial(
-        TrialId(0), {"x": 1}, TrialStatus.SUCCEEDED, Generation(2), host="gpu-1", hosts=("gpu-1", "gpu-2"),
-        restarts=(RESTART,),
+        TrialId(0), {"x": 1}, TrialStatus.SUCCEEDED, Generation(2), Attempt(("gpu-1", "gpu-2")),
+        restart_history=RestartHistory((RESTART,)),
     )  # fmt: skip
     result = result_of(trial, work)
     folder = tmp_path / "run" / "trials" / "0000" / "generation-2"
@@ -79,7 +80,7 @@ def test_a_trial_that_never_ran_has_no_members(work: RunRequest) -> None:
 
 
 def test_a_gang_that_has_shrunk_has_fewer_members(work: RunRequest) -> None:
-    trial = Trial(TrialId(0), {}, TrialStatus.SUCCEEDED, Generation(3), host="gpu-1", hosts=("gpu-1",))
+    trial = Trial(TrialId(0), {}, TrialStatus.SUCCEEDED, Generation(3), Attempt(("gpu-1",)))
     assert len(result_of(trial, work).members) == 1
 
 
@@ -89,7 +90,8 @@ def test_progress_of_a_run_of_one_gang(work: RunRequest) -> None:
     agents = [world.join("a"), world.join("b")]
     world.suggest()
     trial = world.machine.sweep.trials[TrialId(0)]  # type: ignore[union-attr]
-    trial.hosts, trial.restarts = ("host-a", "host-b"), (RESTART,)
+    trial.attempt.hosts = ("host-a", "host-b")
+    trial.restart_history.add(RESTART)
     forming = progress_of(world.machine, work, world.at)
     assert (forming.gang, forming.causes) == (2, (RESTART,))
     assert [each.state for each in forming.running_trials[0].members] == [MemberState.STARTING] * 2
@@ -195,8 +197,8 @@ def many(world: World, count: int) -> None:
         trial, status = TrialId(len(sweep.trials)), (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.LOST)
         restarts = (RESTART,) * (number % 2)
         sweep.trials[trial] = Watched(
-            trial, {}, status[number % 3], Generation(1), metrics={"accuracy": number % 97}, seconds=2.0,
-            restarts=restarts,
+            trial, {}, status[number % 3], Generation(1), outcome=Outcome(2.0, {"accuracy": number % 97}),
+            restart_history=RestartHistory(restarts),
         )  # fmt: skip
 
 

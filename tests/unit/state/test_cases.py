@@ -199,7 +199,7 @@ def test_a_plateau_is_of_cases() -> None:
 
 def of(status: TrialStatus, loss: float | None = None, pruning: Pruning | None = None) -> Trial:
     metrics = {} if loss is None else {"loss": loss}
-    return Trial(TrialId(0), {"x": 1}, status, metrics=metrics, pruning=pruning)
+    return Trial(TrialId(0), {"x": 1}, status, outcome=Outcome(0.0, metrics), pruning=pruning)
 
 
 @pytest.mark.parametrize(

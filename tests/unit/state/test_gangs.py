@@ -286,7 +286,7 @@ def test_what_other_members_than_the_chief_report_is_not_the_trials(world: World
     first, second = gang(world)
     world.report(first, step=7)
     assert [type(each) for each in world.report(second, step=9)] == [do.RecordReports]
-    assert trial(world).last_report == Report(7, {"loss": 1.0})
+    assert trial(world).attempt.last_report == Report(7, {"loss": 1.0})
     world.at += REPORT_INTERVAL_S
     world.report(second, step=10)
     assert [each.report.step for each in world.records if isinstance(each, TrialReported)] == [7]
@@ -301,7 +301,7 @@ def test_what_the_chief_notices_is_the_trials_and_outlives_the_driver(world: Wor
     ended = Failure(FailureKind.RESULT, "no number") if failed else None
     world.end(second, Outcome(1.0, metrics={}, notices=("of another rank",)))
     world.end(first, Outcome(1.0, None if failed else {"accuracy": 1.0}, ended, notices=("the same batch",)))
-    assert trial(world).notices == ("the same batch",)
+    assert trial(world).outcome.notices == ("the same batch",)
     [concluded] = [each for each in world.records if isinstance(each, TrialConcluded)]
     assert concluded.notices == ("the same batch",)
 
@@ -377,9 +377,9 @@ def test_a_snapshot_that_did_not_become_a_checkpoint_is_told_until_one_does(worl
     world.enter(agent)
     member = world.running[agent]
     world.receive(agent, m.CheckpointFailed(member, 10, "the store is full"))
-    assert trial(world).unsaved == "step 10 was not checkpointed: the store is full"
+    assert trial(world).checkpoints.unsaved == "step 10 was not checkpointed: the store is full"
     assert isinstance(world.records[-1], SaveFailed)
     world.write(agent, 20)
-    assert trial(world).unsaved == ""
+    assert trial(world).checkpoints.unsaved == ""
     [refused] = world.receive(AgentId("other"), m.CheckpointFailed(member, 30, "late"))
     assert isinstance(refused, do.Refused)

@@ -85,7 +85,7 @@ def test_growth_counts_against_no_limit(world: World) -> None:
         world.hold(agent, 12, paused=True)
     stopped(world, agents)
     assert trial(world).spent() == (0, 0)
-    assert trial(world).losses == len(trial(world).restarts) - 1
+    assert trial(world).restart_history.losses == len(trial(world).restarts) - 1
 
 
 def test_it_grows_by_as_many_members_as_there_are_agents(world: World) -> None:

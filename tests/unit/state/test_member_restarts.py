@@ -386,7 +386,7 @@ def test_another_driver_knows_the_restarts_and_numbers_generations_as_before() -
     assert len([each for each in world.records if isinstance(each, GangRestarted)]) == 1
     new = successor(world, roles=ROLES)
     assert [each.alone for each in trial(new).restarts] == [True, False, False]
-    assert [trial(new).place_of(Generation(number)) for number in (1, 2, 3)] == [1, 2, None]
+    assert [trial(new).restart_history.place_of(Generation(number)) for number in (1, 2, 3)] == [1, 2, None]
 
 
 @pytest.mark.parametrize("rank", [WORKER, PS])

@@ -87,7 +87,7 @@ def test_a_trial_that_is_the_best_on_arrival_continues_without_a_pause() -> None
     assert learn(world, 0.5, 0) == 1
     assert world.running[A].trial == 1
     assert len(world.sent(m.Advise)) == 1
-    assert (trial(world, 0).status, trial(world, 1).pausing) == ("paused", None)
+    assert (trial(world, 0).status, trial(world, 1).pause.due) == ("paused", None)
 
 
 def run_on(world: World, losses: dict[int, float], most: int = 9) -> None:
@@ -140,7 +140,7 @@ def test_without_a_checkpoint_there_is_no_pause_and_the_user_is_told_why() -> No
     learn(world, 0.5, 0, saves=False)
     stop(world, 0.5)
     assert trial(world, 0).status == "pruned"
-    assert "it has no checkpoint to continue from" in trial(world, 0).notices[0]
+    assert "it has no checkpoint to continue from" in trial(world, 0).outcome.notices[0]
 
 
 @pytest.mark.parametrize("how", ["raises", "is lost"])
@@ -163,7 +163,7 @@ def test_one_that_is_promoted_before_its_gang_is_gone_is_next() -> None:
         world.enter(agent)
     learn(world, 0.5, 0, agent=agents[0])
     learn(world, 0.7, 0, agent=agents[1])
-    assert trial(world, 0).pausing is None
+    assert trial(world, 0).pause.due is None
     stop(world, 0.5, agents[0])
     assert world.running[agents[0]].trial == 0
     assert trial(world, 0).generation == 2
@@ -287,7 +287,8 @@ def test_a_trial_that_loses_an_agent_before_its_first_checkpoint_is_restarted_an
         if world.running[agent].generation == 1:
             world.fail(agent, FailureKind.STOPPED)
     assert world.status(0) == "running"
-    assert (trial(world, 0).generation, trial(world, 0).losses, trial(world, 0).notices) == (2, 1, ())
+    first = trial(world, 0)
+    assert (first.generation, first.restart_history.losses, first.outcome.notices) == (2, 1, ())
     chief = next(agent for agent, member in world.running.items() if member.rank == 0)
     assert not advised(world, chief)
 
@@ -301,7 +302,7 @@ def test_a_trial_that_was_promoted_while_its_gang_ended_continues_without_a_chec
         world.enter(agent)
     learn(world, 0.5, 0, saves=False, agent=agents[0])
     learn(world, 0.7, 0, agent=agents[1])
-    assert trial(world, 0).pausing is None
+    assert trial(world, 0).pause.due is None
     stop(world, 0.5, agents[0])
     assert (trial(world, 0).status, trial(world, 0).generation) == ("running", 2)
     assert not advised(world, agents[0])

@@ -128,13 +128,13 @@ def test_a_function_that_looks_nowhere_is_stopped_after_a_grace(world: World) ->
 
 def test_a_trial_whose_reports_show_a_rule_nothing_says_what_to_call(world: World) -> None:
     world.end(A, Outcome(1.0, metrics={"loss": 0.5}))
-    assert sweep_of(world).trials[TrialId(0)].notices == (
+    assert sweep_of(world).trials[TrialId(0)].outcome.notices == (
         "stopper threshold(upper=1.0) saw no report of 'loss', for it reported nothing: call ctx.report(step, "
         "loss=...) after each epoch, or give fit() the ctx.keras_callbacks()",
     )
     world.receive(B, m.MemberReported(world.running[B], (Report(0, {"val_loss": 0.5, "acc": 1.0}),)))
     world.end(B, Outcome(1.0, metrics={"loss": 0.5}))
-    assert sweep_of(world).trials[TrialId(1)].notices == (
+    assert sweep_of(world).trials[TrialId(1)].outcome.notices == (
         "stopper threshold(upper=1.0) saw no report of 'loss', for it reported 'val_loss', 'acc': report the metric "
         "under that name, or pass metric= as it is reported",
     )
@@ -142,7 +142,7 @@ def test_a_trial_whose_reports_show_a_rule_nothing_says_what_to_call(world: Worl
     world.enter(A)
     report(world, A, 0.5)
     world.end(A, Outcome(1.0, metrics={"loss": 0.5}))
-    assert sweep_of(world).trials[TrialId(2)].notices == ()
+    assert sweep_of(world).trials[TrialId(2)].outcome.notices == ()
 
 
 @pytest.mark.parametrize("how", ["raises", "is lost", "crashes"])

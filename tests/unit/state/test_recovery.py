@@ -17,7 +17,7 @@ from tests.unit.state.world import LEASE_S, RUN, World
 
 def durable(trial: Trial) -> tuple[object, ...]:
     """What must be the same of a trial after its driver was lost."""
-    known = trial.status, trial.generation, trial.params, trial.metrics, trial.hosts
+    known = trial.status, trial.generation, trial.params, trial.metrics, trial.attempt.hosts
     restarts = [(each.kind, each.cause, each.resumed_from_step) for each in trial.restarts]
     failure = trial.failure if trial.status.final else None
     return (*known, trial.checkpoints.retained, trial.checkpoints.corrupt, restarts, failure)
@@ -84,7 +84,7 @@ def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
     new.succeed(agent)
     assert new.status(2) == "succeeded"
     assert new.machine.last.trials[2].restarts[0].seconds == 3.0, "since the new driver started"
-    assert new.machine.last.trials[2].failed_at is None
+    assert new.machine.last.trials[2].restart_history.failed_at is None
 
 
 def test_what_earlier_generations_left_is_swept_up(world: World) -> None:

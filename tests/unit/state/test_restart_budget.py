@@ -4,6 +4,7 @@ import pytest
 
 from sparktrain.ids import TrialId
 from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.trial import Trial
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import World
@@ -47,5 +48,7 @@ def test_a_step_that_is_reached_again_gives_nothing_back() -> None:
     """As when each newest checkpoint turns out to be corrupt."""
     steps = (None, 20, 10, 20, 10)
     restarts = tuple(Restart(0, "h", FailureKind.CHECKPOINT, "corrupt", 0.0, step, None) for step in steps)
-    assert Trial(TrialId(0), {}, restarts=restarts).spent() == (4, 0), "the one before step 20 is given back"
-    assert Trial(TrialId(0), {}, restarts=restarts, forgiven=3).spent() == (2, 0)
+    history = RestartHistory(restarts)
+    assert Trial(TrialId(0), {}, restart_history=history).spent() == (4, 0), "the one before step 20 is given back"
+    history.forgiven = 3
+    assert Trial(TrialId(0), {}, restart_history=history).spent() == (2, 0)

@@ -1,0 +1,58 @@
+"""The restarts of one trial: their causes, and what they cost."""
+
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from sparktrain.ids import Generation, Member
+from sparktrain.state.outcome import Restart
+
+
+@dataclass(slots=True)
+class RestartHistory:
+    """Why a trial's gang, or a member of it, restarted, and what that cost; oldest first."""
+
+    entries: tuple[Restart, ...] = ()
+    alone: dict[Member, int] = field(default_factory=dict)
+    """Members that were lost under this driver and restarted alone, with their places in `entries`."""
+    forgiven: int = 0
+    """Number of restarts under earlier drivers, which do not count against the limit."""
+    failed_at: float | None = None
+    """When the last gang failed; None once the next one is running."""
+
+    @property
+    def of_gang(self) -> list[int]:
+        """The places in `entries` of those of the whole gang: after generation 1, after generation 2, and so on."""
+        return [place for place, restart in enumerate(self.entries) if not restart.alone]
+
+    @property
+    def losses(self) -> int:
+        """Restarts after a loss: without those after a pause."""
+        return sum(not restart.paused for restart in self.entries)
+
+    def add(self, restart: Restart, member: Member | None = None) -> None:
+        """The gang restarts; or `member` was lost, and its next incarnation trains beside the others."""
+        if member is not None:
+            self.alone[member] = len(self.entries)
+        self.entries = (*self.entries, restart)
+
+    def put(self, place: int, restart: Restart) -> None:
+        """More is known now about the restart at `place`."""
+        entries = list(self.entries)
+        entries[place] = restart
+        self.entries = tuple(entries)
+
+    def recover(self, seconds: float) -> None:
+        """The gang that restarted last trains again, `seconds` after the loss of the one before."""
+        self.put(-1, replace(self.entries[-1], seconds=seconds))
+        self.failed_at = None
+
+    def place_of(self, generation: Generation) -> int | None:
+        """The place of the restart that ended `generation`; None for the last generation."""
+        past_restarts = self.of_gang
+        return past_restarts[generation - 1] if generation <= len(past_restarts) else None
+
+    def incarnation(self, rank: int) -> int:
+        """How often member `rank` of the newest gang has restarted alone, and trained again."""
+        newest = self.entries[max(self.of_gang, default=-1) + 1 :]
+        return sum(restart.rank == rank for restart in newest)
