@@ -108,7 +108,7 @@ def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
 
 def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
     place = gang.places[rank]
-    pace = gang.paces.get(rank)
+    pace = gang.progress.paces.get(rank)
     report = trial.attempt.last_report if rank == CHIEF else None
     step = pace.step if pace is not None else None
     return MemberLine(
@@ -123,9 +123,9 @@ def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
 
 
 def _state(gang: Gang, rank: Rank) -> MemberState:
-    if rank in gang.ended:
+    if rank in gang.attendance.ended:
         return MemberState.ENDED
-    trains = rank in gang.entered and rank not in gang.absent
+    trains = rank in gang.attendance.entered and rank not in gang.absences.by_rank
     return MemberState.TRAINING if trains else MemberState.STARTING
 
 

@@ -2,7 +2,8 @@
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import Rank
-from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.gang_progress import Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
 FIRST_STEP_TIMEOUT_S = 900.0
@@ -16,10 +17,10 @@ Late = tuple[Failure, float, Rank]
 
 def not_joined(gang: Gang, timeout_s: float, at: float) -> Late | None:
     """The failure of a gang in which some member did not enter the training function in time."""
-    if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.formed_at + timeout_s:
+    if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.attendance.formed_at + timeout_s:
         return None
     reserving = gang.status is GangStatus.RESERVING and gang.size > 1
-    joined_ranks = gang.reserved if reserving else gang.entered
+    joined_ranks = gang.attendance.reserved if reserving else gang.attendance.entered
     missing = [Rank(rank) for rank in range(gang.size) if rank not in joined_ranks]
     joined = f"{gang.size - len(missing)} of {gang.size} members joined within {timeout_s:g} s; missing: "
     absentees = ", ".join(f"rank {rank} on {gang.places[rank].host}, {_state(gang, rank)}" for rank in missing)
@@ -43,13 +44,14 @@ def hang(gang: Gang, spec: SweepSpec, at: float) -> Late | None:
     if not live:
         return None
     # In a ring all members wait for one: the one that is behind holds up the others.
-    paces = {**gang.reported, **gang.paces}
+    progress = gang.progress
+    paces = {**progress.reported, **progress.paces}
     last = min(live, key=lambda rank: paces[rank].step)
     pace = paces[last]
     behind = [peer for peer in paces.values() if peer.step > pace.step]
     clause = " while others are ahead of it" if behind else " and no other member is ahead of it" if live[1:] else ""
     where = f"rank {last} on {gang.places[last].host}" if gang.size > 1 else f"process on {gang.places[last].host}"
-    verb, unit = ("finished", "training step") if last in gang.paces else ("reported", "step")
+    verb, unit = ("finished", "training step") if last in progress.paces else ("reported", "step")
     summary = (
         f"{where} has {verb} no {unit} for {at - pace.at:.0f} s after step {pace.step}{clause}: it hangs; see "
         "where in its log, or raise hang_timeout when its steps take that long"
@@ -61,10 +63,12 @@ def stuck(gang: Gang, spec: SweepSpec, at: float) -> list[Rank]:
     """The members that have finished no step for too long, but for those that are ended, or wait for rows."""
     if gang.status is not GangStatus.RUNNING:
         return []
-    late = [rank for rank, pace in gang.paces.items() if _overdue(pace, spec.gang.hang_timeout_s, at)]
-    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, spec, at)]
+    progress = gang.progress
+    late = [rank for rank, pace in progress.paces.items() if _overdue(pace, spec.gang.hang_timeout_s, at)]
+    reporting = [(rank, report) for rank, report in progress.reported.items() if rank not in progress.paces]
+    silent = [rank for rank, report in reporting if _silent(report, spec, at)]
     # A member that waits for rows waits for Spark, which may take any time.
-    excused = {*gang.ended, *gang.absent, *(rank for rank, _ in gang.awaiting)}
+    excused = {*gang.attendance.ended, *gang.absences.by_rank, *(rank for rank, _ in progress.awaiting)}
     return [rank for rank in (*late, *silent) if rank not in excused]
 
 
@@ -75,10 +79,3 @@ def _silent(report: Pace, spec: SweepSpec, at: float) -> bool:
 def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:
     patience_s = USUAL_STEPS / pace.per_s if pace.per_s > 0 else FIRST_STEP_TIMEOUT_S
     return pace.training and at - pace.at > max(timeout_s, patience_s)
-
-
-def since(before: float | None, holds: bool, at: float) -> float | None:
-    """Since when a condition holds that holds, or not, at `at`."""
-    if not holds:
-        return None
-    return at if before is None else before

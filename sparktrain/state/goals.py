@@ -67,7 +67,7 @@ class Goals:
         return Stop(f"its slots have trained for the budget of {budget / 3600:g} slot-hours", Ending.BUDGET)
 
     def _held(self, gang: Gang, at: float) -> float:
-        return gang.size * max(0.0, at - gang.formed_at)
+        return gang.size * max(0.0, at - gang.attendance.formed_at)
 
     def _value(self, case: Trial | CaseEnd) -> float | None:
         """The metric as a number that is better when smaller; None where the case has no end that counts."""

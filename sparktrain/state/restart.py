@@ -70,19 +70,19 @@ def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> Hi
     gang_restarts = trial.restart_history.of_gang
     excusable = failure.loss is not None and failure.loss.excused
     return History(
-        restarts=counted + len(gang.absent) + (not excusable),
+        restarts=counted + len(gang.absences.by_rank) + (not excusable),
         excused=excused + excusable,
         recovers=recovers,
-        progressed=gang.progressed,
+        progressed=gang.checkpoints.progressed,
         repeated=bool(gang_restarts) and trial.restarts[gang_restarts[-1]].cause == failure.summary,
     )
 
 
 def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     """The restart of the trial after the failure of its gang; its duration is not known yet."""
-    kept_steps = [step for step in (trial.checkpoints.newest_step, gang.kept_step) if step is not None]
+    kept_steps = [step for step in (trial.checkpoints.newest_step, gang.checkpoints.kept_step) if step is not None]
     resumed_from = max(kept_steps, default=None)
-    last_step = max((pace.step for pace in gang.paces.values()), default=None)
+    last_step = gang.progress.last_step
     lost = None if last_step is None else max(0, last_step - (resumed_from or 0))
     rank = failure.rank or 0
     host = failure.host or trial.host

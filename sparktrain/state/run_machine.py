@@ -20,7 +20,8 @@ from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
-from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.gang import Gang, GangCheckpoints, GangStatus
+from sparktrain.state.gang_progress import Attendance, Pace
 from sparktrain.state.gang_rounds import GangRounds
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
@@ -117,7 +118,7 @@ class RunMachine:
                 gang.step(message.member.rank, Pace(message.step, at, message.steps_per_s, message.training))
                 return []
             case m.MemberAwaits(feed=feed, waiting=waiting):
-                gang.awaits(message.member.rank, feed, waiting, at)
+                gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
@@ -146,7 +147,7 @@ class RunMachine:
     def _on_reserved(self, gang: Gang, message: m.MemberReserved) -> Commands:
         if (again := self._restarts.reserved(gang, message)) is not None:
             return again
-        if not gang.reserve(message.member.rank, message.port) or gang.stop_by is not None:
+        if not gang.reserve(message.member.rank, message.port) or gang.stop.by is not None:
             return []
         return [do.Send(agent, m.FormGang(member, gang.places)) for agent, member in gang.live()]
 
@@ -161,7 +162,7 @@ class RunMachine:
         returned = self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
         commands = [*self._delete(gang), *self._judged(gang, agent_id, message.member, -1)]
         if returned and (
-            self.sweep.stop is not None or gang.advised_until is not None
+            self.sweep.stop is not None or gang.stop.advised_until is not None
         ):  # it had no process when the others were advised
             commands.append(do.Send(agent_id, m.Advise(message.member)))
         return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
@@ -178,16 +179,17 @@ class RunMachine:
         # Gangs resume from the last one that was acknowledged, so their steps only grow.
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
-        gang.doomed += self.sweep.acknowledge(gang, checkpoint)
+        gang.checkpoints.doomed += self.sweep.acknowledge(gang, checkpoint)
         # Held back until the record is durable: a checkpoint counts for its agent only when a driver that takes over
         # would resume from it.
         return [do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True), *self._delete(gang)]
 
     def _delete(self, gang: Gang) -> Commands:
         """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
-        if not gang.doomed or gang.absent_in(AbsenceStage.STARTING):
+        if not gang.checkpoints.doomed or gang.absences.in_stage(AbsenceStage.STARTING):
             return []
-        doomed, gang.doomed = tuple(gang.doomed), []
+        doomed = tuple(gang.checkpoints.doomed)
+        gang.checkpoints.doomed = []
         return [do.DeleteCheckpoints(gang.trial, doomed)]
 
     def _on_checkpoint_failed(self, gang: Gang, agent: AgentId, message: m.CheckpointFailed) -> Commands:
@@ -206,7 +208,7 @@ class RunMachine:
         rank = message.member.rank
         if not message.reports:
             return [refused(agent, message.member)]
-        gang.reported[rank] = Pace(message.reports[-1].step, at)
+        gang.progress.reported[rank] = Pace(message.reports[-1].step, at)
         if rank == CHIEF:
             self.sweep.report(gang, message.reports, at)
         step = message.reports[-1].step
@@ -233,7 +235,7 @@ class RunMachine:
     def _blame(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> Commands:
         """A member has failed: where it had not entered the training function, its agent backs off."""
         agent = self._agents.get(gang.agents[rank])
-        early = rank not in gang.entered and gang.stop_by is None and failure.kind in NEVER_ENTERED
+        early = rank not in gang.attendance.entered and gang.stop.by is None and failure.kind in NEVER_ENTERED
         if agent is None or not early or not self.sweep.health.failed(agent, gang.trial, failure, at):
             return []
         return [do.ExcludeAgent(agent.id, self.sweep.health.why(agent))]
@@ -241,7 +243,7 @@ class RunMachine:
     def _unasked(self, gang: Gang, rank: Rank, outcome: Outcome) -> bool:
         """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
         stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
-        is_requested = gang.stop_by is not None or rank in gang.absent_in(AbsenceStage.ENDING)
+        is_requested = gang.stop.by is not None or rank in gang.absences.in_stage(AbsenceStage.ENDING)
         return stopped and not is_requested and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
@@ -251,12 +253,12 @@ class RunMachine:
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
         self._restarts.needed(gang, rank, at)
-        return self._stop_members(gang, at) if gang.cause is not None or gang.accomplished else []
+        return self._stop_members(gang, at) if gang.fault.cause is not None or gang.accomplished else []
 
     # ---- gangs
 
     def _gang_over(self, gang: Gang, at: float) -> Commands:
-        reason_by = at if gang.failed_at is None else gang.failed_at + self._reason_timeout_s
+        reason_by = at if gang.fault.failed_at is None else gang.fault.failed_at + self._reason_timeout_s
         if at < reason_by and self._lost.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
         deleted = self._delete(gang)
@@ -264,7 +266,7 @@ class RunMachine:
         self.sweep.goals.gang_ended(gang, at)
         # Until some member has entered the function, its failure may be the function's or the host's; another host
         # would show which. The look costs a list of all agents.
-        doubtful = not self.sweep.ever_entered and (gang.cause is not None or gang.follower is not None)
+        doubtful = not self.sweep.ever_entered and gang.fault.first is not None
         trial = self.sweep.conclude(gang, elsewhere=doubtful and elsewhere(self._agents.all(), self.sweep, at))
         if trial is None:
             return deleted
@@ -280,12 +282,12 @@ class RunMachine:
         return ended
 
     def _stop_members(self, gang: Gang, at: float) -> Commands:
-        if gang.stop_by is not None:
+        if gang.stop.by is not None:
             return []
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
-        grace_s = 0.0 if gang.grows or (gang.size > 1 and gang.cause is not None) else KILL_GRACE_S
-        gang.stop_by = at + grace_s + STOP_TIMEOUT_S
-        for rank in gang.absent_in(AbsenceStage.WAITING):
+        grace_s = 0.0 if gang.stop.grows or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
+        gang.stop.by = at + grace_s + STOP_TIMEOUT_S
+        for rank in gang.absences.in_stage(AbsenceStage.WAITING):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
@@ -323,7 +325,15 @@ class RunMachine:
         roles = self.sweep.limits.roles[: len(agents)]
         newest = trial.checkpoints.newest
         generation = Generation(trial.generation + 1)
-        gang = Gang(self.sweep.run, trial.id, generation, ids, places(agents, roles), at, newest)
+        gang = Gang(
+            run=self.sweep.run,
+            trial=trial.id,
+            generation=generation,
+            agents=ids,
+            places=places(agents, roles),
+            attendance=Attendance(at),
+            checkpoints=GangCheckpoints(newest),
+        )
         bases = self._memory.form(trial, gang)
         self.sweep.start(trial, gang)
         commands: Commands = []
@@ -394,9 +404,9 @@ class RunMachine:
 
     def _advise(self, gang: Gang, at: float) -> Commands:
         """The gang's trial is pruned: its members may return what they have."""
-        if gang.stop_by is not None or gang.status is GangStatus.ENDED:
+        if gang.stop.by is not None or gang.status is GangStatus.ENDED:
             return []
-        gang.advised_until = at + TIMEOUT_GRACE_S
+        gang.stop.advised_until = at + TIMEOUT_GRACE_S
         return self._advice(gang)
 
     def _take_over(self, trial: Trial, at: float) -> Commands:
@@ -442,18 +452,19 @@ class RunMachine:
     def _check_gang(self, gang: Gang, at: float) -> Commands:
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
-        if gang.stop_by is not None:
-            if at < gang.stop_by:
+        if gang.stop.by is not None:
+            if at < gang.stop.by:
                 return []
             reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
             return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
-        if gang.advised_until is not None and at >= gang.advised_until:
+        if gang.stop.advised_until is not None and at >= gang.stop.advised_until:
             return self._stop_members(gang, at)
         if (hung := self._restarts.overdue(gang, at)) is not None:
             return self._drop(gang.agents[hung], f"its member hangs, and did not end within {END_TIMEOUT_S:g} s", at)
         limit = self.sweep.spec.trial_timeout_s
         blamed = list[do.Command]()
-        if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
+        running_since = gang.attendance.running_since
+        if running_since is not None and limit is not None and at >= running_since + limit:
             failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
             gang.fail(failure, at)
         elif (late := not_joined(gang, self.sweep.limits.join_timeout_s, at)) is not None:
@@ -464,11 +475,11 @@ class RunMachine:
             if alone := self._restarts.hangs(gang, stuck):
                 return alone
             gang.fail(*stuck)
-        # A ring that lost its other end reports first, and the member that died a moment later: wait for the better
-        # cause.
-        elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
-            gang.cause = gang.follower
-        return [*blamed, *self._stop_members(gang, at)] if gang.cause is not None else []
+        else:
+            # A ring that lost its other end reports first, and the member that died a moment later: wait for the better
+            # cause.
+            gang.fault.settle(at, CAUSE_TIMEOUT_S)
+        return [*blamed, *self._stop_members(gang, at)] if gang.fault.cause is not None else []
 
     def _check_run(self, at: float) -> Commands:
         timeout_s = self.sweep.spec.timeout_s

@@ -191,10 +191,15 @@ class Sweep:
         trial.move(TrialStatus.RUNNING)
         trial.form(gang.generation, tuple(place.host for place in gang.places))
         self.gangs[trial.id] = gang
+        base = gang.checkpoints.base
         formed = GangFormed(
-            trial=trial.id, generation=gang.generation, hosts=trial.attempt.hosts, memory_step=gang.memory_step
+            trial=trial.id,
+            generation=gang.generation,
+            hosts=trial.attempt.hosts,
+            base="" if base is None else base.digest,
+            memory_step=gang.checkpoints.memory_step,
         )
-        self._facts.append(formed if gang.checkpoint is None else replace(formed, base=gang.checkpoint.digest))
+        self._facts.append(formed)
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
         """Member `rank` of the gang has entered the training function on `agent`; whether after it restarted alone.
@@ -207,7 +212,7 @@ class Sweep:
             self.health.entered(agent)
         if absence is not None:
             self._returned(gang, rank, absence, at)
-        elif gang.running_since == at:
+        elif gang.attendance.running_since == at:
             self._running(gang, at)
         return absence is not None
 
@@ -238,7 +243,7 @@ class Sweep:
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
             self._facts.append(TrialReported(trial=gang.trial, report=reports[-1]))
-        if self.stop is None and not gang.stops:
+        if self.stop is None and not gang.stop.begun:
             judged = self.pruned.on_reports(trial, reports)
             self._facts += [*judged, *self.exploits.on_records(judged)]
 
@@ -249,7 +254,7 @@ class Sweep:
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; returns those that can be deleted."""
-        gang.progressed = True
+        gang.checkpoints.progressed = True
         self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.exploits.unused(self.trials[gang.trial].checkpoints.acknowledge(new))
 
@@ -271,9 +276,9 @@ class Sweep:
             trial.settle(failure=None, metrics=metrics, extra=outcome.extra)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
-        if trial.takeover.reason or (gang.grows and outcome.failure is not None and gang.cause is None):
+        if trial.takeover.reason or (gang.stop.grows and outcome.failure is not None and gang.fault.cause is None):
             return self._again(trial, gang)
-        pauses = trial.pause.due is not None or gang.advised_until is not None
+        pauses = trial.pause.due is not None or gang.stop.advised_until is not None
         if pauses and not (outcome.failure is None and self.pruned.is_whole(trial)):
             return self._pause(trial, gang, elsewhere)
         if outcome.failure is None and self.stop is not None and trial.pause.ahead is not None:
@@ -295,7 +300,7 @@ class Sweep:
             return self._again(trial, gang)
         # The decision to pause is recorded before the trial can save; when its gang dies in between, it trains up to
         # the pause once more.
-        if newest is None and (cause := gang.cause or gang.follower) is not None:
+        if newest is None and (cause := gang.fault.first) is not None:
             cause = self._reread(gang, cause, elsewhere)
             if self.decide(trial, gang, cause) is not Decision.FAIL:  # lost before it could save what it had
                 return self._failed(trial, gang, cause)
@@ -322,10 +327,10 @@ class Sweep:
         if self.stop is not None:
             return self._stopped(trial)
         step = trial.checkpoints.newest_step
-        if not reason and gang.grows and gang.growth is not None:
-            reason = gang.growth.reason
-            step = gang.kept_step
-            trial.restart_history.failed_at = gang.failed_at
+        if not reason and gang.stop.growth is not None and gang.stop.grows:
+            reason = gang.stop.growth.reason
+            step = gang.checkpoints.kept_step
+            trial.restart_history.failed_at = gang.fault.failed_at
         again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
         trial.restart_history.add(again)
         trial.settle(failure=None)
@@ -350,7 +355,7 @@ class Sweep:
     def _reread(self, gang: Gang, failure: Failure, elsewhere: bool) -> Failure:
         """A failure before the training function was entered, which others have entered or may enter, is the host's."""
         rank = Rank(failure.rank or 0)
-        if rank in gang.entered or failure.kind not in NEVER_ENTERED or not (self.ever_entered or elsewhere):
+        if rank in gang.attendance.entered or failure.kind not in NEVER_ENTERED or not (self.ever_entered or elsewhere):
             return failure
         if failure.kind is FailureKind.LOST or failure.loss is not None:
             return failure
@@ -364,8 +369,9 @@ class Sweep:
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
         trial.settle(failure=failure)
-        if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None and gang.memory_step is None:
-            manifest = gang.checkpoint.manifest
+        base = gang.checkpoints.base if gang.checkpoints.memory_step is None else None
+        if failure.kind is FailureKind.CHECKPOINT and base is not None:
+            manifest = base.manifest
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self.decide(trial, gang, failure)
@@ -435,7 +441,7 @@ class Sweep:
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
         restart = restart_of(trial, gang, failure)
         trial.restart_history.add(restart)
-        trial.restart_history.failed_at = gang.failed_at
+        trial.restart_history.failed_at = gang.fault.failed_at
         trial.move(TrialStatus.QUEUED)
         if self.health.barred(trial.id):
             self.queue.append(trial)  # other trials show whether the agent is the cause

@@ -266,9 +266,10 @@ def check_places(world: World) -> None:
         elif isinstance(moved := command.message, m.MemberMoved) and moved.member in known:
             known[moved.member][moved.rank] = moved.place
     for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
-        for _, member in gang.live() if gang.cause is None and gang.follower is None and not gang.stops else ():
+        for _, member in gang.live() if gang.fault.first is None and not gang.stop.begun else ():
             if member in known:
-                there = [rank for rank in range(gang.size) if rank not in gang.absent and rank not in gang.ended]
+                absent = {*gang.absences.by_rank, *gang.attendance.ended}
+                there = [rank for rank in range(gang.size) if rank not in absent]
                 assert [known[member][rank] for rank in there] == [gang.places[rank] for rank in there]
 
 

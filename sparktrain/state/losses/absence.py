@@ -1,10 +1,11 @@
 """A member of a running gang that restarts alone, from its loss until it trains again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from msgspec.structs import replace
 
+from sparktrain.ids import Rank
 from sparktrain.state.outcome import Failure
 
 
@@ -31,3 +32,45 @@ class Absence:
     def failed(self, why: str) -> Failure:
         """The cause of the gang's restart when the member does not return."""
         return replace(self.failure, summary=f"{self.failure.summary}; it could not restart alone: {why}")
+
+
+@dataclass(slots=True)
+class Absences:
+    """The members of a gang that restart alone, or have."""
+
+    by_rank: dict[Rank, Absence] = field(default_factory=dict)
+    """Those that are away."""
+    unproven: dict[Rank, Failure] = field(default_factory=dict)
+    """Those that have restarted alone and finished no step since, though they did before."""
+    incarnations: dict[Rank, int] = field(default_factory=dict)
+
+    def in_stage(self, stage: AbsenceStage) -> list[Rank]:
+        """Members with a restart that has come to `stage`."""
+        return [rank for rank, absence in self.by_rank.items() if absence.stage is stage]
+
+    def depart(self, rank: Rank, absence: Absence, *, had_steps: bool) -> None:
+        """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
+        self.by_rank[rank] = absence
+        # At once, and not when the next process starts: the old one may still send.
+        self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+        if had_steps:
+            self.unproven[rank] = absence.failure
+
+    def enter(self, rank: Rank) -> Absence | None:
+        """Member `rank` has entered the training function; returns its absence, which is over."""
+        return self.by_rank.pop(rank) if rank in self.in_stage(AbsenceStage.STARTING) else None
+
+    def failures(self) -> dict[Rank, Failure]:
+        """Why members are away, or were until they came back without a step."""
+        return {rank: absence.failure for rank, absence in self.by_rank.items()} | self.unproven
+
+    def end(self, rank: Rank) -> None:
+        """Member `rank` does not come back."""
+        self.by_rank.pop(rank, None)
+        self.unproven.pop(rank, None)
+
+    def postpone(self, seconds: float) -> None:
+        """See `Gang.postpone`."""
+        for absence in self.by_rank.values():
+            absence.since += seconds
+            absence.by += seconds

@@ -8,7 +8,8 @@ from sparktrain.ids import Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
-from sparktrain.state.gang import Gang, GangStatus, Growth
+from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.gang_stop import Growth
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
@@ -37,36 +38,37 @@ class Growths:
             if not self._may_grow(gang, at):
                 continue
             if spare := len(idle(self._agents, self._sweep, at)):
-                gang.growth = Growth(min(full_size, gang.size + spare), at)
+                gang.stop.growth = Growth(min(full_size, gang.size + spare), at)
                 commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
         return commands
 
     def _may_grow(self, gang: Gang, at: float) -> bool:
-        if gang.growth is not None and at < gang.growth.asked_at + 2 * SNAPSHOT_TIMEOUT_S:
+        if gang.stop.growth is not None and at < gang.stop.growth.asked_at + 2 * SNAPSHOT_TIMEOUT_S:
             return False
-        failing = gang.cause is not None or gang.follower is not None or gang.stops or bool(gang.ended)
-        if failing or gang.status is not GangStatus.RUNNING or gang.running_since is None:
+        failing = gang.fault.first is not None or gang.stop.begun or bool(gang.attendance.ended)
+        running_since = gang.attendance.running_since
+        if failing or gang.status is not GangStatus.RUNNING or running_since is None:
             return False
-        if gang.size >= self._sweep.limits.size or at < gang.running_since + GROW_AFTER_S:
+        if gang.size >= self._sweep.limits.size or at < running_since + GROW_AFTER_S:
             return False
         newest = self._memory.held.newest(gang.trial)
         return newest is not None and newest.generation == gang.generation and self._trains(gang)
 
     def _trains(self, gang: Gang) -> bool:
         """Its chief makes steps: between two calls of `fit` no snapshot is taken."""
-        return any(pace.training for pace in gang.paces.values())
+        return any(pace.training for pace in gang.progress.paces.values())
 
     def held(self, gang: Gang, rank: Rank, at: float) -> bool:
         """Member `rank` has paused, and its agent holds the snapshot; whether the gang can end, for a larger one.
 
         Not without the agents for that: then the members train on by themselves.
         """
-        growth = gang.growth
-        if growth is None or gang.stops or gang.cause is not None:
+        growth = gang.stop.growth
+        if growth is None or gang.stop.begun or gang.fault.cause is not None:
             return False
         growth.paused.add(rank)
         if len(growth.paused) < gang.size or not idle(self._agents, self._sweep, at):
             return False
         growth.complete = True
-        gang.failed_at = at
+        gang.fault.failed_at = at
         return True

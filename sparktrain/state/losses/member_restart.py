@@ -46,14 +46,14 @@ class MemberRestarts:
 
     def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
         """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
-        if failure is None or gang.stops:
+        if failure is None or gang.stop.begun:
             return False
-        hung = gang.absent.get(rank)
+        hung = gang.absences.by_rank.get(rank)
         if hung is not None and hung.stage is AbsenceStage.ENDING:
             failure = hung.failure
             since = hung.since
         elif self._restarts(gang, rank, failure):
-            failure = _of(gang, rank, failure)
+            failure = gang.located(failure, rank)
             since = at
         else:
             return False
@@ -75,7 +75,7 @@ class MemberRestarts:
         # When several members hang, they wait for each other: no single one is the cause.
         if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
-        gang.absent[rank] = Absence(_of(gang, rank, failure), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
+        gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
         return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure) -> bool:
@@ -84,10 +84,10 @@ class MemberRestarts:
             return False
         if roles[rank] is Role.PS and not self._sweep.limits.restarts_servers:
             return False
-        if rank == CHIEF or rank in gang.absent or CHIEF in gang.ended:
+        if rank == CHIEF or rank in gang.absences.by_rank or CHIEF in gang.attendance.ended:
             return False
-        forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stops
-        if forms_or_stops or gang.cause is not None or gang.follower is not None:
+        forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.begun
+        if forms_or_stops or gang.fault.first is not None:
             return False
         return self._sweep.decide(self._sweep.trials[gang.trial], gang, failure) is Decision.RETRY
 
@@ -97,9 +97,9 @@ class MemberRestarts:
         """Give the members that wait for an agent one on their hosts, before other gangs form."""
         commands: Commands = []
         for gang in self._sweep.gangs.values() if self._possible and self._sweep.stop is None else ():
-            for rank in gang.absent_in(AbsenceStage.WAITING):
+            for rank in gang.absences.in_stage(AbsenceStage.WAITING):
                 agent = self._agent_for(gang, rank, at)
-                if agent is not None and not gang.stops:
+                if agent is not None and not gang.stop.begun:
                     commands.append(self._place(gang, rank, agent, at))
         return commands
 
@@ -136,10 +136,10 @@ class MemberRestarts:
         """
         rank = message.member.rank
         member = message.member
-        absence = gang.absent.get(rank)
+        absence = gang.absences.by_rank.get(rank)
         if absence is None:
             return None
-        if gang.stop_by is not None or absence.reserved:
+        if gang.stop.by is not None or absence.reserved:
             return []
         place = gang.places[rank]
         moved = not place.port
@@ -156,23 +156,25 @@ class MemberRestarts:
 
     def outcome(self, gang: Gang, rank: Rank, outcome: Outcome) -> Outcome:
         """The outcome of a member that ends, before the gang takes it: that of one which was away has both causes."""
-        absence = gang.absent.get(rank)
-        if absence is None or outcome.failure is None or gang.stop_by is not None:
+        absence = gang.absences.by_rank.get(rank)
+        if absence is None or outcome.failure is None or gang.stop.by is not None:
             return outcome
         return replace(outcome, failure=absence.failed(outcome.failure.summary))
 
     def needed(self, gang: Gang, rank: Rank, at: float) -> None:
         """Member `rank` has ended: note where the gang cannot continue with members away."""
-        if gang.cause is not None or gang.accomplished:
+        if gang.fault.cause is not None or gang.accomplished:
             return
-        away = next(((absent_rank, absence.failure) for absent_rank, absence in gang.absent.items()), None)
-        blocker = away if gang.follower is not None else gang.needs_chief() if rank == CHIEF else None
+        away = next(((absent_rank, absence.failure) for absent_rank, absence in gang.absences.by_rank.items()), None)
+        blocker = away if gang.fault.follower is not None else gang.needs_chief() if rank == CHIEF else None
         if blocker is not None:
-            gang.fail(blocker[1], gang.absent[blocker[0]].since if blocker[0] in gang.absent else at, blocker[0])
+            blocking_rank, failure = blocker
+            absence = gang.absences.by_rank.get(blocking_rank)
+            gang.fail(failure, at if absence is None else absence.since, blocking_rank)
 
     def overdue(self, gang: Gang, at: float) -> Rank | None:
         """Note that the gang fails where a member is away for too long; returns one that hangs and has not ended."""
-        for rank, absence in gang.absent.items():
+        for rank, absence in gang.absences.by_rank.items():
             late = at >= absence.by
             why = ""
             if absence.stage is AbsenceStage.WAITING and (late or self._sweep.stop is not None):
@@ -182,11 +184,8 @@ class MemberRestarts:
                 why = f"it did not train within {self._sweep.limits.join_timeout_s:g} s"
             if why:
                 gang.fail(absence.failed(why), absence.since, rank)
-        return next((rank for rank in gang.absent_in(AbsenceStage.ENDING) if at >= gang.absent[rank].by), None)
-
-
-def _of(gang: Gang, rank: Rank, failure: Failure) -> Failure:
-    return replace(failure, rank=int(rank), host=gang.places[rank].host)
+        hanging = gang.absences.in_stage(AbsenceStage.ENDING)
+        return next((rank for rank in hanging if at >= gang.absences.by_rank[rank].by), None)
 
 
 def _seat_of(agent: AgentState) -> tuple[str, str]:

@@ -44,27 +44,27 @@ class MemoryTier:
     def ended(self, gang: Gang) -> None:
         """The gang is gone; note from where the next one can resume, unless this trial has no next one like it."""
         trial = self._sweep.trials[gang.trial]
-        cause = gang.cause or gang.follower
-        tried = gang.memory_step is not None and gang.running_since is None
+        cause = gang.fault.first
+        tried = gang.checkpoints.memory_step is not None and gang.attendance.running_since is None
         unread = tried and cause is not None and cause.kind in _UNREAD
-        if (cause is None and not gang.grows) or unread or trial.stopping or trial.status is not TrialStatus.RUNNING:
+        resumes = (cause is not None or gang.stop.grows) and not unread
+        if not resumes or trial.stopping or trial.status is not TrialStatus.RUNNING:
             self.held.forget(trial.id)
         newest = self.held.newest(trial.id)
-        gang.kept_step = newest.step if newest is not None else None
+        gang.checkpoints.kept_step = newest.step if newest is not None else None
 
     def form(self, trial: Trial, gang: Gang) -> list[MemoryBase | None]:
         """What the members of a new gang resume from, by rank; None: the checkpoint, or step 0."""
-        bases = self.held.bases(trial.id, gang.agents, gang.checkpoint)
+        bases = self.held.bases(trial.id, gang.agents, gang.checkpoints.base)
         base = self.held.of(trial.id).get(gang.agents[0]) if bases is not None else None
         self.held.formed(trial.id, gang.agents, base)
-        gang.memory_step = base.step if base is not None else None
+        gang.checkpoints.memory_step = base.step if base is not None else None
         self._correct(trial, gang)
         return [None] * gang.size if bases is None else list(bases)
 
     def _correct(self, trial: Trial, gang: Gang) -> None:
         """The newest restart names the step at which this gang resumes: a holder may have been lost since."""
-        stored = gang.checkpoint.step if gang.checkpoint is not None else None
-        step = stored if gang.memory_step is None else gang.memory_step
+        step = gang.checkpoints.first_step
         place = max(trial.restart_history.of_gang, default=None)
         if place is None or trial.restarts[place].resumed_from_step == step:
             return

@@ -1,6 +1,6 @@
 """Since when a run has fewer agents than it needs. Pure."""
 
-from sparktrain.state.deadlines import since
+from sparktrain.state.moments import later, since
 
 
 class Shortage:
@@ -22,7 +22,5 @@ class Shortage:
 
     def postpone(self, seconds: float) -> None:
         """The coordinator was suspended for `seconds`: the absence of agents in that time does not count."""
-        if self.of_whole_since is not None:
-            self.of_whole_since += seconds
-        if self.of_least_since is not None:
-            self.of_least_since += seconds
+        self.of_whole_since = later(self.of_whole_since, seconds)
+        self.of_least_since = later(self.of_least_since, seconds)

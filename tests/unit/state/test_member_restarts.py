@@ -107,9 +107,9 @@ def test_messages_of_the_process_before_do_not_count() -> None:
         assert [type(each) for each in world.receive(agent, message)] == [do.Refused], message
     assert world.machine.sweep is not None
     gang = world.machine.sweep.gangs[old.trial]
-    assert (list(gang.absent), gang.ended, gang.paces) == ([WORKER], {}, {})
+    assert (list(gang.absences.by_rank), gang.attendance.ended, gang.progress.paces) == ([WORKER], {}, {})
     come_back(world, WORKER)
-    assert not gang.absent
+    assert not gang.absences.by_rank
 
 
 def test_an_idle_agent_on_the_host_takes_the_place_of_a_lost_one() -> None:

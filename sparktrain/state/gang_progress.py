@@ -1,0 +1,85 @@
+"""What the members of a gang have done since it formed: who has joined and ended, and the steps of their training."""
+
+from dataclasses import dataclass, field
+
+from sparktrain.ids import Rank
+from sparktrain.state.moments import later
+from sparktrain.state.outcome import Outcome
+
+
+@dataclass(slots=True)
+class Pace:
+    """The training steps of one member."""
+
+    step: int
+    """Finished so far, those before a restart included."""
+    at: float
+    """When the newest step was reported."""
+    per_s: float = 0.0
+    """0 before the second step."""
+    training: bool = True
+    """More steps are to come: a long silence is a hang."""
+
+
+@dataclass(slots=True)
+class Attendance:
+    """Which members of a gang have joined, and which have ended."""
+
+    formed_at: float
+    running_since: float | None = None
+    """When the last member entered the training function."""
+    reserved: set[Rank] = field(default_factory=set)
+    entered: set[Rank] = field(default_factory=set)
+    training: set[Rank] = field(default_factory=set)
+    """Workers of a gang with parameter servers that train by themselves."""
+    ended: dict[Rank, Outcome] = field(default_factory=dict)
+
+    def enter(self, rank: Rank, *, trains: bool) -> None:
+        """Member `rank` has entered the training function. `trains`: see `training`."""
+        self.entered.add(rank)
+        if trains:
+            self.training.add(rank)
+        else:
+            self.training.discard(rank)
+
+    def postpone(self, seconds: float) -> None:
+        """See `Gang.postpone`."""
+        self.formed_at += seconds
+        self.running_since = later(self.running_since, seconds)
+
+
+@dataclass(slots=True)
+class MemberProgress:
+    """What the members of a gang have reported of their training."""
+
+    paces: dict[Rank, Pace] = field(default_factory=dict)
+    reported: dict[Rank, Pace] = field(default_factory=dict)
+    """Steps of the newest reports."""
+    awaiting: set[tuple[Rank, str]] = field(default_factory=set)
+    """Members that wait for rows, or for other members that may, with the name of the stream."""
+
+    @property
+    def last_step(self) -> int | None:
+        """The step of the member that is ahead; None before the first one."""
+        return max((pace.step for pace in self.paces.values()), default=None)
+
+    def await_rows(self, rank: Rank, feed: str, waiting: bool, at: float) -> None:
+        """Member `rank` waits for rows of `feed`, or no more. The time of that is no silence of the member."""
+        if waiting:
+            self.awaiting.add((rank, feed))
+        elif (rank, feed) in self.awaiting:
+            self.awaiting.remove((rank, feed))
+            for pace in (self.paces.get(rank), self.reported.get(rank)):
+                if pace is not None:
+                    pace.at = max(pace.at, at)
+
+    def forget(self, rank: Rank) -> bool:
+        """The process of member `rank` is gone, and another one follows; whether it had finished steps."""
+        self.awaiting = {(other_rank, feed) for other_rank, feed in self.awaiting if other_rank != rank}
+        self.reported.pop(rank, None)
+        return self.paces.pop(rank, None) is not None
+
+    def postpone(self, seconds: float) -> None:
+        """See `Gang.postpone`."""
+        for pace in self.paces.values():
+            pace.at += seconds

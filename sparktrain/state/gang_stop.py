@@ -1,0 +1,84 @@
+"""Why a gang ends, and until when its members may take for that."""
+
+from dataclasses import dataclass, field
+
+from sparktrain.ids import Rank
+from sparktrain.state.moments import later
+from sparktrain.state.outcome import Failure
+
+
+@dataclass(slots=True)
+class GangFault:
+    """What went wrong in a gang. The first failure is the cause; the others only follow from it."""
+
+    cause: Failure | None = None
+    follower: Failure | None = None
+    """The first failure that may follow from another one."""
+    failed_at: float | None = None
+    """When the first failure of either kind was reported."""
+
+    @property
+    def first(self) -> Failure | None:
+        """The cause, or what takes its place until a better one is known; None while nothing has failed."""
+        return self.cause or self.follower
+
+    def add(self, failure: Failure, at: float, *, follows: bool) -> None:
+        """Note a failure that is the cause, if it is the first, unless it `follows` from another one."""
+        if self.failed_at is None:
+            self.failed_at = at
+        if follows:
+            self.follower = self.follower or failure
+        elif self.cause is None:
+            self.cause = failure
+
+    def settle(self, at: float, timeout_s: float) -> None:
+        """What may only follow from another failure is the cause, where no better one came within `timeout_s`."""
+        if self.follower is not None and self.failed_at is not None and at >= self.failed_at + timeout_s:
+            self.cause = self.follower
+
+
+@dataclass(slots=True)
+class Growth:
+    """The members of a gang pause, so that a larger one continues."""
+
+    size: int
+    """Members of the larger one, as many as there are agents for."""
+    asked_at: float
+    paused: set[Rank] = field(default_factory=set)
+    """Members that have paused, with a snapshot in memory."""
+    complete: bool = False
+    """All have: the gang ends."""
+
+    @property
+    def reason(self) -> str:
+        """Why the gang ends, in one line."""
+        return f"grows to {self.size} members: agents are there again"
+
+
+@dataclass(slots=True)
+class GangStop:
+    """How far the end of a gang is that the coordinator has decided."""
+
+    advised_until: float | None = None
+    """Once members were advised to stop, because the trial is pruned or paused: when they are stopped."""
+    by: float | None = None
+    """Once members must stop: when those that have not ended are given up, with their agents."""
+    growth: Growth | None = None
+    """Since members were asked to pause."""
+
+    @property
+    def begun(self) -> bool:
+        """Members must stop, or were advised to because the trial is pruned or paused: none of them restarts."""
+        return self.by is not None or self.advised_until is not None
+
+    @property
+    def grows(self) -> bool:
+        """The gang ends because a larger one continues."""
+        return self.growth is not None and self.growth.complete
+
+    def postpone(self, seconds: float) -> None:
+        """See `Gang.postpone`."""
+        self.by = later(self.by, seconds)
+        self.advised_until = later(self.advised_until, seconds)
+        if self.growth is not None:
+            self.growth.asked_at += seconds
