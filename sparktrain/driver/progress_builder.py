@@ -8,7 +8,7 @@ from sparktrain.display.time_left import time_left
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import CHIEF, Rank, TrialId
-from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparktrain.notebook.result_plots import ResultPlots
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class RunResult(GangOutcome):
     """The result of a run of one gang."""
 
@@ -89,34 +89,22 @@ class RunResult(GangOutcome):
         return cards.run_html(self)
 
 
-@dataclass(frozen=True)
-class RunEnd:
+class RunEnd(GangOutcome):
     """How a run of one gang ended, whether it succeeded or not."""
-
-    sweep: SweepOutcome
-    """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
-    model_path: str | None
-    """The path of the model that the chief of the newest gang exported."""
 
     def result(self) -> RunResult:
         """The result, with what the training function returned. Raises RunFailedError when it did not return."""
-        trial = self.trial
-        if trial is None or trial.status is not TrialStatus.SUCCEEDED:
-            raise _error(self.sweep, trial)
+        if self.trial is None or self.trial.status is not TrialStatus.SUCCEEDED:
+            raise _error(self.sweep, self.trial)
         return self.as_loaded()
 
     def as_loaded(self) -> RunResult:
         """The run, whatever its status: the metrics are empty unless the training function has returned."""
-        return RunResult.of(self.sweep, self.model_path)
+        return RunResult(self.sweep, self.model_path)
 
     def lines(self) -> list[str]:
         """What the command line prints at the end."""
-        return outcome_lines(self.sweep, self.model_path)
-
-    @property
-    def trial(self) -> TrialResult | None:
-        """The only trial."""
-        return next(iter(self.sweep.trials), None)
+        return outcome_lines(self)
 
 
 def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:

@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sparktrain.config.objectives import Constraint, Objective, feasible
 from sparktrain.config.replication import Replication
 from sparktrain.runs.case_result import CaseResult, cases_of
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.trial_result import MemberResult, TrialResult, stored_in
+from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.outcome import Failure, Restart
-from sparktrain.state.trial import TrialStatus
+from sparktrain.state.trial import Trial, TrialStatus
 
 
 class SweepStatus(StrEnum):
@@ -107,66 +108,64 @@ class SweepOutcome:
         return sorted(of_cases, key=lambda trial: place[self.replication.case(trial.id)])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GangOutcome:
-    """The fields of a `RunResult`, which adds what reads files and what draws."""
+    """What a `RunResult` has without files and plots: a run of one gang is a sweep of one trial."""
 
-    name: str
-    metrics: dict[str, float]
-    """What the chief returned."""
-    seconds: float
-    """How long drivers have run it, as of a sweep."""
-    directory: str | None
-    """The run directory."""
+    sweep: SweepOutcome
+    """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
     model_path: str | None = None
     """The path of the model that the training function exported; None when it exported none."""
-    members: tuple[MemberResult, ...] = ()
-    """The members of the newest gang, by rank."""
-    restarts: tuple[Restart, ...] = ()
-    """Why the gang restarted, and what that cost; oldest first."""
-    unsaved: str = ""
-    """Why the last save did not become a checkpoint; empty when it did, or nothing was saved."""
-    notices: tuple[str, ...] = ()
-    """What the user should know about the training, such as data that was not sharded; one line each."""
-    wall_seconds: float = 0.0
-    """From the start of the first driver to the end, as of a sweep."""
-    trial: TrialResult | None = field(default=None, compare=False)
-    """The run as its only trial; None when its gang never started."""
 
-    _files: ClassVar[RunFiles | None] = None
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.sweep.name
 
-    @classmethod
-    def of(cls, sweep: SweepOutcome, model_path: str | None) -> Self:
-        """The run of one gang with `sweep` as its `results.json`: a sweep of one trial, or of none."""
-        trial = next(iter(sweep.trials), None)
-        if trial is None:
-            return cls(
-                name=sweep.name,
-                metrics={},
-                seconds=sweep.seconds,
-                wall_seconds=sweep.wall_seconds,
-                directory=sweep.directory,
-            )
-        return cls(
-            name=sweep.name,
-            metrics=trial.metrics,
-            seconds=sweep.seconds,
-            wall_seconds=sweep.wall_seconds,
-            directory=sweep.directory,
-            model_path=model_path,
-            members=trial.members,
-            restarts=trial.restarts,
-            unsaved=trial.unsaved,
-            notices=trial.notices,
-            trial=trial,
-        )
+    @property
+    def seconds(self) -> float:
+        """How long drivers have run it, as of a sweep."""
+        return self.sweep.seconds
 
-    def __post_init__(self) -> None:
-        if self.directory is None:
-            return
-        files = RunFiles(self.directory)
-        object.__setattr__(self, "_files", files)
-        object.__setattr__(self, "trial", None if self.trial is None else stored_in(self.trial, files))
+    @property
+    def wall_seconds(self) -> float:
+        """From the start of the first driver to the end, as of a sweep."""
+        return self.sweep.wall_seconds
+
+    @property
+    def directory(self) -> str | None:
+        """The run directory."""
+        return self.sweep.directory
+
+    @property
+    def trial(self) -> TrialResult | None:
+        """The run as its only trial; None when its gang never started."""
+        return next(iter(self.sweep.trials), None)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the chief returned."""
+        return {} if self.trial is None else self.trial.metrics
+
+    @property
+    def members(self) -> tuple[MemberResult, ...]:
+        """The members of the newest gang, by rank."""
+        return () if self.trial is None else self.trial.members
+
+    @property
+    def restarts(self) -> tuple[Restart, ...]:
+        """Why the gang restarted, and what that cost; oldest first."""
+        return () if self.trial is None else self.trial.restarts
+
+    @property
+    def unsaved(self) -> str:
+        """Why the last save did not become a checkpoint; empty when it did, or nothing was saved."""
+        return "" if self.trial is None else self.trial.unsaved
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know about the training, such as data that was not sharded; one line each."""
+        return () if self.trial is None else self.trial.notices
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -183,26 +182,13 @@ class GangOutcome:
         """Why the run failed, where `sparktrain.load` has read a failed run."""
         return None if self.trial is None else self.trial.error
 
-
-class Measured(Protocol):
-    """What a comparison of trials, or of cases, needs of each."""
-
     @property
-    def id(self) -> int:
-        """The number of the trial, or of the case."""
-        ...
-
-    @property
-    def status(self) -> TrialStatus:
-        """The status of the trial."""
-        ...
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The metrics of the trial, once it has succeeded."""
-        ...
+    def _files(self) -> RunFiles | None:
+        return self.sweep._files
 
 
+Measured = TrialResult | CaseResult | Trial | CaseEnd
+"""What trials and cases are compared as, during a run and after it: each has an id, a status and metrics."""
 M = TypeVar("M", bound=Measured)
 
 

@@ -53,14 +53,10 @@ class TrialResult:
     other objects the name of their type."""
     seconds: float = 0.0
     """How long the training function ran in its newest generation."""
-    log: str | None = None
-    """The path of the log of the chief's newest generation; None when it never ran."""
     error: Failure | None = None
     """The root cause, unless it succeeded."""
     generations: int = 0
     """How many times its gang has started."""
-    host: str | None = None
-    """The host of the chief's newest generation."""
     members: tuple[MemberResult, ...] = ()
     """The members of its newest gang, by rank; none when it never ran."""
     restarts: tuple[Restart, ...] = ()
@@ -87,6 +83,16 @@ class TrialResult:
 
     _files: ClassVar[RunFiles | None] = None
     """The files of its run; the result of the run sets them."""
+
+    @property
+    def log(self) -> str | None:
+        """The path of the log of the chief's newest generation; None when it never ran."""
+        return self.members[0].log if self.members else None
+
+    @property
+    def host(self) -> str | None:
+        """The host of the chief's newest generation."""
+        return self.members[0].host if self.members else None
 
     @property
     @users_call
@@ -208,7 +214,6 @@ class RunContext(Protocol):
 
 def result_of(trial: Trial, context: RunContext) -> TrialResult:
     """The result of a trial, so far when its status is not final yet."""
-    members = _member_results(trial, context)
     shape = context.spec.replication
     replica = shape.replica(trial.id)
     return TrialResult(
@@ -218,11 +223,9 @@ def result_of(trial: Trial, context: RunContext) -> TrialResult:
         metrics=trial.metrics,
         extra=trial.outcome.extra,
         seconds=trial.outcome.seconds,
-        log=members[0].log if members else None,
         error=trial.failure,
         generations=trial.generation,
-        host=trial.host,
-        members=members,
+        members=_member_results(trial, context),
         restarts=trial.restarts,
         exploits=trial.takeover.exploits,
         unsaved=trial.checkpoints.unsaved,

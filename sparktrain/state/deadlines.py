@@ -2,8 +2,8 @@
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import Rank
-from sparktrain.state.gang import Gang, GangStatus
-from sparktrain.state.gang_progress import Pace
+from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang_progress import Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
 FIRST_STEP_TIMEOUT_S = 900.0

@@ -7,7 +7,7 @@ from sparktrain.config.objectives import feasible
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.ending import Ending, Stop
-from sparktrain.state.gang import Gang
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.trial import Trial, TrialStatus
 
 

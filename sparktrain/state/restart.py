@@ -4,7 +4,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from sparktrain.state.gang import Gang
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import Trial
 

@@ -20,9 +20,9 @@ from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
-from sparktrain.state.gang import Gang, GangCheckpoints, GangStatus
-from sparktrain.state.gang_progress import Attendance, Pace
-from sparktrain.state.gang_rounds import GangRounds
+from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus
+from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
+from sparktrain.state.gangs.gang_rounds import GangRounds
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.growth import Growths
@@ -331,7 +331,7 @@ class RunMachine:
             generation=generation,
             agents=ids,
             places=places(agents, roles),
-            attendance=Attendance(at),
+            attendance=GangAttendance(at),
             checkpoints=GangCheckpoints(newest),
         )
         bases = self._memory.form(trial, gang)

@@ -16,7 +16,7 @@ from sparktrain.state.driver_times import DriverTimes
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
-from sparktrain.state.gang import Gang
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence

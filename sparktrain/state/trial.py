@@ -96,7 +96,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Pause:
+class TrialPause:
     """A pause of a trial until its promotion, which a rule has decided."""
 
     due: Pruning | None = None
@@ -153,7 +153,7 @@ class Trial:
     """Of the newest gang that ended; once the trial has its final status, its own."""
     pruning: Pruning | None = None
     """Set once a rule has decided that the trial stops: however its gang ends then, the trial is pruned."""
-    pause: Pause = field(default_factory=Pause)
+    pause: TrialPause = field(default_factory=TrialPause)
     takeover: Takeover = field(default_factory=Takeover)
 
     @property

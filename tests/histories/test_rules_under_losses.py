@@ -29,7 +29,7 @@ from sparktrain.state.pruning.stopper import Stopper
 from sparktrain.state.records import DriverStarted, TrialsAdded
 from sparktrain.state.restart import Decision
 from sparktrain.state.sweep import Sweep
-from sparktrain.state.trial import Pause, Trial, TrialStatus
+from sparktrain.state.trial import Trial, TrialPause, TrialStatus
 from tests.histories.test_gangs import check_journal
 from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -396,11 +396,11 @@ def test_every_rule_has_the_same_results_wherever_its_driver_is_killed(rule: str
 
 MUTANTS = {
     "a pause of before ends the next gang": (
-        patch.object(Pause, "train_to", lambda _: None),
+        patch.object(TrialPause, "train_to", lambda _: None),
         "must stop at once|partial result",
     ),
     "a pause of before is forgotten": (
-        patch.object(Pause, "train_to", Pause.forget),
+        patch.object(TrialPause, "train_to", TrialPause.forget),
         "killed after|waits for",
     ),
     "a trial that was lost on its way to a pause is pruned": (

@@ -35,7 +35,7 @@ class Absence:
 
 
 @dataclass(slots=True)
-class Absences:
+class MemberAbsences:
     """The members of a gang that restart alone, or have."""
 
     by_rank: dict[Rank, Absence] = field(default_factory=dict)

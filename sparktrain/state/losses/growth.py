@@ -8,8 +8,8 @@ from sparktrain.ids import Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
-from sparktrain.state.gang import Gang, GangStatus
-from sparktrain.state.gang_stop import Growth
+from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang_stop import Growth
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep

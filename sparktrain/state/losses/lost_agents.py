@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Member
 from sparktrain.state.agents import AgentState
-from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.gangs.gang import Gang, led_to
 from sparktrain.state.outcome import Failure, Loss, lost_agent
 from sparktrain.state.records import LossRecorded
 from sparktrain.state.restart import Decision

@@ -15,7 +15,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import Late, stuck
-from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence, AbsenceStage
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.prospects import idle

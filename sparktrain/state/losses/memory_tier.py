@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
-from sparktrain.state.gang import Gang
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemoryBase, MemorySnapshot
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import LossRecorded

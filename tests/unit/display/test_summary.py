@@ -10,7 +10,7 @@ from sparktrain.display.trial_table import as_text
 from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.state.outcome import Failure, FailureKind
-from tests.unit.runs.outcomes import BAD, GOOD, RESULT
+from tests.unit.runs.outcomes import BAD, GOOD, RESULT, chief
 
 
 def shown(result: SweepOutcome, width: int = 80) -> str:
@@ -79,7 +79,7 @@ def test_without_a_traceback_the_last_lines_of_the_log_are_shown() -> None:
 def test_nothing_that_a_trial_prints_reaches_the_terminal_unescaped() -> None:
     hostile = "\x1b[2J[red]x[/red]\r\x07"
     failure = Failure(FailureKind.EXCEPTION, hostile, hostile, (hostile,))
-    trial = replace(BAD, params={hostile: hostile}, error=failure, log=hostile)
+    trial = replace(BAD, params={hostile: hostile}, error=failure, members=chief(hostile))
     text = shown(replace(RESULT, name=hostile, reason=hostile, trials=(trial, replace(trial, id=TrialId(2)))))
     assert "\x1b" not in text
     assert "\r" not in text

@@ -14,6 +14,7 @@ from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
+from tests.unit.runs.outcomes import chief
 
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: units")
 
@@ -45,7 +46,7 @@ def progress(*trials: RunningTrial, **changes: Any) -> Progress:
 def ended(number: int, status: TrialStatus = TrialStatus.SUCCEEDED, **changes: Any) -> TrialResult:
     values: dict[str, Any] = {
         "id": TrialId(number), "status": status, "params": {"lr": 0.01}, "seconds": 12.0, "generations": 1,
-        "log": "/runs/log.txt", "metrics": {"accuracy": 0.9143} if status is TrialStatus.SUCCEEDED else {},
+        "members": chief("/runs/log.txt"), "metrics": {"accuracy": 0.9143} if status is TrialStatus.SUCCEEDED else {},
         "error": None if status is TrialStatus.SUCCEEDED else FAILURE,
     }  # fmt: skip
     return TrialResult(**{**values, **changes})
@@ -218,7 +219,7 @@ def test_nothing_of_the_users_reaches_the_terminal_unescaped() -> None:
     for picture in (
         screen,
         summary(screen),
-        failed_lines(ended(1, TrialStatus.FAILED, log=hostile, params={hostile: hostile})),
+        failed_lines(ended(1, TrialStatus.FAILED, members=chief(hostile), params={hostile: hostile})),
     ):
         text = "".join(drawn(picture, width=200))
         assert text.isprintable()

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -113,9 +114,7 @@ def test_a_result_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparktrain.runs.run_files.place_of", refuse)
     result = SweepResult(name="a", status=SweepStatus.SUCCEEDED, directory="hdfs://nowhere/a", trials=(trial(0, 1.0),))
     assert "a: succeeded" in result._repr_html_()
-    member = MemberResult(rank=0, role=Role.CHIEF, host="h", log="/log")
-    run = RunResult(name="b", metrics={}, seconds=1.0, directory="hdfs://nowhere/b", members=(member,))
-    assert "b: succeeded" in run._repr_html_()
+    assert "a: succeeded" in RunResult(result)._repr_html_()
 
 
 def test_a_run_shows_the_curves_that_were_read_and_no_others(tmp_path: Path) -> None:
@@ -139,7 +138,7 @@ def test_a_run_shows_the_curves_that_were_read_and_no_others(tmp_path: Path) -> 
 
 def test_a_run_with_thousands_of_members_is_limited() -> None:
     members = tuple(MemberResult(rank=rank, role=Role.WORKER, host="h" * 200, log="/l" * 100) for rank in range(3000))
-    page = checked(RunResult(name="big", metrics={}, seconds=1.0, directory=None, members=members)._repr_html_(), MOST)
+    page = checked(RunResult(sweep(replace(trial(0, 1.0), members=members)))._repr_html_(), MOST)
     assert any("on 3000 members" in text for text in page.texts)
 
 

@@ -33,7 +33,7 @@ MEMBERS = (
 def end(status: TrialStatus, error: Failure | None = None, **changes: Any) -> RunEnd:
     trial = TrialResult(
         id=TrialId(0), params={"lr": 0.1}, status=status, metrics={} if error else {"accuracy": 0.9143, "loss": 0.2},
-        error=error, generations=2, members=MEMBERS, log=MEMBERS[0].log, restarts=RESTARTS,
+        error=error, generations=2, members=MEMBERS, restarts=RESTARTS,
     )  # fmt: skip
     sweep = SweepResult(
         name="big",
@@ -55,6 +55,15 @@ def test_a_run_shows_the_notices_of_its_training() -> None:
     assert "warning: all members had the same batch" in str(result).splitlines()
 
 
+def alone(
+    name: str, directory: str | None, members: tuple[MemberResult, ...], metrics: dict[str, float] | None = None
+) -> RunResult:
+    status = TrialStatus.SUCCEEDED
+    trial = TrialResult(id=TrialId(0), params={}, status=status, metrics=metrics or {}, members=members)
+    ended = SweepStatus.SUCCEEDED
+    return RunResult(SweepResult(name=name, status=ended, seconds=2.0, directory=directory, trials=(trial,)))
+
+
 def error_of(ended: RunEnd) -> RunFailedError:
     with pytest.raises(RunFailedError) as caught:
         ended.result()
@@ -63,10 +72,9 @@ def error_of(ended: RunEnd) -> RunFailedError:
 
 def test_a_run_that_succeeded() -> None:
     result = end(TrialStatus.SUCCEEDED).result()
-    assert result == RunResult(
-        name="big", metrics={"accuracy": 0.9143, "loss": 0.2}, seconds=192.0, directory="/runs/big",
-        model_path="/runs/big/model.keras", members=MEMBERS, restarts=RESTARTS,
-    )  # fmt: skip
+    assert (result.name, result.metrics, result.seconds) == ("big", {"accuracy": 0.9143, "loss": 0.2}, 192.0)
+    assert (result.directory, result.model_path) == ("/runs/big", "/runs/big/model.keras")
+    assert (result.members, result.restarts) == (MEMBERS, RESTARTS)
     assert result.log == ("/runs/big/rank-0/log.txt", "/runs/big/rank-1/log.txt")
     assert str(result) == repr(result) == "\n".join(end(TrialStatus.SUCCEEDED).lines())
     assert str(result).splitlines() == [
@@ -82,14 +90,14 @@ def test_a_run_that_succeeded() -> None:
 
 
 def test_a_run_that_left_nothing_behind() -> None:
-    result = RunResult(name="big", metrics={}, seconds=2.0, directory=None, members=MEMBERS[:1])
+    result = alone("big", None, MEMBERS[:1])
     assert str(result) == "big: succeeded in 2.0 s on 1 member."
 
 
 def test_a_notebook_gets_a_table_of_members_and_everything_is_escaped() -> None:
     hostile = "<script>\x1b[2J"
     member = MemberResult(rank=0, role=Role.CHIEF, host=hostile, log=hostile)
-    result = RunResult(name=hostile, metrics={hostile: 1.0}, seconds=2.0, directory=hostile, members=(member,))
+    result = alone(hostile, hostile, (member,), {hostile: 1.0})
     html = result._repr_html_()
     assert html.count("<tr>") == 2
     assert "<script>" not in html

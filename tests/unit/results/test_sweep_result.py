@@ -16,6 +16,7 @@ from sparktrain.runs.sweep_outcome import SweepStatus, status_of
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Loss
 from sparktrain.state.trial import TrialStatus
+from tests.unit.runs.outcomes import chief
 
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: no <units>")
 
@@ -26,7 +27,9 @@ def succeeded(number: int, accuracy: float, **params: Any) -> TrialResult:
 
 
 def ended(number: int, status: TrialStatus, **params: Any) -> TrialResult:
-    return TrialResult(id=TrialId(number), status=status, params=params, error=FAILURE, log=f"/runs/{number}/log.txt")
+    return TrialResult(
+        id=TrialId(number), status=status, params=params, error=FAILURE, members=chief(f"/runs/{number}/log.txt")
+    )
 
 
 def sweep(*trials: TrialResult, metric: str | None = "accuracy", mode: str = "max") -> SweepResult:
@@ -84,7 +87,9 @@ def test_there_is_no_best_without_a_metric_or_a_success() -> None:
 
 
 def test_where_every_trial_failed_the_commonest_failure_is_shown() -> None:
-    rare = TrialResult(id=TrialId(0), status=S.LOST, params={}, error=Failure(FailureKind.LOST, "gone"), log="/log/0")
+    rare = TrialResult(
+        id=TrialId(0), status=S.LOST, params={}, error=Failure(FailureKind.LOST, "gone"), members=chief("/log/0")
+    )
     result = sweep(rare, ended(1, S.FAILED), ended(2, S.FAILED))
     with pytest.raises(NoBestTrialError) as error:
         _ = result.best
@@ -99,9 +104,7 @@ def test_where_every_trial_failed_the_commonest_failure_is_shown() -> None:
 def test_failures_are_a_table_of_those_alone_that_failed() -> None:
     member = MemberResult(rank=1, role=Role.WORKER, host="gpu-2", log="/runs/2/rank-1/log.txt")
     failure = Failure(FailureKind.MEMORY, "killed", rank=1, host="gpu-2", loss=Loss.MEMORY)
-    lost = TrialResult(
-        id=TrialId(2), status=S.LOST, params={}, error=failure, members=(member,), generations=4, log="/runs/2/log.txt"
-    )
+    lost = TrialResult(id=TrialId(2), status=S.LOST, params={}, error=failure, members=(member,), generations=4)
     found = sweep(succeeded(0, 0.5), ended(1, S.FAILED), lost, ended(3, S.STOPPED)).failures()
     assert found.to_dict("records")[1] == {
         "trial": 2, "status": "lost", "kind": "memory", "error": "killed", "host": "gpu-2", "rank": 1, "loss": "memory",

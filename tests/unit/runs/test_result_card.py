@@ -7,6 +7,7 @@ from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
+from tests.unit.runs.outcomes import chief
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -17,7 +18,7 @@ def trial(status: TrialStatus = TrialStatus.SUCCEEDED, **more: Any) -> TrialResu
 
 def test_a_trial_is_a_card() -> None:
     params = {"lr": 0.01, "optimizer": {"name": "adam", "eps": 1e-7}}
-    html = trial(params=params, metrics={"loss": 0.25}, seconds=75.0, host="node-3")._repr_html_()
+    html = trial(params=params, metrics={"loss": 0.25}, seconds=75.0, members=chief("", "node-3"))._repr_html_()
     for words in ("Trial 3: succeeded", "optimizer.name", "adam", "1e-07", "loss", "0.25", "1:15", "node-3"):
         assert f">{words}<" in html
     assert "log" not in html, "a fact without a value has no row"

@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -254,7 +255,7 @@ def test_a_result_can_be_pickled(run: ScriptedRun) -> None:
 def test_an_outcome_leaves_the_results_that_it_is_made_of_as_they_are(tmp_path: Path) -> None:
     trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.SUCCEEDED)
     outcome = SweepOutcome(name="one", status=SweepStatus.SUCCEEDED, directory=str(tmp_path), trials=(trial,))
-    run = GangOutcome(name="two", metrics={}, seconds=1.0, directory=str(tmp_path / "two"), trial=outcome.trials[0])
+    run = GangOutcome(replace(outcome, name="two", directory=str(tmp_path / "two")))
     assert trial._files is None
     assert outcome.trials == (trial,)
     assert run.trial == trial

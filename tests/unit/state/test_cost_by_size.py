@@ -8,9 +8,9 @@ from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.gang import Gang
-from sparktrain.state.gang_progress import Attendance
-from sparktrain.state.gang_rounds import MOST, GangRounds
+from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.gangs.gang_progress import GangAttendance
+from sparktrain.state.gangs.gang_rounds import MOST, GangRounds
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
 from sparktrain.state.outcome import FailureKind, Outcome, Report
@@ -18,7 +18,7 @@ from tests.support.call_count import counted
 from tests.unit.state.world import LEASE_S, RUN, World
 
 FEW, MANY = 60, 240
-GANG = Gang(RUN, TrialId(0), Generation(1), (), (), Attendance(0.0))
+GANG = Gang(RUN, TrialId(0), Generation(1), (), (), GangAttendance(0.0))
 GROWTH = 1.5
 """Of the calls for each agent, from `FEW` to `MANY` of them; a scan for each event makes it 4."""
 

@@ -1,14 +1,14 @@
 """A gang's verdict."""
 
 from sparktrain.ids import AgentId, Generation, Rank, RunId, TrialId
-from sparktrain.state.gang import Gang
-from sparktrain.state.gang_progress import Attendance
+from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.gangs.gang_progress import GangAttendance
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.topology import ALONE
 
 
 def test_a_cause_that_the_coordinator_found_has_the_last_lines_of_the_member() -> None:
-    gang = Gang(RunId("run"), TrialId(0), Generation(1), (AgentId("a"),), ALONE.places, Attendance(0.0))
+    gang = Gang(RunId("run"), TrialId(0), Generation(1), (AgentId("a"),), ALONE.places, GangAttendance(0.0))
     gang.enter(Rank(0), at=1.0)
     gang.fail(Failure(FailureKind.TIMEOUT, "ran too long"), at=2.0)
     stopped = Failure(FailureKind.STOPPED, "stopped", log_tail=("epoch 7",))

@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.gang import GangStatus
+from sparktrain.state.gangs.gang import GangStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
 from sparktrain.state.run_machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S

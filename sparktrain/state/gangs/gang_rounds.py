@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from sparktrain.ids import TrialId
-from sparktrain.state.gang import Gang
+from sparktrain.state.gangs.gang import Gang
 
 MOST = 1000
 """Gangs that one tick checks. Ticks come ten times a second, so that 10,000 gangs are each checked once a second."""

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.gang_progress import Attendance, MemberProgress, Pace
-from sparktrain.state.gang_stop import GangFault, GangStop
-from sparktrain.state.losses.absence import Absence, Absences, AbsenceStage
+from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
+from sparktrain.state.gangs.gang_stop import GangFault, GangStop
+from sparktrain.state.losses.absence import Absence, AbsenceStage, MemberAbsences
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
@@ -81,10 +81,10 @@ class Gang:
     """By rank."""
     places: tuple[MemberAddress, ...]
     """By rank; a port is 0 until it is reserved."""
-    attendance: Attendance
+    attendance: GangAttendance
     status: GangStatus = GangStatus.RESERVING
     checkpoints: GangCheckpoints = field(default_factory=GangCheckpoints)
-    absences: Absences = field(default_factory=Absences)
+    absences: MemberAbsences = field(default_factory=MemberAbsences)
     progress: MemberProgress = field(default_factory=MemberProgress)
     fault: GangFault = field(default_factory=GangFault)
     stop: GangStop = field(default_factory=GangStop)
@@ -151,7 +151,7 @@ class Gang:
     def enter(self, rank: Rank, at: float, *, trains: bool = False) -> Absence | None:
         """Member `rank` has entered the training function; returns its absence, which is over.
 
-        `trains`: see `Attendance.training`.
+        `trains`: see `GangAttendance.training`.
         """
         self.attendance.enter(rank, trains=trains)
         forming = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)

@@ -22,7 +22,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Attendance:
+class GangAttendance:
     """Which members of a gang have joined, and which have ended."""
 
     formed_at: float

@@ -1,0 +1,1 @@
+"""The gang of one trial: its members, their progress, and its end."""
