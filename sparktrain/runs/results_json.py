@@ -14,7 +14,6 @@ from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
@@ -111,7 +110,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "status": str(trial.status),
         "seconds": json_value(trial.seconds),
         "log": trial.log,
-        "error": None if trial.error is None else _failure(trial.error),
+        "error": json_value(msgspec.to_builtins(trial.error)),
         "generations": trial.generations,
         "host": trial.host,
         "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
@@ -123,18 +122,6 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         **({"tags": list(trial.tags)} if trial.tags else {}),
         **({"exploits": [json_value(msgspec.to_builtins(copy)) for copy in trial.exploits]} if trial.exploits else {}),
         **({} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}),
-    }
-
-
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {
-        "kind": str(failure.kind),
-        "summary": failure.summary,
-        "traceback": failure.traceback,
-        "log_tail": list(failure.log_tail),
-        "rank": failure.rank,
-        "host": failure.host,
-        "loss": failure.loss and str(failure.loss),
     }
 
 

@@ -16,18 +16,10 @@ from sparktrain.runs.next_commands import NextCommands, next_commands
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
 from sparktrain.runs.trial_result import TrialResult, result_of
+from sparktrain.state import records as fact
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Report
-from sparktrain.state.records import (
-    AnyRecord,
-    CheckpointAcknowledged,
-    DriverStarted,
-    GangFormed,
-    RunEnded,
-    TrialConcluded,
-    TrialReported,
-)
 from sparktrain.state.recovery import folded
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.base import Store
@@ -81,7 +73,7 @@ class RunData:
     """What `run.json` has."""
     store: Store
     layout: RunLayout
-    records: Sequence[AnyRecord]
+    records: Sequence[fact.AnyRecord]
     notes: tuple[str, ...] = ()
     """What the user should know about the journal."""
     driver: RunDriver = RunDriver()
@@ -133,7 +125,7 @@ class RunView:
     directory: str
     spec: SweepSpec
     state: RunState
-    end: RunEnded | None
+    end: fact.RunEnded | None
     """How its newest driver ended it; None unless it did."""
     total: int | None
     times: RunTimes
@@ -267,11 +259,11 @@ def view_of(data: RunData) -> RunView:
 class _Times:
     """When things happened, by the newest record of each."""
 
-    def __init__(self, records: Sequence[AnyRecord]) -> None:
+    def __init__(self, records: Sequence[fact.AnyRecord]) -> None:
         self.driver_started: float | None = None
         self.local = False
         self.total: int | None = None
-        self.end: RunEnded | None = None
+        self.end: fact.RunEnded | None = None
         self.formed: dict[TrialId, float] = {}
         self.reported: dict[TrialId, float] = {}
         self.saved: dict[str, float] = {}
@@ -279,24 +271,24 @@ class _Times:
         for record in records:
             self._see(record)
 
-    def _see(self, record: AnyRecord) -> None:
+    def _see(self, record: fact.AnyRecord) -> None:
         match record:
-            case DriverStarted(at=at, trials=total, local=local):
+            case fact.DriverStarted(at=at, trials=total, local=local):
                 self.driver_started = at
                 self.total = total
                 self.end = None
                 self.local = local
-            case RunEnded():
+            case fact.RunEnded():
                 self.end = record
-            case GangFormed(trial=trial, at=at):
+            case fact.GangFormed(trial=trial, at=at):
                 self.formed[trial] = at
                 self.reported.pop(trial, None)
                 self.last_steps.pop(trial, None)
-            case TrialReported(trial=trial, at=at):
+            case fact.TrialReported(trial=trial, at=at):
                 self.reported[trial] = at
-            case TrialConcluded(trial=trial, step=step):
+            case fact.TrialConcluded(trial=trial, step=step):
                 self.last_steps[trial] = step
-            case CheckpointAcknowledged(checkpoint=checkpoint, at=at):
+            case fact.CheckpointAcknowledged(checkpoint=checkpoint, at=at):
                 self.saved[checkpoint.manifest] = at
 
 

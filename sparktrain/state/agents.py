@@ -18,15 +18,11 @@ class AgentStatus(Enum):
     BUSY = "has a member"
 
 
-_LEGAL = frozenset(
-    {
-        (AgentStatus.PREPARING, AgentStatus.PREPARING),
-        (AgentStatus.PREPARING, AgentStatus.IDLE),
-        (AgentStatus.IDLE, AgentStatus.PREPARING),
-        (AgentStatus.IDLE, AgentStatus.BUSY),
-        (AgentStatus.BUSY, AgentStatus.IDLE),
-    }
-)
+_LEGAL = {
+    AgentStatus.PREPARING: (AgentStatus.PREPARING, AgentStatus.IDLE),
+    AgentStatus.IDLE: (AgentStatus.PREPARING, AgentStatus.BUSY),
+    AgentStatus.BUSY: (AgentStatus.IDLE,),
+}
 
 
 @dataclass(slots=True)

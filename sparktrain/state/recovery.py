@@ -6,35 +6,13 @@ from msgspec.structs import replace
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
+from sparktrain.state import records as fact
 from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.ending import Ending
 from sparktrain.state.events import RunLimits, RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.pruning.pruned_trials import unsettled
-from sparktrain.state.records import (
-    AnyRecord,
-    CaseClosed,
-    CheckpointAcknowledged,
-    CheckpointCorrupt,
-    CheckpointsDropped,
-    DriverStarted,
-    Exploited,
-    GangFormed,
-    GangRecovered,
-    GangRestarted,
-    HorizonLearned,
-    LossRecorded,
-    MemberRestarted,
-    RunEnded,
-    RungReached,
-    SaveFailed,
-    TrialAnswered,
-    TrialConcluded,
-    TrialPaused,
-    TrialPromoted,
-    TrialReported,
-    TrialsAdded,
-)
+from sparktrain.state.pruning.stopper import StopperRecord
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
@@ -47,7 +25,7 @@ def recovered(event: RunStarted) -> Sweep:
     fold(sweep, event.records)
     # The gangs of a dead driver may still train: only a new generation makes their messages and files count no more.
     again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
-    facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
+    facts: list[fact.AnyRecord] = [fact.GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts += sweep.pruned.conclusions()
     times = sweep.times
     ran_s = times.ran_s + times.unended_s
@@ -60,42 +38,42 @@ def recovered(event: RunStarted) -> Sweep:
     return sweep
 
 
-def folded(records: Iterable[AnyRecord], metric: str | None = None) -> Sweep:
+def folded(records: Iterable[fact.AnyRecord], metric: str | None = None) -> Sweep:
     """The trials as the records have left them, for readers: nothing is decided about them."""
     sweep = Sweep(RunId("past"), RunLimits(spec=SweepSpec(name="past", metric=metric)), 0.0)
     fold(sweep, records)
     return sweep
 
 
-def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
+def fold(sweep: Sweep, records: Iterable[fact.AnyRecord]) -> None:
     """Bring the trials to the state that the records describe; `DriverStarted` makes the queue."""
     for record in records:
         sweep.times.see(record)
         match record:
-            case DriverStarted():
+            case fact.DriverStarted():
                 _take_over(sweep, record)
-            case TrialsAdded():
+            case fact.TrialsAdded():
                 sweep.recover_trials(record)
-            case CaseClosed():
+            case fact.CaseClosed():
                 sweep.pruned.fold_closed(record)
-            case HorizonLearned() | RungReached() | TrialPromoted() | Exploited():
+            case fact.HorizonLearned() | fact.RungReached() | fact.TrialPromoted() | fact.Exploited():
                 _fold_rule(sweep, record)
-            case RunEnded():
+            case fact.RunEnded():
                 _end(sweep, record)
             case _:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
 
 
-def _fold_rule(sweep: Sweep, record: HorizonLearned | RungReached | TrialPromoted | Exploited) -> None:
+def _fold_rule(sweep: Sweep, record: StopperRecord | fact.Exploited) -> None:
     sweep.exploits.fold(record)
-    if isinstance(record, Exploited):
+    if isinstance(record, fact.Exploited):
         return
     sweep.pruned.fold(record)
-    if isinstance(record, TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
+    if isinstance(record, fact.TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
         sweep.trials[record.trial].status = TrialStatus.QUEUED
 
 
-def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
+def _take_over(sweep: Sweep, driver: fact.DriverStarted) -> None:
     """Requeue trials without a result, first those that were running."""
     for trial in sweep.trials.values():
         if _has_no_result(trial, driver):
@@ -112,13 +90,13 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
     sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
 
 
-def _end(sweep: Sweep, record: RunEnded) -> None:
+def _end(sweep: Sweep, record: fact.RunEnded) -> None:
     for trial in sweep.trials.values() if record.ending == Ending.UNLOADABLE else ():
         if trial.failure is not None and trial.failure.kind is FailureKind.LOAD:
             trial.status = TrialStatus.LOST  # no host could load the function: the trial itself has no result
 
 
-def _has_no_result(trial: Trial, driver: DriverStarted) -> bool:
+def _has_no_result(trial: Trial, driver: fact.DriverStarted) -> bool:
     return not trial.status.observed or (driver.retry_failed and trial.status is TrialStatus.FAILED)
 
 
@@ -127,7 +105,7 @@ def _waits(trial: Trial) -> bool:
     return trial.pause.due is not None and trial.checkpoints.newest is not None
 
 
-def _lost_unnoted(trial: Trial, driver: DriverStarted) -> bool:
+def _lost_unnoted(trial: Trial, driver: fact.DriverStarted) -> bool:
     """Its newest gang was lost, and no record notes it yet."""
     lost = _has_no_result(trial, driver) and len(trial.restart_history.of_gang) < trial.generation
     return lost and not unsettled(trial)
@@ -143,47 +121,47 @@ def _cause(trial: Trial) -> Restart:
     return Restart(failure.rank or 0, host, failure.kind, failure.summary, 0.0, resumed_from)
 
 
-def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
+def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
     match record:
-        case GangFormed(generation=generation, hosts=hosts):
+        case fact.GangFormed(generation=generation, hosts=hosts):
             trial.status = TrialStatus.RUNNING
             trial.form(generation, hosts)
-        case TrialAnswered(params=params):
+        case fact.TrialAnswered(params=params):
             trial.params = trial.params | params
-        case CheckpointAcknowledged(checkpoint=checkpoint):
+        case fact.CheckpointAcknowledged(checkpoint=checkpoint):
             trial.checkpoints.acknowledge(checkpoint)
-        case SaveFailed(step=step, problem=problem):
+        case fact.SaveFailed(step=step, problem=problem):
             trial.checkpoints.not_saved(step, problem)
-        case CheckpointCorrupt(manifest=manifest, reason=reason):
+        case fact.CheckpointCorrupt(manifest=manifest, reason=reason):
             trial.checkpoints.mark_corrupt(manifest, reason)
-        case CheckpointsDropped(manifests=manifests):
+        case fact.CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
-        case GangRestarted(restart=restart):
+        case fact.GangRestarted(restart=restart):
             trial.restart_history.add(restart)
             trial.status = TrialStatus.QUEUED
             trial.takeover.reason = ""
-        case TrialPaused(restart=restart):
+        case fact.TrialPaused(restart=restart):
             trial.restart_history.add(restart)
             trial.pause.come_to()
             trial.status = TrialStatus.PAUSED if trial.pause.due is not None else TrialStatus.QUEUED
-        case LossRecorded(generation=generation, restart=restart, place=place):
+        case fact.LossRecorded(generation=generation, restart=restart, place=place):
             restart_place = trial.restart_history.place_of(generation) if place is None else place
             if restart_place is not None:
                 trial.explain(restart_place, restart)
-        case MemberRestarted(restart=restart):
+        case fact.MemberRestarted(restart=restart):
             trial.restart_history.add(restart)
-        case GangRecovered(seconds=seconds):
+        case fact.GangRecovered(seconds=seconds):
             trial.restart_history.recover(seconds)
-        case TrialReported(report=report):
+        case fact.TrialReported(report=report):
             trial.attempt.last_report = report
-        case TrialConcluded(status=status):
+        case fact.TrialConcluded(status=status):
             trial.status = status
             trial.outcome = record.outcome
             sweep.recover_end(trial)
             sweep.goals.recover_slots(record.seconds * max(1, len(trial.attempt.hosts)))
 
 
-def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
+def compacted(records: Sequence[fact.AnyRecord]) -> tuple[fact.AnyRecord, ...]:
     """The records without those that later ones have made superfluous, in the same order.
 
     They fold into the same trials, and restore the same sampler.
@@ -194,27 +172,27 @@ def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
     return tuple(reversed(kept_records))
 
 
-def _shortened(record: AnyRecord, checkpoints: set[tuple[TrialId, str]]) -> AnyRecord:
+def _shortened(record: fact.AnyRecord, checkpoints: set[tuple[TrialId, str]]) -> fact.AnyRecord:
     """The record, which notes that its checkpoint no longer counts where the records about that are left out."""
-    if isinstance(record, Exploited) and (record.trial, record.checkpoint.manifest) not in checkpoints:
+    if isinstance(record, fact.Exploited) and (record.trial, record.checkpoint.manifest) not in checkpoints:
         return replace(record, replaced=True)
     return record
 
 
-def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
+def _checkpoints(records: Iterable[fact.AnyRecord]) -> set[tuple[TrialId, str]]:
     """Manifests of the checkpoints that count in the end, and of corrupt ones."""
     histories: dict[TrialId, CheckpointHistory] = {}
     for record in records:
         match record:
-            case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
+            case fact.CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 histories.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
-            case Exploited(trial=trial, checkpoint=checkpoint, replaced=replaced):
+            case fact.Exploited(trial=trial, checkpoint=checkpoint, replaced=replaced):
                 history = histories.setdefault(trial, CheckpointHistory())
                 history.borrow(checkpoint)
                 history.drop([checkpoint.manifest] if replaced else [])
-            case CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
+            case fact.CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
                 histories.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
-            case CheckpointsDropped(trial=trial, manifests=manifests):
+            case fact.CheckpointsDropped(trial=trial, manifests=manifests):
                 histories.setdefault(trial, CheckpointHistory()).drop(manifests)
     counted = {(trial, entry.manifest) for trial, ledger in histories.items() for entry in ledger.retained}
     return counted | {(trial, entry.manifest) for trial, ledger in histories.items() for entry, _ in ledger.corrupt}
@@ -229,21 +207,21 @@ class _Needed:
         self._reported: set[TrialId] = set()
         self._settled: set[TrialId] = set()
 
-    def __call__(self, record: AnyRecord) -> bool:
+    def __call__(self, record: fact.AnyRecord) -> bool:
         match record:
-            case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
+            case fact.CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 self._settled.add(trial)
                 return (trial, checkpoint.manifest) in self._checkpoints
-            case SaveFailed(trial=trial):
+            case fact.SaveFailed(trial=trial):
                 return self._first(self._settled, trial)
-            case CheckpointsDropped():
+            case fact.CheckpointsDropped():
                 return False  # the records of its checkpoints are not kept either
-            case TrialReported(trial=trial):
+            case fact.TrialReported(trial=trial):
                 return self._first(self._reported, trial)
-            case GangFormed(trial=trial):
+            case fact.GangFormed(trial=trial):
                 self._reported.add(trial)
                 return self._first(self._formed, trial)
-            case TrialConcluded(trial=trial, status=status):
+            case fact.TrialConcluded(trial=trial, status=status):
                 return status.observed or trial not in self._formed
         return True
 

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.ids import Rank, RunId, TrialId
+from sparktrain.state import records as fact
 from sparktrain.state.agents import AgentState
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.cases.case_table import CaseTable
@@ -24,24 +25,6 @@ from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
-from sparktrain.state.records import (
-    AnyRecord,
-    CaseClosed,
-    CheckpointAcknowledged,
-    CheckpointCorrupt,
-    DriverStarted,
-    GangFormed,
-    GangRecovered,
-    GangRestarted,
-    MemberRestarted,
-    RunEnded,
-    SaveFailed,
-    TrialAnswered,
-    TrialConcluded,
-    TrialPaused,
-    TrialReported,
-    TrialsAdded,
-)
 from sparktrain.state.restart import Decision, decide, history_of, restart_of
 from sparktrain.state.trial import Trial, TrialStatus
 
@@ -84,7 +67,7 @@ class Sweep:
         self.ended = False
         """`EndRun` was given out."""
         self.shortage = Shortage(limits.size, limits.least, at)
-        self._facts: list[AnyRecord] = []
+        self._facts: list[fact.AnyRecord] = []
         """Records that `take_facts` has not given out."""
         self.observed = 0
         """Results that the sampler has observed, or will have before the next request."""
@@ -110,7 +93,7 @@ class Sweep:
 
     # ---- under drivers before, see `recovery`
 
-    def recover_trials(self, added: TrialsAdded) -> None:
+    def recover_trials(self, added: fact.TrialsAdded) -> None:
         """An earlier driver had these cases of the sampler."""
         self.cases.size = added.each
         self._enlist(added.cases)
@@ -121,7 +104,7 @@ class Sweep:
         self.pruned.fold_end(trial)
         self._observe(trial)
 
-    def take_over(self, driver: DriverStarted, queue: Iterable[Trial]) -> None:
+    def take_over(self, driver: fact.DriverStarted, queue: Iterable[Trial]) -> None:
         """Another driver starts, with the trials of `queue` to run."""
         # Another space has other cases, even where the one before had no more.
         self.exhausted = self.exhausted and self.space == driver.space
@@ -129,7 +112,7 @@ class Sweep:
         self.queue = deque(queue)
         self.paused = {trial.id: trial for trial in self.trials.values() if trial.status is TrialStatus.PAUSED}
 
-    def start_driver(self, facts: Sequence[AnyRecord]) -> None:
+    def start_driver(self, facts: Sequence[fact.AnyRecord]) -> None:
         """All records of earlier drivers are folded; `facts` are the first of this one."""
         self._facts += facts
         self.pruned.settle(facts)
@@ -138,11 +121,11 @@ class Sweep:
 
     # ---- trials and their gangs
 
-    def take_facts(self, at: float) -> list[AnyRecord]:
+    def take_facts(self, at: float) -> list[fact.AnyRecord]:
         """The records since the last call, with the time `at`."""
         facts = self._facts
         self._facts = []
-        return [replace(fact, at=self._wall(at)) for fact in facts]
+        return [replace(record, at=self._wall(at)) for record in facts]
 
     def _wall(self, at: float) -> float:
         return self._started_wall + at - self.started_at
@@ -155,7 +138,7 @@ class Sweep:
         requested, observed = self._last_request
         cases = suggested.cases
         memo = suggested.memo
-        added = TrialsAdded(
+        added = fact.TrialsAdded(
             cases=cases, exhausted=self.exhausted, asked=requested, observed=observed, memo=memo, each=self.cases.size
         )
         # The numbers of the request and of observed results let a driver that takes over repeat the sampler's calls as
@@ -176,7 +159,7 @@ class Sweep:
         if trial.status.final or not (event.params or event.memo):
             return False
         trial.params = trial.params | event.params  # the record of the sampler's case has the dict as it was
-        self._facts.append(TrialAnswered(trial=trial.id, params=event.params, memo=event.memo))
+        self._facts.append(fact.TrialAnswered(trial=trial.id, params=event.params, memo=event.memo))
         return True
 
     def ask(self, count: int) -> None:
@@ -192,7 +175,7 @@ class Sweep:
         trial.form(gang.generation, tuple(place.host for place in gang.places))
         self.gangs[trial.id] = gang
         base = gang.checkpoints.base
-        formed = GangFormed(
+        formed = fact.GangFormed(
             trial=trial.id,
             generation=gang.generation,
             hosts=trial.attempt.hosts,
@@ -220,13 +203,18 @@ class Sweep:
         trial = self.trials[gang.trial]
         failure = absence.failure
         lost = gang.member(rank)
-        step = trial.checkpoints.newest_step
-        where = (int(rank), gang.places[rank].host)
         restart = Restart(
-            *where, failure.kind, failure.summary, at - absence.since, step, None, failure.loss, alone=True
+            rank=int(rank),
+            host=gang.places[rank].host,
+            kind=failure.kind,
+            cause=failure.summary,
+            seconds=at - absence.since,
+            resumed_from_step=trial.checkpoints.newest_step,
+            loss=failure.loss,
+            alone=True,
         )
         trial.restart_history.add(restart, replace(lost, incarnation=lost.incarnation - 1))
-        self._facts.append(MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))
+        self._facts.append(fact.MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))
 
     def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]
@@ -234,7 +222,7 @@ class Sweep:
         failed_at = trial.restart_history.failed_at
         if failed_at is not None:
             trial.restart_history.recover(at - failed_at)
-            self._facts.append(GangRecovered(trial=trial.id, seconds=at - failed_at))
+            self._facts.append(fact.GangRecovered(trial=trial.id, seconds=at - failed_at))
 
     def report(self, gang: Gang, reports: Sequence[Report], at: float) -> None:
         """The chief has reported metrics, at least once."""
@@ -242,7 +230,7 @@ class Sweep:
         trial.attempt.last_report = reports[-1]
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
-            self._facts.append(TrialReported(trial=gang.trial, report=reports[-1]))
+            self._facts.append(fact.TrialReported(trial=gang.trial, report=reports[-1]))
         if self.stop is None and not gang.stop.begun:
             judged = self.pruned.on_reports(trial, reports)
             self._facts += [*judged, *self.exploits.on_records(judged)]
@@ -250,12 +238,12 @@ class Sweep:
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
         self.trials[gang.trial].checkpoints.not_saved(step, problem)
-        self._facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
+        self._facts.append(fact.SaveFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; returns those that can be deleted."""
         gang.checkpoints.progressed = True
-        self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
+        self._facts.append(fact.CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.exploits.unused(self.trials[gang.trial].checkpoints.acknowledge(new))
 
     def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
@@ -314,7 +302,7 @@ class Sweep:
         pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, paused=True)
         trial.restart_history.add(pause)
         trial.settle(failure=None)
-        self._facts.append(TrialPaused(trial=trial.id, restart=pause))
+        self._facts.append(fact.TrialPaused(trial=trial.id, restart=pause))
         trial.move(TrialStatus.PAUSED)
         self.paused[trial.id] = trial
         return None
@@ -334,7 +322,7 @@ class Sweep:
         again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
         trial.restart_history.add(again)
         trial.settle(failure=None)
-        self._facts.append(GangRestarted(trial=trial.id, restart=again))
+        self._facts.append(fact.GangRestarted(trial=trial.id, restart=again))
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)
         return None
@@ -373,7 +361,7 @@ class Sweep:
         if failure.kind is FailureKind.CHECKPOINT and base is not None:
             manifest = base.manifest
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
-            self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
+            self._facts.append(fact.CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self.decide(trial, gang, failure)
         # A restart at step 0 would hide that the training so far is lost.
         if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
@@ -386,7 +374,7 @@ class Sweep:
         self.finish(trial, final.get(decision, self._unfinished))
         return trial
 
-    def note(self, records: Iterable[AnyRecord]) -> None:
+    def note(self, records: Iterable[fact.AnyRecord]) -> None:
         """Give out `records` with the next facts."""
         self._facts += records
 
@@ -397,7 +385,7 @@ class Sweep:
         self.failures.ended(trial)
         self._observe(trial)
         self._facts.append(
-            TrialConcluded(
+            fact.TrialConcluded(
                 trial=trial.id,
                 status=status,
                 metrics=trial.metrics,
@@ -423,7 +411,7 @@ class Sweep:
             return list(self.trials.values())
         return [self.cases.end(trial) for trial in self.trials.values() if self.cases.is_first(trial.id)]
 
-    def close_case(self, closed: CaseClosed) -> list[Trial]:
+    def close_case(self, closed: fact.CaseClosed) -> list[Trial]:
         """The case needs no more of its trials; returns those that waited, which are pruned."""
         self._facts.append(closed)
         waiting = [trial for trial in self.pruned.close(closed) if trial.status is not TrialStatus.RUNNING]
@@ -447,7 +435,7 @@ class Sweep:
             self.queue.append(trial)  # other trials show whether the agent is the cause
         else:
             self.queue.appendleft(trial)
-        self._facts.append(GangRestarted(trial=trial.id, restart=restart))
+        self._facts.append(fact.GangRestarted(trial=trial.id, restart=restart))
 
     @property
     def _unfinished(self) -> TrialStatus:
@@ -464,7 +452,7 @@ class Sweep:
         """The run is over."""
         self.ended = True
         reason, ending = self.stop or ("", Ending.COMPLETE)
-        ended = RunEnded(ending=ending, reason=reason, seconds=at - self.started_at)
+        ended = fact.RunEnded(ending=ending, reason=reason, seconds=at - self.started_at)
         self.times.see(replace(ended, at=self._wall(at)))
         self._facts.append(ended)
         unloadable = self.health.load_failure(self.trials.values()) if ending is Ending.UNLOADABLE else None

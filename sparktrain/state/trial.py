@@ -40,25 +40,11 @@ class TrialStatus(StrEnum):
         return self in (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.PRUNED)
 
 
-_LEGAL = frozenset(
-    {
-        (TrialStatus.QUEUED, TrialStatus.RUNNING),
-        (TrialStatus.RUNNING, TrialStatus.QUEUED),
-        (TrialStatus.RUNNING, TrialStatus.PAUSED),
-        (TrialStatus.PAUSED, TrialStatus.QUEUED),
-        (TrialStatus.PAUSED, TrialStatus.PRUNED),
-        (TrialStatus.PAUSED, TrialStatus.STOPPED),
-        (TrialStatus.PAUSED, TrialStatus.LOST),
-        (TrialStatus.QUEUED, TrialStatus.PRUNED),
-        (TrialStatus.QUEUED, TrialStatus.STOPPED),
-        (TrialStatus.QUEUED, TrialStatus.LOST),
-        (TrialStatus.RUNNING, TrialStatus.SUCCEEDED),
-        (TrialStatus.RUNNING, TrialStatus.FAILED),
-        (TrialStatus.RUNNING, TrialStatus.PRUNED),
-        (TrialStatus.RUNNING, TrialStatus.LOST),
-        (TrialStatus.RUNNING, TrialStatus.STOPPED),
-    }
-)
+_LEGAL = {
+    TrialStatus.QUEUED: (TrialStatus.RUNNING, TrialStatus.PRUNED, TrialStatus.STOPPED, TrialStatus.LOST),
+    TrialStatus.RUNNING: [status for status in TrialStatus if status is not TrialStatus.RUNNING],
+    TrialStatus.PAUSED: (TrialStatus.QUEUED, TrialStatus.PRUNED, TrialStatus.STOPPED, TrialStatus.LOST),
+}
 
 
 class Pruning(NamedTuple):

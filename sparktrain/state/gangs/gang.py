@@ -26,16 +26,11 @@ class GangStatus(Enum):
     ENDED = "every member's process is gone"
 
 
-_LEGAL = frozenset(
-    {
-        (GangStatus.RESERVING, GangStatus.CONNECTING),
-        (GangStatus.RESERVING, GangStatus.RUNNING),
-        (GangStatus.RESERVING, GangStatus.ENDED),
-        (GangStatus.CONNECTING, GangStatus.RUNNING),
-        (GangStatus.CONNECTING, GangStatus.ENDED),
-        (GangStatus.RUNNING, GangStatus.ENDED),
-    }
-)
+_LEGAL = {
+    GangStatus.RESERVING: (GangStatus.CONNECTING, GangStatus.RUNNING, GangStatus.ENDED),
+    GangStatus.CONNECTING: (GangStatus.RUNNING, GangStatus.ENDED),
+    GangStatus.RUNNING: (GangStatus.ENDED,),
+}
 
 
 @dataclass(slots=True)

@@ -5,18 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
+from sparktrain.state import records as fact
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.outcome import EndedEarly, Report
 from sparktrain.state.pruning.rule import aim_of
 from sparktrain.state.pruning.stopper import Stopper, StopperRecord
-from sparktrain.state.records import (
-    AnyRecord,
-    CaseClosed,
-    HorizonLearned,
-    RungReached,
-    TrialConcluded,
-    TrialPromoted,
-)
 from sparktrain.state.trial import Pruning, Trial, TrialStatus
 
 NO_CHECKPOINT = (
@@ -50,7 +43,7 @@ class PrunedTrials:
         self.promoted: set[TrialId] = set()
         """Trials that continue as soon as they are paused."""
 
-    def on_reports(self, trial: Trial, reports: Sequence[Report]) -> Sequence[AnyRecord]:
+    def on_reports(self, trial: Trial, reports: Sequence[Report]) -> Sequence[fact.AnyRecord]:
         """The chief of `trial` has reported; a trial that is pruned already is judged no more."""
         if any(self._metric in report.metrics for report in reports):
             self._heard.add(trial.id)
@@ -64,7 +57,7 @@ class PrunedTrials:
             self._running.append(trial.id)
         return records
 
-    def promotions(self, *, of_any: bool) -> Sequence[AnyRecord]:
+    def promotions(self, *, of_any: bool) -> Sequence[fact.AnyRecord]:
         """Trials that wait and may continue now; with `of_any`, the best one whatever its place."""
         records = self._stopper.promotions()
         return self._judged(records or (self._stopper.promote_best() if of_any else []))
@@ -78,7 +71,7 @@ class PrunedTrials:
         """The trial has reported all of its steps, as far as a rule knows."""
         return trial.attempt.last_report is not None and self._stopper.is_whole(trial.attempt.last_report.step)
 
-    def on_end(self, trial: Trial) -> Sequence[AnyRecord]:
+    def on_end(self, trial: Trial) -> Sequence[fact.AnyRecord]:
         """The trial has its final status."""
         if trial.status not in _ENDS:
             # Rules that wait to learn how long a trial is would judge it later, though it has ended.
@@ -86,27 +79,27 @@ class PrunedTrials:
             return ()
         return self._judged(self._stopper.on_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED))
 
-    def on_ended_early(self, trial: Trial, end: EndedEarly | None) -> Sequence[AnyRecord]:
+    def on_ended_early(self, trial: Trial, end: EndedEarly | None) -> Sequence[fact.AnyRecord]:
         """The function of `trial` may have ended it; a rule that has stopped it before is the reason."""
         if end is None or trial.pruning is not None:
             return ()
-        record = RungReached(
+        record = fact.RungReached(
             trial=trial.id, rule=BY_FUNCTION, rung=end.step, step=end.step, value=end.value, reason=end.reason
         )
         self._mark(record)
         return (record,)
 
-    def on_user_stop(self, trial: Trial, reason: str) -> Sequence[AnyRecord]:
+    def on_user_stop(self, trial: Trial, reason: str) -> Sequence[fact.AnyRecord]:
         """The user stops `trial`, which has no end and is not pruned: its newest report is its result."""
         report = trial.attempt.last_report
         step, value = (-1, None) if report is None else (report.step, report.metrics.get(self._metric))
         finite = value if value is not None and math.isfinite(value) else None
-        record = RungReached(trial=trial.id, rule=BY_USER, rung=step, step=step, value=finite, reason=reason)
+        record = fact.RungReached(trial=trial.id, rule=BY_USER, rung=step, step=step, value=finite, reason=reason)
         self._mark(record)
         self._running += [trial.id] if trial.status is TrialStatus.RUNNING else []
         return (record,)
 
-    def close(self, closed: CaseClosed) -> list[Trial]:
+    def close(self, closed: fact.CaseClosed) -> list[Trial]:
         """The trials of the case that have no end are pruned; returns them."""
         pruned_trials = self.fold_closed(closed)
         self._running += [trial.id for trial in pruned_trials if trial.status is TrialStatus.RUNNING]
@@ -136,18 +129,18 @@ class PrunedTrials:
         value = trial.pruning.value if trial.pruning is not None else None
         return {} if value is None else {self._metric: value}
 
-    def _judged(self, records: Sequence[StopperRecord]) -> Sequence[AnyRecord]:
+    def _judged(self, records: Sequence[StopperRecord]) -> Sequence[fact.AnyRecord]:
         for record in records:
             self._mark(record)
-            if isinstance(record, RungReached) and not record.goes_on:
+            if isinstance(record, fact.RungReached) and not record.goes_on:
                 self._running.append(record.trial)
         return records
 
     def _mark(self, record: StopperRecord) -> None:
-        if isinstance(record, TrialPromoted):
+        if isinstance(record, fact.TrialPromoted):
             self._trials[record.trial].pause.forget()
             self.promoted.add(record.trial)
-        elif isinstance(record, RungReached) and not record.goes_on:
+        elif isinstance(record, fact.RungReached) and not record.goes_on:
             trial = self._trials[record.trial]
             pruning = Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung
@@ -163,14 +156,14 @@ class PrunedTrials:
     def fold(self, record: StopperRecord) -> None:
         """A driver before made this record."""
         self._stopper.fold(record)
-        if isinstance(record, HorizonLearned):
+        if isinstance(record, fact.HorizonLearned):
             return
         if not self._trials[record.trial].status.final:  # older drivers judged failed trials, too
             self._mark(record)
-        if isinstance(record, RungReached):
+        if isinstance(record, fact.RungReached):
             self._heard.add(record.trial)
 
-    def fold_closed(self, closed: CaseClosed) -> list[Trial]:
+    def fold_closed(self, closed: fact.CaseClosed) -> list[Trial]:
         """A driver before made this record; returns the trials that it marks."""
         pruned = [peer for peer in self._cases.trials(closed.case) if not peer.status.final and peer.pruning is None]
         for trial in pruned:
@@ -192,17 +185,17 @@ class PrunedTrials:
             if trial.status.final and trial.status not in _ENDS:
                 self._stopper.drop(trial.id)
 
-    def conclusions(self) -> list[AnyRecord]:
+    def conclusions(self) -> list[fact.AnyRecord]:
         """The ends of trials that were pruned before their driver was lost, and ended after."""
         return [
-            TrialConcluded(trial=trial.id, status=TrialStatus.PRUNED, metrics=self.metrics(trial))
+            fact.TrialConcluded(trial=trial.id, status=TrialStatus.PRUNED, metrics=self.metrics(trial))
             for trial in self._trials.values()
             if unsettled(trial)
         ]
 
-    def settle(self, facts: Iterable[AnyRecord]) -> None:
+    def settle(self, facts: Iterable[fact.AnyRecord]) -> None:
         """Among the first records of this driver are the ends of such trials."""
-        self._settled = [fact.trial for fact in facts if isinstance(fact, TrialConcluded)]
+        self._settled = [record.trial for record in facts if isinstance(record, fact.TrialConcluded)]
 
     def take_settled(self) -> list[TrialId]:
         """Those trials, once."""
