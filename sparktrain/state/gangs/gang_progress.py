@@ -81,5 +81,5 @@ class MemberProgress:
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
-        for pace in self.paces.values():
+        for pace in (*self.paces.values(), *self.reported.values()):
             pace.at += seconds

@@ -104,6 +104,21 @@ def test_after_a_sleep_members_have_the_rest_of_their_time() -> None:
     assert [each.member.rank for each in world.sent(m.StopMember)] == [0, 1]
 
 
+def test_after_a_sleep_members_that_report_metrics_have_the_rest_of_their_time() -> None:
+    world = World()
+    agents = gang(world, report_timeout_s=30.0)
+    for port, agent in enumerate(agents):
+        world.reserve(agent, port)
+    for agent in agents:
+        world.enter(agent)
+        world.report(agent)
+    assert not slept(world, 3600.0)
+    world.tick(29.0)
+    assert not world.sent(m.StopMember)
+    world.tick(2.0)
+    assert world.sent(m.StopMember)
+
+
 def test_after_a_sleep_stopped_members_have_the_rest_of_their_time() -> None:
     world = World()
     first, second = gang(world)
