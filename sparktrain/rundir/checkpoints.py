@@ -108,6 +108,7 @@ def write(
     may be transient; a retry uses fresh names, and detects when this attempt has stored its manifest after all.
     """
     place = layout.generation(draft.member.trial, draft.member.generation)
+    # A name of its own for each attempt: what a late one still writes is in no manifest.
     data = place.data(draft.step, uuid4().hex)
     files = sorted(path for path in draft.folder.iterdir() if path.name != MANIFEST)
     if not files:

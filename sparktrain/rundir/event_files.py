@@ -93,4 +93,5 @@ class SegmentedStream(WriteStream):
             file.publish()
         finally:
             file.discard()
+        # After the whole file is there, so that a reader misses no event in between.
         self._store.delete_all(self._segments)

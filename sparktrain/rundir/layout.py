@@ -192,6 +192,8 @@ class RunLayout:
 
         All else in the run's folder is not the run's, such as a user's notes, or a run in a folder within it.
         """
+        # By the names that a run gives and not by the folder: gc deleted files of users in data/, and files of other
+        # runs.
         if path == f"{self.path}/":
             return True
         folder, inside, name = path.partition("/")

@@ -85,6 +85,7 @@ def codes_of(table: "pa.Table") -> tuple["NDArray[np.int64]", list[str]]:
     """The name of each row as an index into the names, -1 for none."""
     import pyarrow as pa
 
+    # Each part has a dictionary of its own: the same code means another name in another part.
     names = table["name"].unify_dictionaries().combine_chunks()
     if isinstance(names, pa.ChunkedArray):
         names = names.chunk(0) if names.num_chunks else pa.array([], pa.string()).dictionary_encode()

@@ -47,6 +47,7 @@ def find_model(store: Store, member: MemberLayout) -> StoredModel | None:
         description = msgspec.json.decode(store.read(described), type=ExportedModel)
     except msgspec.MsgspecError as error:
         raise RunDirectoryError(f"{store.where(described)} describes no exported model ({error})") from error
+    # The file comes from a training process: a path in it could lead to any file of the store.
     if "/" in description.file or description.file in ("", ".", ".."):
         raise RunDirectoryError(f"{store.where(described)} names a file outside of its folder: {description.file!r}")
     return StoredModel(description.kind, f"{member.exported}/{description.file}", description.of, description.version)

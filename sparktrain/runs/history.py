@@ -62,6 +62,8 @@ class StoredRun:
     @property
     def end(self) -> RunEnded | None:
         """The newest driver's record of its end; None when it has recorded none."""
+        # Not by results.json: a driver that died never wrote it, one that was stopped may write it late, and the next
+        # driver deletes it.
         return self._last if isinstance(self._last, RunEnded) else None
 
     @property
@@ -77,6 +79,7 @@ class StoredRun:
 
     def extended_before(self, driver: DriverIdentity) -> bool:
         """YARN has started `driver` in place of one that has extended the run by its call."""
+        # The new driver makes the same call, which would add its trials a second time.
         replaced = self.driver is not None and driver.replaces(self.driver)
         return replaced and self._start is not None and self._start.extends
 

@@ -156,6 +156,7 @@ def overview(plan: Plan, space: str, trials: int | None, started: float | None) 
 
 def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
     """Store the plan and its code under their digests, unless they are there. Blocks. Raises OSError."""
+    # The code first: a plan that is there names code that is there.
     if not store.exists(layout.code(plan.code)):
         store.put_if_absent(layout.code(plan.code), msgspec.msgpack.encode(code))
     if not store.exists(layout.plan(plan.digest)):

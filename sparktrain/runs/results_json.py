@@ -41,6 +41,7 @@ def to_json(result: SweepOutcome) -> dict[str, Any]:
 
 def to_bytes(result: SweepOutcome) -> bytes:
     """`results.json` itself: strict JSON in UTF-8, one object, its keys always in the same order."""
+    # NaN is no JSON: `allow_nan=False` proves that no value of a trial came through.
     written = json.dumps(to_json(result), indent=2, ensure_ascii=True, allow_nan=False)
     return written.encode() + b"\n"
 

@@ -44,6 +44,7 @@ def check_direct(place: RunLocation) -> None:
 
     Raises RunDirectoryError, and OSError from the store.
     """
+    # A removal that followed a link in place of the folder deleted what it led to.
     link = place.store.way_out(place.layout.spec)
     if link == place.layout.path:
         raise RunDirectoryError(f"{place.where} is a symbolic link: pass the directory that it leads to")

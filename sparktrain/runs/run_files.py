@@ -40,6 +40,7 @@ class RunFiles:
         self._reports: StoredReports | None = None
 
     def __reduce__(self) -> tuple[type["RunFiles"], tuple[str]]:
+        # Without its lock, which cannot be pickled: a result in another process reads the reports itself.
         return RunFiles, (self.directory,)
 
     def history(self, trial: int | None = None) -> "pd.DataFrame":

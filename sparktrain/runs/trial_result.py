@@ -264,6 +264,7 @@ def stored_in(trial: TrialResult, files: RunFiles | None) -> TrialResult:
     """The same result, with its files there."""
     if trial._files is files:
         return trial
+    # A copy, for the trial may be in another result that has files elsewhere.
     placed = copy(trial)
     object.__setattr__(placed, "_files", files)
     return placed

@@ -231,6 +231,7 @@ def view_of(data: RunData) -> RunView:
     sweep = folded(data.records)
     times = _Times(data.records)
     trials = tuple(_trial(trial, data, times) for trial in sweep.trials.values())
+    # `run.json` is written once: of a run that was extended it has the number of the first driver.
     total = data.overview.get("trials") if times.total is None else times.total
     started = data.overview.get("started")
     state = RunState.ENDED if times.end is not None else RunState.RUNNING if data.driver.alive else RunState.GONE

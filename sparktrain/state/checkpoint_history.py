@@ -63,6 +63,7 @@ class CheckpointHistory:
         """
         self.unsaved = ""
         self.retained.append(checkpoint)
+        # At least two: where the newest cannot be read, a gang resumes from the one before it.
         recent = self.retained[-max(2, checkpoint.keep) :]
         doomed = [candidate for candidate in self.retained if candidate not in recent and candidate != self.best]
         self.retained = [candidate for candidate in self.retained if candidate not in doomed]

@@ -76,6 +76,7 @@ def seat(
         return sorted(agents, key=lambda agent: (not agent.gpus, agent.id != chief, agent.host in shunned))[:1]
     ordered = sorted(agents, key=lambda agent: (agent.id != chief, agent.id not in holders))
     first = ordered[0].host if chief is not None and ordered else None
+    # Parameter servers and the evaluator have the last ranks and need no GPU: they took slots that have one.
     with_gpus = (agent for agent in ordered if agent.gpus)
     without = (agent for agent in ordered if not agent.gpus)
     return [*_by_host(with_gpus, shunned, first), *_by_host(without, shunned, first)][:size]

@@ -54,6 +54,7 @@ def fold(sweep: Sweep, records: Iterable[fact.AnyRecord]) -> None:
                 _take_over(sweep, record)
             case fact.TrialsAdded():
                 sweep.recover_trials(record)
+            # Even where this driver does not race: the record alone decides.
             case fact.CaseClosed():
                 sweep.pruned.fold_closed(record)
             case fact.HorizonLearned() | fact.RungReached() | fact.TrialPromoted() | fact.Exploited():

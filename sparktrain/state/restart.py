@@ -102,6 +102,7 @@ def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> D
     if cause is Cause.INFRASTRUCTURE:
         within = history.restarts <= limit and history.excused <= EXCUSED_LIMIT
         return Decision.RETRY if within else Decision.GIVE_UP
+    # While the run stops no gang forms again: a trial that was queued then held the run for ever.
     if not history.recovers or kind in _FINAL or stopping or history.restarts > limit:
         return Decision.FAIL
     if cause is Cause.USER and (history.repeated or not history.progressed):

@@ -219,6 +219,8 @@ class RunMachine:
         if member.rank != CHIEF or not self.sweep.spec.stopper:
             return []
         trial = self.sweep.trials[gang.trial]
+        # The first look at `ctx.should_stop()` after a report waits for this: without it a loop trained an epoch too
+        # much.
         return [do.Send(agent, m.Judged(member, step, self.sweep.pruned.next_step(trial), trial.stopping))]
 
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:

@@ -282,6 +282,7 @@ class Sweep:
         """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
         newest = trial.checkpoints.newest
         why = trial.pause.due
+        # While the run stops nothing promotes the trial: one that waited held the run.
         if self.stop is not None:
             return self._stopped(trial)
         if newest is None and why is None:  # promoted while its gang ended

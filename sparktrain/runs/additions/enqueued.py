@@ -64,6 +64,7 @@ def pending(store: Store, layout: RunLayout, known_ids: Collection[str]) -> list
     requests = []
     for path in store.list(layout.enqueued_folder):
         name = path.rpartition("/")[2].removesuffix(".json")
+        # Another program may have put a file there: only what has a name of ours is a request.
         if name in known_ids or path != layout.enqueued(name):
             continue
         with suppress(msgspec.MsgspecError, FileNotFoundError):  # another program's file is none of ours

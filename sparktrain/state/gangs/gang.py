@@ -197,6 +197,8 @@ class Gang:
     @property
     def accomplished(self) -> bool:
         """Every member that trains has returned: parameter servers and the evaluator are no longer needed."""
+        # Beside parameter servers a worker may only serve the chief: the gang waits for those that train by themselves,
+        # and report it.
         roles = {place.role for place in self.places}
         training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
         training_ranks = {Rank(rank) for rank, place in enumerate(self.places) if place.role in training}

@@ -69,6 +69,7 @@ class MemberProgress:
             self.awaiting.add((rank, feed))
         elif (rank, feed) in self.awaiting:
             self.awaiting.remove((rank, feed))
+            # Spark may take any time for rows: only from now on the member can be silent.
             for pace in (self.paces.get(rank), self.reported.get(rank)):
                 if pace is not None:
                     pace.at = max(pace.at, at)

@@ -69,6 +69,8 @@ class Growths:
         growth.paused.add(rank)
         if len(growth.paused) < gang.size or not idle(self._agents, self._sweep, at):
             return False
+        # The members end by the snapshot that all hold, so this is no failure: the next gang resumes from it without a
+        # lost step.
         growth.complete = True
         gang.fault.failed_at = at
         return True

@@ -41,6 +41,7 @@ class MemberRestarts:
     def __init__(self, sweep: Sweep, agents: Agents) -> None:
         self._sweep = sweep
         self._agents = agents
+        # Else each event would look at every gang, though only those with parameter servers have such members.
         self._possible = sweep.limits.restarts_members and Role.PS in sweep.limits.roles
         """Some member of some gang may restart alone."""
 

@@ -65,6 +65,7 @@ class PrunedTrials:
     def next_step(self, trial: Trial) -> int:
         """No rule judges a report of the trial below this step."""
         step = self._stopper.next_step(trial.id)
+        # Below this step the agent sends reports together, and the member waits for no answer.
         return step if trial.pause.ahead is None else min(step, trial.pause.ahead.step)
 
     def is_whole(self, trial: Trial) -> bool:
