@@ -35,7 +35,6 @@ from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
 from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
-from sparktrain.state.pruning.user_stops import UserStops
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
@@ -71,7 +70,6 @@ class RunMachine:
         self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
         self._case_closing = CaseClosing(sweep)
-        self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
         self._growths = Growths(sweep, agents, self._memory)
@@ -358,7 +356,7 @@ class RunMachine:
         """
         formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
         return [
-            *self._conclude([self.sweep.trials[trial_id] for trial_id in self.sweep.pruned.take_settled()]),
+            *self._conclude(self.sweep.settled),
             *(
                 do.SweepCheckpoints(trial.id, self.sweep.exploits.retained(trial), Generation(trial.generation + 1))
                 for trial in formed
@@ -388,7 +386,7 @@ class RunMachine:
 
     def on_trial_stop(self, event: on.TrialStopAsked) -> Commands:
         """The user stops one trial; `advance` advises the members of one that runs."""
-        return self._conclude(self._user_stops.stop(event.trial, event.reason))
+        return self._conclude(self.sweep.stop_trial(event.trial, event.reason))
 
     def _advice(self, gang: Gang) -> Commands:
         return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]

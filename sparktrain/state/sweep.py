@@ -115,9 +115,13 @@ class Sweep:
     def start_driver(self, facts: Sequence[fact.AnyRecord]) -> None:
         """All records of earlier drivers are folded; `facts` are the first of this one."""
         self._facts += facts
-        self.pruned.settle(facts)
         self.pruned.drop_ended()
         self.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in self.trials.values())
+
+    @property
+    def settled(self) -> list[Trial]:
+        """Trials that an earlier driver had pruned, and whose ends are among the first records of this one."""
+        return [self.trials[record.trial] for record in self._facts if isinstance(record, fact.TrialConcluded)]
 
     # ---- trials and their gangs
 
@@ -378,6 +382,21 @@ class Sweep:
     def note(self, records: Iterable[fact.AnyRecord]) -> None:
         """Give out `records` with the next facts."""
         self._facts += records
+
+    def stop_trial(self, number: TrialId, reason: str) -> list[Trial]:
+        """The user stops a trial: one that runs is advised to stop, and ended after a grace.
+
+        One that waits or is paused is pruned at once, and returned. A trial that is unknown, has its end or is pruned
+        already stays as it is.
+        """
+        trial = self.trials.get(number)
+        if trial is None or trial.status.final or trial.pruning is not None:
+            return []
+        self._facts += self.pruned.on_user_stop(trial, reason)
+        if trial.status is TrialStatus.RUNNING:
+            return []
+        self.prune(trial)
+        return [trial]
 
     def finish(self, trial: Trial, status: TrialStatus) -> None:
         """The trial has its final status."""

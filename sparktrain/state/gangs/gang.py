@@ -126,7 +126,8 @@ class Gang:
 
     def needs_chief(self) -> tuple[Rank, Failure] | None:
         """A worker that is away, or back without a step: it may need the chief's part in its next one."""
-        away = self.absences.failures()
+        absences = self.absences
+        away = {rank: absence.failure for rank, absence in absences.by_rank.items()} | absences.unproven
         return next(((rank, failure) for rank, failure in away.items() if rank in self.attendance.training), None)
 
     # ---- its status
@@ -148,12 +149,17 @@ class Gang:
 
         `trains`: see `GangAttendance.training`.
         """
-        self.attendance.enter(rank, trains=trains)
+        self.attendance.entered.add(rank)
+        if trains:
+            self.attendance.training.add(rank)
+        else:
+            self.attendance.training.discard(rank)
         forming = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)
         if len(self.attendance.entered) == self.size and forming:
             self._move(GangStatus.RUNNING)
             self.attendance.running_since = at
-        return self.absences.enter(rank)
+        returns = rank in self.absences.in_stage(AbsenceStage.STARTING)
+        return self.absences.by_rank.pop(rank) if returns else None
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""

@@ -34,14 +34,6 @@ class GangAttendance:
     """Workers of a gang with parameter servers that train by themselves."""
     ended: dict[Rank, Outcome] = field(default_factory=dict)
 
-    def enter(self, rank: Rank, *, trains: bool) -> None:
-        """Member `rank` has entered the training function. `trains`: see `training`."""
-        self.entered.add(rank)
-        if trains:
-            self.training.add(rank)
-        else:
-            self.training.discard(rank)
-
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         self.formed_at += seconds

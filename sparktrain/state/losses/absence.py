@@ -56,14 +56,6 @@ class MemberAbsences:
         if had_steps:
             self.unproven[rank] = absence.failure
 
-    def enter(self, rank: Rank) -> Absence | None:
-        """Member `rank` has entered the training function; returns its absence, which is over."""
-        return self.by_rank.pop(rank) if rank in self.in_stage(AbsenceStage.STARTING) else None
-
-    def failures(self) -> dict[Rank, Failure]:
-        """Why members are away, or were until they came back without a step."""
-        return {rank: absence.failure for rank, absence in self.by_rank.items()} | self.unproven
-
     def end(self, rank: Rank) -> None:
         """Member `rank` does not come back."""
         self.by_rank.pop(rank, None)

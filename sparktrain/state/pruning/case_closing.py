@@ -49,8 +49,8 @@ class CaseClosing:
         case = self._sweep.cases.number(trial.id)
         trials = self._sweep.cases.trials(case)
         costs = self._costs(trials)
-        # A case that a failed trial completes counts too: where only successes were looked at, it was none to beat
-        # until the next driver.
+        # A case that a failed trial completes counts too: where only successes were looked at, it could not be the best
+        # one until the next driver.
         if costs and all(case_trial.status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED) for case_trial in trials):
             mine = math.fsum(costs.values()) / len(costs), case
             self._best = mine if self._best is None else min(self._best, mine)

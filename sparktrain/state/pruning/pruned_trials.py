@@ -1,7 +1,7 @@
 """The trials of one run that its rules stop: which they are, and what is left to do about them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
@@ -39,7 +39,6 @@ class PrunedTrials:
         self._heard: set[TrialId] = set()
         """Trials that have reported the metric."""
         self._running: list[TrialId] = []
-        self._settled: list[TrialId] = []
         self.promoted: set[TrialId] = set()
         """Trials that continue as soon as they are paused."""
 
@@ -193,16 +192,6 @@ class PrunedTrials:
             for trial in self._trials.values()
             if unsettled(trial)
         ]
-
-    def settle(self, facts: Iterable[fact.AnyRecord]) -> None:
-        """Among the first records of this driver are the ends of such trials."""
-        self._settled = [record.trial for record in facts if isinstance(record, fact.TrialConcluded)]
-
-    def take_settled(self) -> list[TrialId]:
-        """Those trials, once."""
-        settled = self._settled
-        self._settled = []
-        return settled
 
 
 def unsettled(trial: Trial) -> bool:
