@@ -1,9 +1,6 @@
 """The result of a run of one gang: what its call returns, or the error that it raises."""
 
-import os
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
@@ -11,8 +8,8 @@ from sparktrain.display import gang_text
 from sparktrain.display.run_outcome import failure_lines, outcome_lines
 from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
 from sparktrain.notebook import cards
-from sparktrain.results.sweep_result import files_of, stored_history, trial_frame
-from sparktrain.runs.failure_table import failure_frame, log_of
+from sparktrain.results.sweep_result import ResultReading, trial_frame
+from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
@@ -20,50 +17,23 @@ from sparktrain.state.trial import TrialStatus
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sparktrain.notebook.result_plots import ResultPlots
-
 
 @dataclass(frozen=True, repr=False)
-class RunResult(GangOutcome):
+class RunResult(ResultReading, GangOutcome):
     """The result of a run of one gang."""
+
+    @property
+    def _outcome(self) -> SweepOutcome:
+        return self.sweep
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
         """The only trial, or none, for code that also reads a `SweepResult`."""
         return () if self.trial is None else (self.trial,)
 
-    @users_call
-    def history(self) -> "pd.DataFrame":
-        """All reports of the members: see `SweepResult.history`."""
-        return stored_history(self._files)
-
-    @users_call
-    def reports(self) -> "pd.DataFrame":
-        """All reports of the members in long form: see `SweepResult.reports`."""
-        return files_of(self._files).reports()
-
-    @users_call
-    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the run as one HTML file: see `SweepResult.report`."""
-        from sparktrain.report.writing import write_report
-
-        return write_report([files_of(self._files).directory], path)
-
-    @cached_property
-    def plot(self) -> "ResultPlots":
-        """The views of the run as plots, mostly `curves()` and `timeline()`: see `SweepResult.plot`."""
-        from sparktrain.notebook.result_plots import ResultPlots
-
-        return ResultPlots(self.name, self.directory)
-
     def to_pandas(self) -> "pd.DataFrame":
         """One row for the only trial, or no row: see `SweepResult.to_pandas`."""
         return trial_frame(SweepOutcome(name=self.name, status=SweepStatus.SUCCEEDED, trials=self.trials))
-
-    @users_call
-    def failures(self) -> "pd.DataFrame":
-        """One row if the run failed or was lost, otherwise none: see `SweepResult.failures`."""
-        return failure_frame(self.trials)
 
     @users_call
     def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:

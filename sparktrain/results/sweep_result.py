@@ -31,9 +31,92 @@ if TYPE_CHECKING:
     from sparktrain.notebook.result_plots import ResultPlots
 
 
+class ResultReading:
+    """What the result of a sweep, and that of a run, read of their trials and of their run directory."""
+
+    @property
+    def _outcome(self) -> SweepOutcome:
+        """The content of `results.json`."""
+        raise NotImplementedError
+
+    def _stored(self) -> RunFiles:
+        files = self._outcome._files
+        if files is None:
+            raise MissingFileError("the result has no directory, so it has no history: use sparktrain.load(directory)")
+        return files
+
+    @users_call
+    def history(self) -> "pd.DataFrame":
+        """The reports of all trials: one row for each step of each member that reports.
+
+        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC, by the clock of the member's host), then one
+        for each metric, which is NaN if a report lacks that metric. A metric with the name of one of the first columns
+        has the column `metrics.NAME`. Rows are sorted by trial, step and rank.
+
+        Each step appears once. A generation that resumes from a checkpoint, or restarts, repeats steps that the
+        previous one has reported. From the first step that the newest generation reports, its rows replace older ones.
+
+        Blocks on the store. Raises RunDirectoryError for corrupt reports, OSError when the store fails, and
+        MissingFileError for a result that has no directory.
+        """
+        return self._stored().history()
+
+    @users_call
+    def reports(self) -> "pd.DataFrame":
+        """The reports of all trials in long form: one row for each metric of each report.
+
+        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC), and `name` and `value` of the metric, as in
+        the Parquet files in `reports` of the run directory. The column `superseded` is True if a newer generation has
+        reported the step too, so that `history()` omits the row. Rows are sorted by trial, step, rank and generation.
+        A report without metrics has no row.
+
+        Blocks on the store. Raises the same errors as `history`.
+        """
+        return self._stored().reports()
+
+    @users_call
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the run as one HTML file, which needs no network: results, curves, timeline, cost. Returns its path.
+
+        Args:
+            path: the file; by default NAME-report.html in the current folder. An existing file is replaced.
+
+        Blocks on the store. Raises SpecError for a file that cannot be written or a result without a directory,
+        RunDirectoryError when nothing of the run can be read, and OSError when the store fails.
+        """
+        from sparktrain.report.writing import write_report
+
+        return write_report([self._stored().directory], path)
+
+    @users_call
+    def failures(self) -> "pd.DataFrame":
+        """The trials that failed or were lost, with one row for each trial.
+
+        The columns are `trial`, `status`, `kind` (of the error, as in docs/results.md), `error` (its summary), `host`
+        and `rank` of the member that failed first, `loss` (what the cluster reported), `generations`, and `log` of this
+        member.
+        """
+        return failure_frame(self._outcome.trials)
+
+    @cached_property
+    def plot(self) -> "ResultPlots":
+        """The views of the run as plots: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
+
+        In a notebook `result.plot.history()` at the end of a cell shows a drawing. For figures to zoom or to change,
+        pass `to_study()` to `optuna.visualization`. See docs/notebooks.md.
+        """
+        from sparktrain.notebook.result_plots import ResultPlots
+
+        return ResultPlots(self._outcome.name, self._outcome.directory)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SweepResult(SweepOutcome):
+class SweepResult(ResultReading, SweepOutcome):
     """The result of a sweep."""
+
+    @property
+    def _outcome(self) -> SweepOutcome:
+        return self
 
     @property
     @users_call
@@ -108,70 +191,6 @@ class SweepResult(SweepOutcome):
             )
         return pareto_front_of(self.trials, self.objectives, bounds)
 
-    @users_call
-    def history(self) -> "pd.DataFrame":
-        """The reports of all trials: one row for each step of each member that reports.
-
-        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC, by the clock of the member's host), then one
-        for each metric, which is NaN if a report lacks that metric. A metric with the name of one of the first columns
-        has the column `metrics.NAME`. Rows are sorted by trial, step and rank.
-
-        Each step appears once. A generation that resumes from a checkpoint, or restarts, repeats steps that the
-        previous one has reported. From the first step that the newest generation reports, its rows replace older ones.
-
-        Blocks on the store. Raises RunDirectoryError for corrupt reports, OSError when the store fails, and
-        MissingFileError for a result that has no directory.
-        """
-        return stored_history(self._files)
-
-    @users_call
-    def reports(self) -> "pd.DataFrame":
-        """The reports of all trials in long form: one row for each metric of each report.
-
-        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC), and `name` and `value` of the metric, as in
-        the Parquet files in `reports` of the run directory. The column `superseded` is True if a newer generation has
-        reported the step too, so that `history()` omits the row. Rows are sorted by trial, step, rank and generation.
-        A report without metrics has no row.
-
-        Blocks on the store. Raises the same errors as `history`.
-        """
-        return files_of(self._files).reports()
-
-    @users_call
-    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the run as one HTML file, which needs no network: results, curves, timeline, cost. Returns its path.
-
-        Args:
-            path: the file; by default NAME-report.html in the current folder. An existing file is replaced.
-
-        Blocks on the store. Raises SpecError for a file that cannot be written or a result without a directory,
-        RunDirectoryError when nothing of the run can be read, and OSError when the store fails.
-        """
-        from sparktrain.report.writing import write_report
-
-        return write_report([files_of(self._files).directory], path)
-
-    @users_call
-    def failures(self) -> "pd.DataFrame":
-        """The trials that failed or were lost, with one row for each trial.
-
-        The columns are `trial`, `status`, `kind` (of the error, as in docs/results.md), `error` (its summary), `host`
-        and `rank` of the member that failed first, `loss` (what the cluster reported), `generations`, and `log` of this
-        member.
-        """
-        return failure_frame(self.trials)
-
-    @cached_property
-    def plot(self) -> "ResultPlots":
-        """The views of the run as plots: `history()`, `parallel()`, `curves()`, `timeline()` and `importance()`.
-
-        In a notebook `result.plot.history()` at the end of a cell shows a drawing. For figures to zoom or to change,
-        pass `to_study()` to `optuna.visualization`. See docs/notebooks.md.
-        """
-        from sparktrain.notebook.result_plots import ResultPlots
-
-        return ResultPlots(self.name, self.directory)
-
     def to_pandas(self) -> "pd.DataFrame":
         """One row for each trial: `id`, `params.*`, `metrics.*`, `extra.*`, `status`, `seconds`, `error`, `log`, ....
 
@@ -240,18 +259,6 @@ def _columns(outcome: SweepOutcome) -> list[str]:
     named += [f"extra.{name}" for name in names(trial.extra for trial in outcome.trials)]
     columns = ["id", *replica, *named, "status", "seconds", "error", "log", "generations", "host"]
     return [*columns, *(name for name in ("notes", "tags") if any(getattr(trial, name) for trial in outcome.trials))]
-
-
-def stored_history(files: RunFiles | None) -> "pd.DataFrame":
-    """`SweepResult.history`. Blocks on the store."""
-    return files_of(files).history()
-
-
-def files_of(files: RunFiles | None) -> RunFiles:
-    """The files of a result. Raises MissingFileError for one that has no directory."""
-    if files is None:
-        raise MissingFileError("the result has no directory, so it has no history: use sparktrain.load(directory)")
-    return files
 
 
 def _row(trial: TrialResult) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class Sweep:
 
     @property
     def settled(self) -> list[Trial]:
-        """Trials that an earlier driver had pruned, and whose ends are among the first records of this one."""
+        """Trials that an earlier driver had pruned: the first records of this one have their ends."""
         return [self.trials[record.trial] for record in self._facts if isinstance(record, fact.TrialConcluded)]
 
     # ---- trials and their gangs
