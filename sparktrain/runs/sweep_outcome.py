@@ -32,42 +32,21 @@ CODE_OF_STATUS = {SweepStatus.SUCCEEDED: 0, SweepStatus.FAILED: 3, SweepStatus.L
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOutcome:
-    """The fields of a `SweepResult`, which adds what reads files and what draws."""
+class TrialRanking:
+    """What the trials of a sweep are compared by."""
 
-    name: str
-    status: SweepStatus
     metric: str | None = None
     """What trials are compared by; None when they are not."""
     mode: str = "max"
     """`max` or `min`: which end of the metric is best."""
-    seconds: float = 0.0
-    """How long drivers have run it; one that was lost counts up to its newest record."""
-    wall_seconds: float = 0.0
-    """From the start of the first driver to the end, also under no driver; 0 where an older sparktrain wrote it."""
-    directory: str | None = None
-    """The run directory."""
-    trials: tuple[TrialResult, ...] = ()
-    """The trials, in the order of their ids."""
-    reason: str | None = None
-    """Why it was stopped, when it was."""
-    repeats: int = 1
-    """Trials of each set of parameters, with other seeds."""
-    folds: int = 1
-    """Trials of each of these, one for each fold of the data."""
     other_metrics: tuple[Objective, ...] = ()
     """Metrics that count beside `metric`."""
     constraints: tuple[Constraint, ...] = ()
     """Bounds of metrics; a trial that breaks one is not the best."""
-
-    _files: ClassVar[RunFiles | None] = None
-
-    def __post_init__(self) -> None:
-        if self.directory is None:
-            return  # its trials may be of several runs, and know their files
-        files = RunFiles(self.directory)
-        object.__setattr__(self, "_files", files)
-        object.__setattr__(self, "trials", tuple(stored_in(trial, files) for trial in self.trials))
+    repeats: int = 1
+    """Trials of each set of parameters, with other seeds."""
+    folds: int = 1
+    """Trials of each of these, one for each fold of the data."""
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -80,6 +59,33 @@ class SweepOutcome:
     def replication(self) -> Replication:
         """How many trials each set of parameters has."""
         return Replication(self.repeats, self.folds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOutcome(TrialRanking):
+    """The fields of a `SweepResult`, which adds what reads files and what draws."""
+
+    name: str
+    status: SweepStatus
+    seconds: float = 0.0
+    """How long drivers have run it; one that was lost counts up to its newest record."""
+    wall_seconds: float = 0.0
+    """From the start of the first driver to the end, also under no driver; 0 where an older sparktrain wrote it."""
+    directory: str | None = None
+    """The run directory."""
+    trials: tuple[TrialResult, ...] = ()
+    """The trials, in the order of their ids."""
+    reason: str | None = None
+    """Why it was stopped, when it was."""
+
+    _files: ClassVar[RunFiles | None] = None
+
+    def __post_init__(self) -> None:
+        if self.directory is None:
+            return  # its trials may be of several runs, and know their files
+        files = RunFiles(self.directory)
+        object.__setattr__(self, "_files", files)
+        object.__setattr__(self, "trials", tuple(stored_in(trial, files) for trial in self.trials))
 
     @cached_property
     def cases(self) -> tuple[CaseResult, ...]:
