@@ -159,9 +159,8 @@ class RunMachine:
         agent = self._agents.get(agent_id)
         returned = self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
         commands = [*self._delete(gang), *self._judged(gang, agent_id, message.member, -1)]
-        if returned and (
-            self.sweep.stop is not None or gang.stop.advised_until is not None
-        ):  # it had no process when the others were advised
+        # It had no process when the others were advised.
+        if returned and (self.sweep.stop is not None or gang.stop.advised_until is not None):
             commands.append(do.Send(agent_id, m.Advise(message.member)))
         return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
 
