@@ -290,7 +290,6 @@ class Pool:
     """
 
     def __init__(self, agents: AgentPool) -> None:
-        self.source = PoolAgents(agents)
         self._agents = agents
 
     def __repr__(self) -> str:
@@ -319,7 +318,7 @@ class Pool:
             **options: those of `sparktrain.sweep`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "sweep", PoolSweepKeywords))
-        return launch_call(compose(train, space, chosen), self.source)
+        return launch_call(compose(train, space, chosen), agents_of(self))
 
     @users_call
     @documented_by(PoolLaunchKeywords)
@@ -335,7 +334,7 @@ class Pool:
             **options: those of `sparktrain.launch`, except those about the session.
         """
         chosen = SweepOptions(settled(LaunchKeywords, options, "launch", PoolLaunchKeywords))
-        return launch_call(compose(map_fun, zipped(args_dict), chosen), self.source)
+        return launch_call(compose(map_fun, zipped(args_dict), chosen), agents_of(self))
 
     @users_call
     @documented_by(PoolRunKeywords)
@@ -349,7 +348,7 @@ class Pool:
         """
         chosen = RunOptions(settled(RunKeywords, options, "run", PoolRunKeywords))
         call = compose(train, single({} if params is None else params), chosen)
-        return run_end(call, launch_call(call, self.source)).result()
+        return run_end(call, launch_call(call, agents_of(self))).result()
 
     def close(self) -> None:
         """End all runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
@@ -386,7 +385,7 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
 
 def agents_of(place: "Session | LocalMachine | Pool | None") -> OpenAgents:
     """The agents of a pool, or new ones on a session or this machine. Blocks on a session. Raises UserError."""
-    return place.source if isinstance(place, Pool) else OwnAgents(engine_of(place))
+    return PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine_of(place))
 
 
 @users_call

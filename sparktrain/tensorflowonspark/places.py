@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sparktrain.api import Pool
+from sparktrain.api import Pool, agents_of
 from sparktrain.cluster.spark_facts import is_stopped
 from sparktrain.config.param_values import described
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -33,6 +33,6 @@ def place_of(sc: Any) -> Any:
 def files_of(place: Any) -> str:
     """The default file system at a place: that of a session's Hadoop configuration, or of this machine."""
     if isinstance(place, Pool):
-        holder = place.source.engine.holder
+        holder = agents_of(place).engine.holder
         return default_fs(holder) if hasattr(holder, "_jsc") else LOCAL
     return LOCAL if isinstance(place, LocalMachine) else default_fs(place)
