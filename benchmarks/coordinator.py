@@ -28,12 +28,12 @@ async def measure(agents: int, trials: int) -> tuple[int, float]:
     clock, transport = SystemClock(), MemoryTransport()
     coordinator = CountingCoordinator(Server(transport.listener, clock, {}, ()), clock, agents)
     await coordinator.open()
-    begun = clock.now()
+    started_at = clock.now()
     dialers = [transport.dialer(f"agent-{slot}") for slot in range(agents)]
     crowd = [asyncio.create_task(SimulatedAgent(dialer, slot, clock).run()) for slot, dialer in enumerate(dialers)]
     with tempfile.TemporaryDirectory() as folder:
         ran = await coordinator.run(work_of(folder, trials, agents))
-        seconds = clock.now() - begun
+        seconds = clock.now() - started_at
     assert sum(trial.status == "succeeded" for trial in ran.trials) == trials
     await coordinator.close("measured")
     await asyncio.gather(*crowd)

@@ -72,7 +72,7 @@ class Crowd(Listener):
         self._outbox: deque[tuple[CrowdLink, bytes]] = deque()
         self._woken = asyncio.Event()
         self._fresh = set(range(agents))
-        self._beats: dict[int, float] = {}
+        self._heartbeats: dict[int, float] = {}
 
     # ---- as a listener
 
@@ -122,13 +122,13 @@ class Crowd(Listener):
             self._spend(self._turn)
             await asyncio.sleep(0)
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Send the heartbeats of all agents, spread over their interval, until cancelled."""
         started, sent = time.perf_counter(), 0
         while True:
             due = int((time.perf_counter() - started) / HEARTBEAT_S * SHARES)
             for share in range(sent, due):
-                self._spend(lambda share=share: self._beat(range(share % SHARES, len(self._links), SHARES)))  # type: ignore[misc]
+                self._spend(lambda share=share: self._heartbeat(range(share % SHARES, len(self._links), SHARES)))  # type: ignore[misc]
             sent = due
             await asyncio.sleep(HEARTBEAT_S / SHARES)
 
@@ -146,11 +146,11 @@ class Crowd(Listener):
             link, data = self._outbox.popleft()
             link.hear(data)
 
-    def _beat(self, slots: range) -> None:
+    def _heartbeat(self, slots: range) -> None:
         now = time.perf_counter()
         for slot in slots:
-            if slot not in self._beats:
-                self._beats[slot] = now
+            if slot not in self._heartbeats:
+                self._heartbeats[slot] = now
                 self._post(slot, m.Heartbeat())
 
     def _turn(self) -> None:
@@ -174,7 +174,7 @@ class Crowd(Listener):
                 self._post(slot, m.SnapshotHeld(member, 1, "checksum"))
                 self._finish_later(slot, member)
             case m.HeartbeatAck():
-                taken = time.perf_counter() - self._beats.pop(slot)
+                taken = time.perf_counter() - self._heartbeats.pop(slot)
                 self.slowest_answer_s = max(self.slowest_answer_s, taken)
             case m.Dismiss(reason=reason):
                 self._post(slot, m.Leave(reason))

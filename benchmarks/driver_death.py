@@ -81,9 +81,9 @@ def kill_gang(folder: Path, kills: int, rng: random.Random, tally: Tally) -> Non
         tally.ends[f"gang, {end}"] += 1
     result = finish(Mortal("gang", folder))
     tally.wrong += result["metrics"] != {"value": drill.expected()} or len(result["restarts"]) != kills
-    began = drill.notes(folder, "from")
+    resumed_steps = drill.notes(folder, "from")
     for generation in range(1, kills + 1):
-        [at] = began[generation + 1, 0]
+        [at] = resumed_steps[generation + 1, 0]
         tally.steps_lost.append(reached(folder, generation) - at)
 
 

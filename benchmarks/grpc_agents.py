@@ -107,8 +107,8 @@ def stored_logs(folder: str) -> int:
 
 def stopwatch() -> Callable[[], Phase]:
     """Returns a function of the time since this call."""
-    clock, begun, used = SystemClock(), SystemClock().now(), _cpu_s()
-    return lambda: Phase(clock.now() - begun, _cpu_s() - used)
+    clock, started_at, used = SystemClock(), SystemClock().now(), _cpu_s()
+    return lambda: Phase(clock.now() - started_at, _cpu_s() - used)
 
 
 def _cpu_s() -> float:

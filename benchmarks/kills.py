@@ -58,11 +58,11 @@ def main() -> None:
 
 def steps_lost(folder: Path, kills: int) -> list[int]:
     """Steps lost by each kill: from the chief's step to the checkpoint from which the next generation started."""
-    began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
+    resumed_steps, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
     found = []
     for generation in range(1, kills + 1):
-        [at] = began[generation + 1, 0]
-        found.append(max(steps.get((generation, 0), began[generation, 0])) - at)
+        [at] = resumed_steps[generation + 1, 0]
+        found.append(max(steps.get((generation, 0), resumed_steps[generation, 0])) - at)
     return found
 
 

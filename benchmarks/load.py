@@ -84,7 +84,7 @@ class SimulatedAgent:
         welcome = await link.receive()
         assert isinstance(welcome, m.Welcome)
         link.post(m.Ready())
-        beating = asyncio.create_task(self._beat(link, welcome.heartbeat_s))
+        beating = asyncio.create_task(self._heartbeat(link, welcome.heartbeat_s))
         with suppress(LinkClosedError):
             while not self._tally.dismissed:
                 self._obey(link, await link.receive())
@@ -127,7 +127,7 @@ class SimulatedAgent:
         self._tally.messages += 1
         link.post(message)
 
-    async def _beat(self, link: Link, heartbeat_s: float) -> None:
+    async def _heartbeat(self, link: Link, heartbeat_s: float) -> None:
         with suppress(LinkClosedError):
             while True:
                 await self._clock.sleep(heartbeat_s)

@@ -63,10 +63,10 @@ def _watch(memory):
     def agree(epoch, batch):
         if not _with_snapshots(len(block["times"])):
             return
-        began, before = time.perf_counter(), memory._last
+        started_at, before = time.perf_counter(), memory._last
         inner(epoch, batch)
         if len(block["times"]) > FIRST_STEPS:
-            block["seconds"] += time.perf_counter() - began
+            block["seconds"] += time.perf_counter() - started_at
             block["snapshots"] += memory._last != before
 
     class Blocks(keras.callbacks.Callback):

@@ -50,10 +50,10 @@ def make(directory: str, page: str) -> None:
     """Make the report, and print what that took."""
     from sparktrain.report.writing import write_report
 
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     write_report([directory], page)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"seconds": time.perf_counter() - began, "gib": peak}))
+    print(json.dumps({"seconds": time.perf_counter() - started_at, "gib": peak}))
 
 
 def _met(value: float, target: float, unit: str) -> str:

@@ -71,10 +71,10 @@ def resumed(folder: Path, kills: int) -> list[float]:
 
 def plain(folder: Path) -> float:
     """Seconds that Spark alone needs for a session, executors, and a first Python task on each."""
-    begun = time.time()
+    started_at = time.time()
     driver = Mortal("benchmarks.resume:two_tasks", folder).start()
     try:
-        return float(driver.result()) - begun
+        return float(driver.result()) - started_at
     finally:
         driver.close()
 
@@ -93,7 +93,7 @@ def call(folder: str, trials: int) -> CheckedCall:
     return compose(square, grid(x=list(range(trials))), options)
 
 
-def write(book: JournalPort, began: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
+def write(book: JournalPort, first_record: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
     """The journal of a sweep in which only the last trial has no result."""
     written: list[AnyRecord] = []
     compact_at = COMPACT_AFTER
@@ -102,7 +102,7 @@ def write(book: JournalPort, began: AnyRecord, cases: Sequence[dict[str, object]
         book.append(records)
         written.extend(records)
 
-    add([began])
+    add([first_record])
     for start in range(0, len(cases), TOGETHER):
         these = [TrialId(number) for number in range(start, min(start + TOGETHER, len(cases)))]
         done = start + len(these) == len(cases)
@@ -123,7 +123,7 @@ def replayed(folder: str, trials: int) -> tuple[float, int]:
     """Seconds from the call to the first commands for agents; bytes of the journal."""
     work = requested(call(folder, trials), 2)
     write(work.owned.journal, work.driver_started, list(call(folder, trials).definition.space))
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     run = attach(call(folder, trials))
     assert finished(run) is None
     work = request_of(claim(take_name(run), this_driver()), 2, NullDisplay())
@@ -131,7 +131,7 @@ def replayed(folder: str, trials: int) -> tuple[float, int]:
     layout = run.definition.layout
     started = on.RunStarted(0.0, layout.path, work.limits(), work.owned.contents.records, work.driver_started)  # type: ignore[arg-type]
     commands = machine.handle(started)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started_at
     assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
     return seconds, sum(path.stat().st_size for path in Path(folder, layout.journal.path).iterdir())
 

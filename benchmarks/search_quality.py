@@ -100,9 +100,9 @@ def searched(trials: int, job: tuple[str, int]) -> tuple[float, float]:
     spent = []
 
     def timed(case: Mapping[str, Any]) -> float:
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         value = training()(case)
-        spent.append(time.perf_counter() - begun)
+        spent.append(time.perf_counter() - started_at)
         return value
 
     sampler, seed = job

@@ -62,9 +62,9 @@ def restored(name: str, history: list[PastSuggestion | Observation], more: int) 
     """The sampler with that history, and the seconds that this took."""
     total = more + len(history) // 2
     sampler = SamplerChoice(requested=name, trials=total, seed=1, goal=Goal("accuracy", True)).sampler(searched())
-    begun = CLOCK.now()
+    started_at = CLOCK.now()
     sampler.restore(history)
-    return sampler, CLOCK.now() - begun
+    return sampler, CLOCK.now() - started_at
 
 
 def ask_ms(name: str, trials: int) -> float:
@@ -72,9 +72,9 @@ def ask_ms(name: str, trials: int) -> float:
     sampler, _ = restored(name, history_of(trials), 10)
     times = []
     for _ in range(6):
-        begun = CLOCK.now()
+        started_at = CLOCK.now()
         sampler.suggest(1)
-        times.append(CLOCK.now() - begun)
+        times.append(CLOCK.now() - started_at)
     return median(times[1:]) * 1000
 
 

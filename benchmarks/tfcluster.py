@@ -48,10 +48,10 @@ def start_s(sc: Any, folder: str) -> float:
     """Seconds from the call of `run` until the last member is in `map_fun`."""
     for each in Path(folder).glob("start-*"):
         each.unlink()
-    began = SystemClock().wall()
+    started_at = SystemClock().wall()
     cluster = TFCluster.run(sc, started, folder, 2, 0, dir=f"{folder}/runs", progress=False)
     cluster.shutdown(grace_secs=60)
-    return max(float(each.read_text()) for each in Path(folder).glob("start-*")) - began
+    return max(float(each.read_text()) for each in Path(folder).glob("start-*")) - started_at
 
 
 def rates(spark: SparkSession, sc: Any, folder: str, rows: int) -> None:
@@ -61,9 +61,9 @@ def rates(spark: SparkSession, sc: Any, folder: str, rows: int) -> None:
     small = context.range(0, rows, 1, 8)
     cluster = TFCluster.run(sc, squares, None, 2, 0, **asked)
     cluster.inference(context.range(0, BATCH, 1, 8)).count()  # Python workers and exchanges are warm from here on
-    began = clock.now()
+    started_at = clock.now()
     found = cluster.inference(small).sum()
-    seconds = clock.now() - began
+    seconds = clock.now() - started_at
     assert found == (rows - 1) * rows * (2 * rows - 1) // 6
     cluster.shutdown(grace_secs=60)
     print(f"inference: {rows / seconds / 1e3:,.0f}k rows/s of {rows:,} small rows")
@@ -71,13 +71,13 @@ def rates(spark: SparkSession, sc: Any, folder: str, rows: int) -> None:
     large = context.range(0, rows // 10, 1, 4).map(lambda number: bytes(WIDTH))
     cluster = TFCluster.run(sc, take, None, 2, 0, **asked)
     cluster.train(context.range(0, BATCH, 1, 4).map(lambda number: bytes(WIDTH)), num_epochs=1)
-    began = clock.now()
+    started_at = clock.now()
     cluster.train(large, num_epochs=1)
-    seconds = clock.now() - began
+    seconds = clock.now() - started_at
     cluster.shutdown(grace_secs=60)
-    began = clock.now()
+    started_at = clock.now()
     large.mapPartitions(lambda each: [sum(1 for _ in each)]).collect()
-    alone = clock.now() - began
+    alone = clock.now() - started_at
     print(
         f"train: {rows / 10 / seconds / 1e3:,.0f}k rows/s of {WIDTH} bytes; Spark alone {rows / 10 / alone / 1e3:,.0f}k"
     )

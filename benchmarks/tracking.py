@@ -43,9 +43,9 @@ def cost_ms(callbacks: list[Any], folder: str, trials: int, reports: int, batch:
         for first in range(0, reports, batch):
             steps = range(first, min(first + batch, reports))
             some = [Report(step, {"loss": 1.0 / (step + 1), "accuracy": 0.5}, CLOCK.wall()) for step in steps]
-            begun = CLOCK.now()
+            started_at = CLOCK.now()
             feed.reported(member, some)
-            spent += CLOCK.now() - begun
+            spent += CLOCK.now() - started_at
             CLOCK.pause(PAUSE_S)
     feed.close()
     return spent * 1000 / (trials * reports)

@@ -120,7 +120,7 @@ def train(learning_rate, epochs, mean, variance, ctx):
 
     columns = {"feature_columns": ["numbers", "region"], "label_columns": "left"}
     rows = ctx.dataset("train")
-    began = time.monotonic()
+    started_at = time.monotonic()
     history = model.fit(
         rows.to_tf(batch_size=512, shuffle=True, **columns),
         validation_data=ctx.dataset("validation").to_tf(batch_size=512, **columns),
@@ -128,7 +128,7 @@ def train(learning_rate, epochs, mean, variance, ctx):
         callbacks=ctx.keras_callbacks(),
         verbose=0,
     ).history
-    speed = epochs * rows.num_rows / (time.monotonic() - began)
+    speed = epochs * rows.num_rows / (time.monotonic() - started_at)
     ctx.export(model)
     return {"accuracy": history["val_accuracy"][-1], "rows_per_second": speed}
 

@@ -3,15 +3,18 @@
 `make words` fails at each hit of RULES, and at each misspelt word. `python -m scripts.words FILE ...` looks at some
 files alone.
 
-Code is not prose: fenced and inline code of pages, identifiers, and what stands in braces of an f-string are left out.
+Code is not prose: fenced and inline code of pages, and what stands in braces of an f-string are left out. Names that
+Python code defines are read as words: `goes_on` is "goes on".
 """
 
 import argparse
+import ast
 import io
 import re
 import subprocess
 import sys
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,8 @@ EXEMPT = frozenset({"scripts/words.py", "tests/unit/test_words.py", "scripts/hou
 """Files that name the words themselves."""
 SPELLED_SO = "fpr,mape,rouge,mirrorring"
 """Words that codespell takes for mistakes: names of metrics, and of a class."""
+NAMES_OF_OTHERS = re.compile(r"on_\w+_begin")
+"""Names that code must define because a library calls them: methods of Keras's callbacks."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +79,21 @@ def prose(path: Path, text: str) -> list[tuple[int, str]]:
             return [(number, _after_hash(line)) for number, line in enumerate(text.splitlines(), 1)]
 
 
+def names(text: str) -> list[tuple[int, str]]:
+    """The names that Python code defines, split into words, with their lines from 1."""
+    return [
+        (line, re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_+", " ", name).strip())
+        for line, name in _defined(ast.parse(text))
+        if not NAMES_OF_OTHERS.fullmatch(name)
+    ]
+
+
 def hits(path: Path, text: str) -> list[Hit]:
-    """Each word to avoid in the prose of a file."""
+    """Each word to avoid in the prose of a file, and in the names that it defines."""
+    named = names(text) if path.suffix == ".py" else []
     return [
         Hit(number, match[0], rule.write)
-        for number, line in prose(path, text)
+        for number, line in sorted([*prose(path, text), *named])
         for rule in RULES
         for match in rule.avoid.finditer(line)
     ]
@@ -103,6 +118,15 @@ def _of_python(text: str) -> list[tuple[int, str]]:
                 without_code = re.sub(r"`[^`]*`|\{[^{}]*\}", "`", line)
                 lines.append((token.start[0] + offset, without_code))
     return lines
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
 
 
 def _after_hash(line: str) -> str:

@@ -45,7 +45,7 @@ def soak(seconds: float, seed: int, kinds: list[str], folder: Path) -> Tally:
             number += 1
             # The first rounds are one of each kind: what is there after them is what later ones are compared with.
             [kind] = kinds[number - 1 : number] or rng.choices(kinds, weights)
-            began, chosen = time.monotonic(), random.Random(rng.randrange(2**32))
+            started_at, chosen = time.monotonic(), random.Random(rng.randrange(2**32))
             with named(number, kind, seed):
                 with TemporaryDirectory(prefix=f"{number}-", dir=folder) as place:
                     rounds.KINDS[kind][0](rounds.Round(there, Path(place), chosen, tally))
@@ -53,7 +53,7 @@ def soak(seconds: float, seed: int, kinds: list[str], folder: Path) -> Tally:
                 tally.rounds[kind] += 1
                 tally.hold(own)
             done = f"{tally.kills.total()} kills, {tally.trials} trials, {tally.restarts} restarts"
-            print(f"round {number}: {kind}, {time.monotonic() - began:.1f} s; {done}", flush=True)
+            print(f"round {number}: {kind}, {time.monotonic() - started_at:.1f} s; {done}", flush=True)
     return tally
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sparktrain.board.board_settings import BoardSettings
 from sparktrain.store.folder_removal import remove
 from sparktrain.webserve.server_process import ServerEndpoint
-from sparktrain.webserve.serving import begin, guarded_server
+from sparktrain.webserve.serving import guarded_server, start_serving
 from sparktrain.webserve.token_guard import App
 
 _RELOAD_S = 3
@@ -17,7 +17,7 @@ _RELOAD_S = 3
 
 def main() -> None:
     """Serve until the parent has closed the pipe, or is gone; then remove the folder of events, and end."""
-    endpoint, settings = begin("sparktrain-tb", BoardSettings, lambda settings: remove(Path(settings.folder)))
+    endpoint, settings = start_serving("sparktrain-tb", BoardSettings, lambda settings: remove(Path(settings.folder)))
     # With this module TensorBoard reads files without TensorFlow, which takes seconds and memory to import.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     from tensorboard import program

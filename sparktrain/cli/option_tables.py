@@ -48,7 +48,7 @@ def _of_calls() -> Iterator[tuple[str, ...]]:
     rows: dict[tuple[str, str, str, bool], tuple[Declared, list[str]]] = {}
     for call, keywords in CALLS.items():
         for name, option in options_in(keywords).items():
-            key = (name, option.option.doc, option.option.says, option.option.required)
+            key = (name, option.option.doc, option.option.default_text, option.option.required)
             rows.setdefault(key, (option, []))[1].append(call)
     for option, calls in rows.values():
         yield f"`{option.name}`", f"`{_shown_type(option)}`", _default(option), _meaning(option), ", ".join(calls)

@@ -121,7 +121,7 @@ class _Top:
         if self._logs is not None and self._logs[0] == self._screen.log:
             self._screen.log_text = self._logs[1]
         if self._problem:
-            self._screen.tell(self._problem)
+            self._screen.show_message(self._problem)
 
     def _look(self) -> None:
         """Look at the run, and read the log that is shown, until the screen ends."""
@@ -142,9 +142,9 @@ class _Top:
         assert driver is not None
         try:
             os.kill(driver.pid, signal.SIGINT)
-            self._screen.tell("the driver was interrupted: it stops the run")
+            self._screen.show_message("the driver was interrupted: it stops the run")
         except OSError as error:
-            self._screen.tell(f"process {driver.pid} cannot be interrupted: {error.strerror}")
+            self._screen.show_message(f"process {driver.pid} cannot be interrupted: {error.strerror}")
 
 
 def keys_in(pressed: bytes) -> "Iterator[TopKey]":

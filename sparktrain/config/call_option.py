@@ -38,7 +38,7 @@ class CallOption(Struct, frozen=True, kw_only=True):
     """A sentence about its effect."""
     rule: ValueRule[Any]
     default: Any = None
-    says: str = ""
+    default_text: str = ""
     """The default in words, where its value is not clear."""
     panel: str = "The run"
     """Panel in the command line's help."""
@@ -60,7 +60,7 @@ class CallOption(Struct, frozen=True, kw_only=True):
     @property
     def default_words(self) -> str:
         """The default for people; empty where there is none to show."""
-        return self.says or ("" if self.default is None or self.default is False else str(self.default))
+        return self.default_text or ("" if self.default is None or self.default is False else str(self.default))
 
 
 def option(doc: str, rule: ValueRule[T], **attributes: Any) -> T:

@@ -17,7 +17,7 @@ class AveragingKeywords(Keywords):
         "Steps that each member trains by itself before all members average their weights.",
         whole_or_none(1),
         panel=GANG,
-        says="none: members average gradients in each step",
+        default_text="none: members average gradients in each step",
         page="gangs.md#local-steps",
         also=("local_iterations", "averaging_period", "sync_every", "interval_steps"),
     )
@@ -67,11 +67,11 @@ class GangKeywords(AveragingKeywords):
         "Continue with this many members when agents are lost for good.",
         integer(1),
         panel=GANG,
-        says="wait for all",
+        default_text="wait for all",
         page="gangs.md",
     )
     hang_timeout: float = option(
-        "End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG
+        "End a member that reports no step for this time.", WAIT, default=120.0, default_text="120s", panel=GANG
     )
 
 
@@ -85,7 +85,7 @@ class MemberKeywords(Keywords):
         "Most bytes to keep of each member's log.",
         integer(2**10),
         default=2**30,
-        says="1 GiB",
+        default_text="1 GiB",
     )
 
 

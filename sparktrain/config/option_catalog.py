@@ -47,7 +47,7 @@ def _metric(*, required: bool) -> Any:
         "Entry of the function's result by which trials are compared.",
         ValueRule(metric_names.metric_name, "NAME"),
         panel=METRIC,
-        says="none: no trial is best",
+        default_text="none: no trial is best",
         page="results.md",
         required=required,
     )
@@ -60,7 +60,7 @@ class SliceKeywords(Keywords):
         "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU if it has enough.",
         MEMORY,
         panel=SPARK,
-        says="all memory of its GPUs",
+        default_text="all memory of its GPUs",
         page="gpus.md#slices-of-a-gpu",
         also=("gpu_mem", "gpu_memory_limit", "memory_limit", "gpu_fraction"),
     )
@@ -73,7 +73,7 @@ class DataKeywords(Keywords):
         "Data for `ctx.dataset(name)`: Spark DataFrames, tables, or files, by name.",
         ValueRule(sources_of, "NAME=PATH", named_paths, repeats=True, takes=Mapping[str, Any]),
         default={},
-        says="none",
+        default_text="none",
         flag_doc="Files for ctx.dataset(NAME): Parquet, Arrow or TFRecord, such as train=hdfs:///x/*.parquet. "
         "Repeatable.",
         details="sparktrain writes a DataFrame into the run directory once, before training starts.",
@@ -82,13 +82,13 @@ class DataKeywords(Keywords):
     data_cache: str | None = option(
         "Local directory on executor hosts that caches data from the store.",
         PLACE,
-        says="the temporary directory",
+        default_text="the temporary directory",
         page="data-reference.md#read-once-for-each-host",
     )
     data_cache_limit: int | None = option(
         "Most bytes of this directory on each host, for the data of all runs.",
         integer(1),
-        says="a quarter of the free disk",
+        default_text="a quarter of the free disk",
         page="data-reference.md#read-once-for-each-host",
     )
 
@@ -100,7 +100,7 @@ class EnvironmentKeywords(Keywords):
         "Environment variables for trials: a value by name.",
         ValueRule(environment.variables, "NAME[=VALUE]", repeats=True, takes=Mapping[str, str | float]),
         default={},
-        says="none",
+        default_text="none",
         flag_doc="Environment variable for trials; NAME alone takes its value here, which hides it from `ps`. "
         "Repeatable.",
         page="code-and-environment.md#the-environment-of-a-trial",
@@ -109,7 +109,7 @@ class EnvironmentKeywords(Keywords):
         "Names of the driver's environment variables that trials get, such as WANDB_*.",
         ValueRule(environment.patterns, "N1,N2", takes=Sequence[str]),
         default=(),
-        says="none",
+        default_text="none",
         flag=None,
         page="code-and-environment.md#the-environment-of-a-trial",
     )
@@ -138,7 +138,7 @@ class DirectoryKeywords(Keywords):
         "Which end of the metric is better: max or min.",
         ValueRule(metric_names.mode, "max|min"),
         panel=METRIC,
-        says="what the name of the metric implies",
+        default_text="what the name of the metric implies",
         details="A loss or an error is better when it is lower, an accuracy or a score when it is higher; if the "
         "name implies neither, pass `mode`.",
         page="results.md#which-end-is-best",
@@ -155,7 +155,7 @@ class DirectoryKeywords(Keywords):
     name: str | None = option(
         "Name of the run and of its directory.",
         ValueRule(sweep_spec.run_name, "NAME"),
-        says="function and time",
+        default_text="function and time",
         details="A later call with the same `dir` and `name` resumes the run.",
         page="resume.md",
     )
@@ -165,7 +165,7 @@ class DirectoryKeywords(Keywords):
     seed: int | None = option(
         "Seed of the run; sparktrain derives each `ctx.seed` from it and the trial's id.",
         ValueRule(sweep_spec.sweep_seed, "N", integer(0).read),
-        says="random",
+        default_text="random",
     )
 
 
@@ -173,14 +173,16 @@ class LimitKeywords(MemberKeywords):
     """Options of sweeps and runs about time, sizes, changes and GPUs."""
 
     timeout: float | None = option(
-        "Stop the run after this time: seconds, or text such as 90s, 5m, 1h30m.", TIME, says="never"
+        "Stop the run after this time: seconds, or text such as 90s, 5m, 1h30m.", TIME, default_text="never"
     )
-    start_timeout: float = option("How long to wait for agents while there are none.", WAIT, default=300.0, says="5m")
+    start_timeout: float = option(
+        "How long to wait for agents while there are none.", WAIT, default=300.0, default_text="5m"
+    )
     store_timeout: float = option(
         "Longest outage of its store that the run survives.",
         WAIT,
         default=STORE_TIMEOUT_S,
-        says="5m",
+        default_text="5m",
         details="After a longer outage the run ends, and you can resume it.",
         page="stores.md",
     )
@@ -191,26 +193,26 @@ class LimitKeywords(MemberKeywords):
         page="training-function.md",
     )
     preload: tuple[str, ...] | None = option(
-        "Modules to import before training starts.", MODULES, says="those that the function uses"
+        "Modules to import before training starts.", MODULES, default_text="those that the function uses"
     )
     code_limit: int = option(
         "Most bytes of the pickled function, with its modules and captured values.",
         integer(1),
         default=CODE_BYTES,
-        says="60 MiB",
+        default_text="60 MiB",
         page="code-and-environment.md#how-your-code-travels",
     )
     data_version: str | None = option(
         "Your name for the data: a run does not resume with data of another version.",
         TEXT,
-        says="none",
+        default_text="none",
         page="resume.md",
     )
     allow_changed: tuple[str, ...] = option(
         "What may have changed since the run started: code, space, data, metric, seed or gang.",
         CHANGED,
         default=(),
-        says="nothing",
+        default_text="nothing",
         panel=RESUMING,
         in_file=False,
         page="resume.md",
@@ -227,17 +229,19 @@ class CommonKeywords(
 class TrialsKeywords(SearchKeywords, AveragingKeywords, CommonKeywords):
     """Options of all sweeps."""
 
-    trial_timeout: float | None = option("End a trial after this time, and count it as failed.", TIME, says="never")
+    trial_timeout: float | None = option(
+        "End a trial after this time, and count it as failed.", TIME, default_text="never"
+    )
     hang_timeout: float | None = option(
         "End a trial that has reported steps, and then reports none for this time.",
         TIME,
-        says="120s in a fit with ctx.keras_callbacks(), else never",
+        default_text="120s in a fit with ctx.keras_callbacks(), else never",
     )
     max_failures: int | Literal["auto"] | None = option(
         "End the sweep when this many trials have failed; none: never.",
         ValueRule(sweep_spec.failures, "N"),
         default="auto",
-        says="when the first trials all fail in the same way",
+        default_text="when the first trials all fail in the same way",
         details="The first trials are two for each slot, and at least three.",
         page="training-function.md#when-the-first-trials-fail",
     )
@@ -265,7 +269,7 @@ class ConcurrencyKeywords(Keywords):
         "Most trials that train at the same time.",
         integer(1),
         panel=SPARK,
-        says="as many as the session has slots for",
+        default_text="as many as the session has slots for",
         details="A trial takes as many slots as its gang has members, so n trials of k members take n * k slots; if "
         "the session has fewer slots, fewer trials train at the same time.",
         page="sessions.md",
@@ -292,7 +296,7 @@ class PoolRunKeywords(CallbackKeywords, GangKeywords, CommonKeywords):
         "Entry of the function's result by which checkpoints are compared.",
         ValueRule(metric_names.metric_name, "NAME"),
         panel=METRIC,
-        says="none: the newest checkpoint stays",
+        default_text="none: the newest checkpoint stays",
     )
 
 
@@ -303,7 +307,7 @@ class StandbyKeywords(Keywords):
         "Agents to start for the gang of a run; those beyond its members stand by to replace lost ones.",
         integer(1),
         panel=SPARK,
-        says="one for each member",
+        default_text="one for each member",
         page="sessions.md",
         also=("max_concurrent_trials",),
     )
@@ -324,7 +328,7 @@ class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, Co
         "How many trials to add to a sampled sweep.",
         integer(1),
         panel=TRIALS,
-        says="none: only a wider space adds trials",
+        default_text="none: only a wider space adds trials",
         in_file=False,
         page="resume.md#more-trials-and-wider-spaces",
         also=("n_trials", "num_samples", "max_trials", "more"),
@@ -335,14 +339,14 @@ class RefitKeywords(RunKeywords):
     """Options of `refit`: those of `run`, and the choice of the trial."""
 
     trial: int | None = option(
-        "Number of the trial to continue training.", integer(0), panel=TRIALS, says="the best one"
+        "Number of the trial to continue training.", integer(0), panel=TRIALS, default_text="the best one"
     )
     from_checkpoint: str = option(
         "Checkpoint of the trial to start from: newest, best, or none for step 0.",
         ValueRule(checkpoint_choice, "newest|best|none", takes=bool | str),
         default="newest",
         panel=TRIALS,
-        says="newest, or step 0 if the trial has none",
+        default_text="newest, or step 0 if the trial has none",
         page="gangs.md#the-best-trial-longer-or-wider",
     )
 
@@ -354,7 +358,7 @@ class PoolKeywords(SliceKeywords):
         "Agents to start, each in one slot of the session; every member of a trial needs one.",
         integer(1),
         panel=SPARK,
-        says="one for each slot",
+        default_text="one for each slot",
         page="sessions.md",
     )
     preload: tuple[str, ...] = option(
@@ -367,5 +371,5 @@ class PoolKeywords(SliceKeywords):
         "Release the slots after this time without a call; the next call starts new agents.",
         TIME,
         default=600.0,
-        says="10m",
+        default_text="10m",
     )

@@ -85,7 +85,7 @@ class FeedExchange:
         except (pa.ArrowException, OSError) as error:
             self._client.close()
             raise self._explained(error) from error
-        self._begun = False
+        self._is_started = False
         self._answered_last = False
         """The member has sent its last message, and closes the exchange."""
         # A client that writes all before it reads blocks after some batches: both windows are full then.
@@ -103,7 +103,7 @@ class FeedExchange:
         with suppress(pa.ArrowException, OSError), self._sending:  # the thread that receives gets the reason
             self._writer.write_metadata(encode(FeederHeartbeat()))  # the first message carries the command
         answer = self.answer()
-        spawn(self._beat, "sparktrain-feed-heartbeats")
+        spawn(self._heartbeat, "sparktrain-feed-heartbeats")
         return answer
 
     def answer(self) -> FeedAnswer:
@@ -169,9 +169,9 @@ class FeedExchange:
         if batch is None:
             self._writer.write_metadata(encode(message))
             return
-        if not self._begun:
+        if not self._is_started:
             self._writer.begin(batch.schema)
-            self._begun = True
+            self._is_started = True
         self._writer.write_with_metadata(batch, encode(message))
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class FeedExchange:
                     self._reader.cancel()
                 return
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         while not self._closed.wait(HEARTBEAT_S):
             if self._sending.acquire(blocking=False):  # else rows are on their way
                 try:

@@ -72,7 +72,7 @@ class WriteTask:
         # The random part, because Spark counts attempts from 0 again when it repeats a stage.
         name = f"{partition:05d}-{attempt}-{uuid4().hex[:8]}"
         try:
-            part, refused = self.note.heeded(lambda: self._part(batches, partition, name))
+            part, refused = self.note.protected(lambda: self._part(batches, partition, name))
         except OSError as error:
             raise self._unwritten(error) from error
         part = part or WrittenPart(partition, refused=refused)

@@ -60,7 +60,7 @@ class SaveTask:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         filled = (batch for batch in batches if batch.num_rows)
-        saved, refused = self.note.heeded(lambda: save_partition(self, filled, partition))
+        saved, refused = self.note.protected(lambda: save_partition(self, filled, partition))
         path, rows = saved or ("", 0)
         yield pa.RecordBatch.from_pydict(
             {"path": pa.array([path]), "records": pa.array([rows], pa.int64()), "refused": pa.array([refused])}

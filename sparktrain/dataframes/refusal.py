@@ -32,7 +32,7 @@ class RefusalNote:
     path: str
     """Its last part starts with `_`: Spark and sparktrain read no such files."""
 
-    def heeded(self, work: Callable[[], Result]) -> tuple[Result | None, str]:
+    def protected(self, work: Callable[[], Result]) -> tuple[Result | None, str]:
         """What `work` returns, or why it gives up: as another task did, or by the error that `work` raises.
 
         For a task. Takes DataError and RunDirectoryError. Blocks on the store. Raises what else `work` raises, OSError.

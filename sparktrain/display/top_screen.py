@@ -75,7 +75,7 @@ class TopScreen:
         if news:
             self._arrange(self._chosen())
 
-    def tell(self, message: str) -> None:
+    def show_message(self, message: str) -> None:
         """Show `message` until the next key."""
         self._message = message
 

@@ -96,7 +96,7 @@ def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":
         raise
 
 
-def tell(act: Callable[[], None], subject: str) -> None:
+def deliver(act: Callable[[], None], subject: str) -> None:
     """Call `act` in the coordinators' loop without waiting for it; an error of it, or of the loop, is logged."""
 
     async def work() -> None:

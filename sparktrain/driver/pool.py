@@ -33,7 +33,7 @@ from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.job_failures import final_error
-from sparktrain.driver.event_loop import call, submit, tell, wait
+from sparktrain.driver.event_loop import call, deliver, submit, wait
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
@@ -291,12 +291,12 @@ class AgentPool:
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
         if (coordinator := self._coordinator) is not None:
-            tell(partial(coordinator.stop, reason, grace_s), f"the stop of the run ({reason})")
+            deliver(partial(coordinator.stop, reason, grace_s), f"the stop of the run ({reason})")
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
         """Stop one trial of the run, if any. Any thread; does not block."""
         if (coordinator := self._coordinator) is not None:
-            tell(partial(coordinator.stop_trial, trial, reason), f"the stop of trial {trial} ({reason})")
+            deliver(partial(coordinator.stop_trial, trial, reason), f"the stop of trial {trial} ({reason})")
 
     # ---- the agents' jobs
 
@@ -386,7 +386,7 @@ class AgentPool:
             return
         self._unavailable = error
         if coordinator is not None:
-            tell(partial(coordinator.agents_unavailable, str(error)), "the end of the run, for no agents are left")
+            deliver(partial(coordinator.agents_unavailable, str(error)), "the end of the run, for no agents are left")
 
     def _end_batch(self, number: int, end: JobEnd) -> None:
         """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
@@ -410,7 +410,7 @@ class AgentPool:
             if missing is not None:
                 self._unavailable = AgentsLostError(advice(missing))
                 act = partial(coordinator.agents_unavailable, str(self._unavailable))
-                tell(act, "the end of the run, for executors lack a module")
+                deliver(act, "the end of the run, for executors lack a module")
         return self._outlook()
 
     # ---- idle

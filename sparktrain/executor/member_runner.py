@@ -128,7 +128,7 @@ class MemberSession:
             for folder in ("work", "files"):
                 (self._home / folder).mkdir(parents=True)
             (self._home / "log.txt").touch()
-            memory_dir = await self._memory.begin(self._start)
+            memory_dir = await self._memory.start_member(self._start)
             restore_dir = await self._restore_dir()
             child.send(self._assignment(place, restore_dir, memory_dir))
             # A stop may have come while the checkpoint was fetched, when there was no process to end.

@@ -69,7 +69,7 @@ class MemoryHolder:
         """All folders of members: at first those that an agent before this one in its task has left."""
         self._clear()
 
-    async def begin(self, start: m.StartMember) -> str:
+    async def start_member(self, start: m.StartMember) -> str:
         """The folder for the snapshots of a member that starts; empty without shared memory, and for a gang of
         one that cannot grow.
 

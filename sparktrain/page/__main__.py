@@ -11,7 +11,7 @@ from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import PageSettings, StopRequest
 from sparktrain.runs.locate import run_in
 from sparktrain.threads import spawn
-from sparktrain.webserve.serving import begin, guarded_server
+from sparktrain.webserve.serving import guarded_server, start_serving
 
 # Requests come in threads, and lines of two must not mix.
 _writing = threading.Lock()
@@ -19,7 +19,7 @@ _writing = threading.Lock()
 
 def main() -> None:
     """Serve until the parent has closed the pipe, or is gone."""
-    endpoint, settings = begin("sparktrain-page", PageSettings)
+    endpoint, settings = start_serving("sparktrain-page", PageSettings)
     place = run_in(settings.directory)
     feed = PageFeed(place, SystemClock())
     spawn(lambda: feed.follow(threading.Event()), "sparktrain-page-feed")

@@ -91,7 +91,7 @@ class PageApp:
 
     def _stream(self, request: "_Request", since: int) -> Iterator[bytes]:
         """Server-sent events (HTML standard, section 9.2), until the reader is gone."""
-        request.begin("text/event-stream", ("X-Accel-Buffering", "no"))
+        request.start_answer("text/event-stream", ("X-Accel-Buffering", "no"))
         # A proxy may hold back even the head of a stream until something follows; the page waited for its start for
         # ever.
         yield b"event: heartbeat\ndata: {}\n\n"
@@ -205,7 +205,7 @@ class _Request:
             raise SpecError(f"the request has more than {most:,} bytes: send less")
         return bytes(self.environ["wsgi.input"].read(length)).decode()
 
-    def begin(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
+    def start_answer(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
         """Send the head of the answer."""
         self._start_response(status, [("Content-Type", kind), *_HEADERS, *more])
 
@@ -214,5 +214,5 @@ class _Request:
         if len(body) > 4096 and "gzip" in self.environ.get("HTTP_ACCEPT_ENCODING", ""):
             body = gzip.compress(body, 1)
             more = (*more, ("Content-Encoding", "gzip"))
-        self.begin(kind, ("Content-Length", str(len(body))), *more, status=status)
+        self.start_answer(kind, ("Content-Length", str(len(body))), *more, status=status)
         return [body]

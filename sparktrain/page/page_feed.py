@@ -135,7 +135,7 @@ class PageFeed:
         while not over.wait(pause_s):
             # Without a reader, the process of the page reads nothing of the run.
             self._await_reader(over)
-            began = self._clock.now()
+            started_at = self._clock.now()
             try:
                 look()
                 warned = False
@@ -143,16 +143,16 @@ class PageFeed:
                 if not warned:
                     logger.warning("the page cannot show all of the run, and tries again: %r", error)
                 warned = True
-            pause_s = max(least_s, _SHARE * (self._clock.now() - began))
+            pause_s = max(least_s, _SHARE * (self._clock.now() - started_at))
 
     def look(self) -> None:
         """Read what is new of the trials, and make an event of it. Raises as `Observer.look`; for one thread."""
-        began = self._clock.now()
+        started_at = self._clock.now()
         view = self._observer.look()
         if view is not self._inputs.view:
             self._show(view)
         with self._news:
-            self._looked_at = began
+            self._looked_at = started_at
             self._news.notify_all()
 
     def _show(self, view: RunView) -> None:

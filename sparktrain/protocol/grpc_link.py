@@ -19,12 +19,12 @@ _SLACK_BYTES = 2**20
 Options = list[tuple[str, int | str]]
 
 
-def common_options(dead_after_s: float, hears: Speech, says: Speech) -> Options:
+def common_options(dead_after_s: float, hears: Speech, speaks: Speech) -> Options:
     """Limits of sizes, and pings that detect a dead peer `dead_after_s` after its last message."""
     ping_ms = int(dead_after_s * 500)
     return [
         ("grpc.max_receive_message_length", hears.most_bytes + _SLACK_BYTES),
-        ("grpc.max_send_message_length", says.most_bytes + _SLACK_BYTES),
+        ("grpc.max_send_message_length", speaks.most_bytes + _SLACK_BYTES),
         ("grpc.keepalive_time_ms", ping_ms),
         ("grpc.keepalive_timeout_ms", ping_ms),
         # Without this option gRPC 1.85 waits 60 s for the answer to a ping, despite the line above.

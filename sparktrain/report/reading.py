@@ -39,7 +39,7 @@ def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:
         records = observer.records
     except JournalCorruptError as error:
         problems.append(f"the journal is corrupt, so that what came after that is not shown: {error}")
-        view, records = _before_damage(place)
+        view, records = _before_corruption(place)
     return RunInputs(
         view=view,
         records=records,
@@ -50,7 +50,7 @@ def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:
     )
 
 
-def _before_damage(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
+def _before_corruption(place: RunLocation) -> tuple[RunView, tuple[AnyRecord, ...]]:
     """The run as the records before the corrupt one show it."""
     journal = place.layout.journal
     _, replay = read_stable(place.store, journal, (), survey(place.store, journal))

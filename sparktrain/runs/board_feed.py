@@ -125,8 +125,8 @@ class BoardFeed:
         if (ended := events.ended(trial)) is not None and ended != result.status:
             events.forget(trial)  # a driver that resumes the run has started it again
         rows = self._reports.of(trial) if self._reports is not None else []
-        begun = rows[0].time if rows else trial_view.since or 0.0
-        events.start(trial, self._columns.cells(result.params), begun)
+        started_at = rows[0].time if rows else trial_view.since or 0.0
+        events.start(trial, self._columns.cells(result.params), started_at)
         events.add(trial, points_of(rows))
         if not result.status.final:
             self._final_at.pop(trial, None)
@@ -134,7 +134,7 @@ class BoardFeed:
         final_since = self._final_at.setdefault(trial, self._clock.now())
         if view.state is RunState.RUNNING and self._clock.now() - final_since < END_AFTER_S:
             return
-        at = max((row.time for row in rows), default=begun + result.seconds)
+        at = max((row.time for row in rows), default=started_at + result.seconds)
         last = max((row.step for row in rows), default=0)
         unreported = set(result.metrics) - events.names(trial)
         events.add(trial, [Point(name, last, at, result.metrics[name]) for name in sorted(unreported)])

@@ -242,7 +242,7 @@ def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]
     if any(record.each > 1 for record in added):
         return _ends_of_cases(records, metric)
     cases = [case for record in added for case in record.cases]
-    stops = {record.trial: record for record in records if isinstance(record, RungReached) and not record.goes_on}
+    stops = {record.trial: record for record in records if isinstance(record, RungReached) and not record.continues}
     return [
         observation(_ended(record, cases[record.trial], stops.get(record.trial)), metric)
         for record in records

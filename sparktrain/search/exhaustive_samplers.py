@@ -48,16 +48,18 @@ def _of_tree(study: "Study", sampler: Any) -> int | None:
     from optuna.samplers._brute_force import _TreeNode
     from optuna.trial import TrialState
 
-    begun = [case for case in study.get_trials(deepcopy=False) if case.state is not TrialState.WAITING and case.params]
-    if not begun:
+    started_cases = [
+        case for case in study.get_trials(deepcopy=False) if case.state is not TrialState.WAITING and case.params
+    ]
+    if not started_cases:
         return None
     tree = _TreeNode()
-    sampler._populate_tree(tree, begun, {})
-    going_on = sum(_goes_on(tree, case) for case in begun if case.state is TrialState.RUNNING)
-    return max(0, int(tree.count_unexpanded(exclude_running=True)) - going_on)
+    sampler._populate_tree(tree, started_cases, {})
+    running_count = sum(_continues(tree, case) for case in started_cases if case.state is TrialState.RUNNING)
+    return max(0, int(tree.count_unexpanded(exclude_running=True)) - running_count)
 
 
-def _goes_on(tree: Any, trial: "FrozenTrial") -> bool:
+def _continues(tree: Any, trial: "FrozenTrial") -> bool:
     """Whether others asked for a further parameter where a running trial stands: it will take one of its values."""
     node = tree
     for name, distribution in trial.distributions.items():

@@ -32,7 +32,7 @@ class SpaceSampler(Sampler):
         self._space = space
         self._limit = limit
         self._next: Params | None
-        self._begin([])
+        self._start([])
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
@@ -47,9 +47,9 @@ class SpaceSampler(Sampler):
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class. Earlier cases count, of whatever space they are, and are not proposed again."""
-        self._begin([case for event in history if isinstance(event, PastSuggestion) for case in event.cases])
+        self._start([case for event in history if isinstance(event, PastSuggestion) for case in event.cases])
 
-    def _begin(self, past_cases: Sequence[Params]) -> None:
+    def _start(self, past_cases: Sequence[Params]) -> None:
         keys = Counter(map(_key, past_cases))
         size = self._space.size
         remaining = size if self._limit is None else min(max(0, self._limit - len(past_cases)), size)

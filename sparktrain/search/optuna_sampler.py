@@ -142,15 +142,15 @@ class OptunaSampler(Sampler):
             # Optuna takes the last intermediate value as that of a pruned trial, and TPE learns from it.
             if math.isfinite(value):
                 self._study[1].set_trial_intermediate_value(self._trial_id(number), observation.step or 0, value)
-            self._tell(number, TrialState.PRUNED, [value] if math.isfinite(value) else None)
+            self._record_end(number, TrialState.PRUNED, [value] if math.isfinite(value) else None)
         elif observation.status is ObservedStatus.SUCCEEDED and values is not None:
             for constraint in self._goal.constraints:
                 self._constrain(number, str(constraint), constraint.excess(observation.metrics))
-            self._tell(number, TrialState.COMPLETE, values)
+            self._record_end(number, TrialState.COMPLETE, values)
             if observation.trial < 0 and self._kind.source is not None:
                 self._kind.source.add(self._study[1].get_trial_params(self._trial_id(number)), values[0])
         else:
-            self._tell(number, TrialState.FAIL)
+            self._record_end(number, TrialState.FAIL)
 
     def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
         """See base class. Takes about half a millisecond for each trial."""
@@ -198,7 +198,7 @@ class OptunaSampler(Sampler):
                 self._running[TrialId(self._count)] = trial.number
                 return case, _note(refused, self._attrs(trial.number), self._raw(trial))
             repeats += repeated
-            self._tell(trial.number, TrialState.FAIL)
+            self._record_end(trial.number, TrialState.FAIL)
             if self._stopped:
                 return None
             refused.append(self._attrs(trial.number))
@@ -325,7 +325,7 @@ class OptunaSampler(Sampler):
 
         Trial(self._study[0], self._trial_id(number)).set_constraint(name, excess)
 
-    def _tell(self, number: int, state: "TrialState", values: list[float] | None = None) -> None:
+    def _record_end(self, number: int, state: "TrialState", values: list[float] | None = None) -> None:
         """End a trial of the study."""
         study, storage = self._study
         if self._restoring and not self._kind.hooked:

@@ -52,7 +52,7 @@ class StudySampler(AnsweringSampler):
         self._on_end = on_end
         self._run = ""
         self._count = 0
-        self._begun: set[TrialId] = set()
+        self._started_trials: set[TrialId] = set()
         """Trials that have asked, or ended before they could."""
         self._busy = False
         self._running: dict[TrialId, Trial] = {}
@@ -90,7 +90,7 @@ class StudySampler(AnsweringSampler):
 
     def _new(self, count: int) -> int:
         """How many of `count` trials the study's sampler has something new for. When none runs, it decides itself."""
-        unasked = self._count - len(self._begun)
+        unasked = self._count - len(self._started_trials)
         remaining = cases_left(self._study, unasked)
         if remaining is None or (remaining == 0 and not unasked and not self._running):
             return count
@@ -99,7 +99,7 @@ class StudySampler(AnsweringSampler):
     def observe(self, observation: Observation) -> None:
         """See `Sampler`. Blocks on the storage of the study, and on the callbacks."""
         with self._called():
-            self._begun.add(observation.trial)
+            self._started_trials.add(observation.trial)
             ended = self._end(observation)
             if ended is not None:
                 self._on_end(self._study, ended)
@@ -111,7 +111,7 @@ class StudySampler(AnsweringSampler):
                 if isinstance(event, PastSuggestion):
                     self._count += len(event.cases)
                     continue
-                self._begun.add(event.trial)
+                self._started_trials.add(event.trial)
                 if (frozen_trial := self._past_trials.get(event.trial)) is None or not frozen_trial.state.is_finished():
                     self._end(event)
 
@@ -220,7 +220,7 @@ class StudySampler(AnsweringSampler):
     def _trial(self, number: TrialId) -> "Trial":
         if number not in self._running:
             self._running[number] = self._optuna_trial(number)
-            self._begun.add(number)
+            self._started_trials.add(number)
         return self._running[number]
 
     def _optuna_trial(self, number: TrialId) -> "Trial":

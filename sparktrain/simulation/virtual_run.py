@@ -116,7 +116,7 @@ class VirtualRun:
         self._advised: set[Member] = set()
         self._saves = any(isinstance(rule, ASHA) and rule.promote for rule in stopper)
         self._started: dict[TrialId, float] = {}
-        self._began: dict[TrialId, float] = {}
+        self._started_at: dict[TrialId, float] = {}
         """When the newest gang of a trial started."""
         self._first: dict[TrialId, int] = {}
         """The number of its first report."""
@@ -152,9 +152,9 @@ class VirtualRun:
         if number >= len(curve.points) or member in self._advised:
             value = self._newest_values.get(member.trial)
             self._ended[member.trial] = at
-            self._busy[member.trial] = self._busy.get(member.trial, 0.0) + at - self._began[member.trial]
+            self._busy[member.trial] = self._busy.get(member.trial, 0.0) + at - self._started_at[member.trial]
             metrics = {} if value is None else {self._metric: value}
-            self._send(at, agent, m.MemberEnded(member, Outcome(at - self._began[member.trial], metrics=metrics)))
+            self._send(at, agent, m.MemberEnded(member, Outcome(at - self._started_at[member.trial], metrics=metrics)))
             return
         point = curve.points[number]
         self._newest_values[member.trial] = point.value
@@ -175,7 +175,7 @@ class VirtualRun:
         first = self._first[member.trial]
         start_s = curve.points[first - 1].seconds if first else 0.0
         end_s = curve.points[number].seconds if number < len(curve.points) else curve.seconds
-        self._push(self._began[member.trial] + end_s - start_s, agent, member, number)
+        self._push(self._started_at[member.trial] + end_s - start_s, agent, member, number)
 
     def _push(self, at: float, agent: AgentId, member: Member, number: int) -> None:
         # Of the same time what was scheduled first happens first: the same curves give the same run.
@@ -189,7 +189,7 @@ class VirtualRun:
         for command in self._machine.handle(event):
             match command:
                 case do.PlaceMember(agent=agent, member=member):
-                    self._began[member.trial] = event.at + self._start_s
+                    self._started_at[member.trial] = event.at + self._start_s
                     self._started.setdefault(member.trial, event.at + self._start_s)
                     self._first[member.trial] = self._next.get(member.trial, 0)
                     self._push(event.at + self._start_s, agent, member, -1)

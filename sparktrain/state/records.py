@@ -159,7 +159,7 @@ class RungReached(Record, frozen=True, tag=True, kw_only=True):
     """It is paused, and may be promoted later."""
 
     @property
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """The trial continues, as far as this rule is concerned."""
         return not self.reason
 

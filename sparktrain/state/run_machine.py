@@ -314,8 +314,8 @@ class RunMachine:
         full_size = self.sweep.limits.size
         smallest = self.sweep.spec.gang.min_workers
         short_since = self.sweep.shortage.of_whole_since
-        began = trial.generation != NOT_FORMED
-        if smallest is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
+        has_formed = trial.generation != NOT_FORMED
+        if smallest is None or not has_formed or short_since is None or at < short_since + SHRINK_AFTER_S:
             return full_size
         return max(smallest, min(full_size, len(able(self._agents.all(), self.sweep))))
 

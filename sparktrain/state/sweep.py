@@ -235,7 +235,7 @@ class Sweep:
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
             self._facts.append(fact.TrialReported(trial=gang.trial, report=reports[-1]))
-        if self.stop is None and not gang.stop.begun:
+        if self.stop is None and not gang.stop.has_started:
             judged = self.pruned.on_reports(trial, reports)
             self._facts += [*judged, *self.exploits.on_records(judged)]
 

@@ -72,9 +72,9 @@ class SpareThreads:
     """
 
     def __init__(self) -> None:
-        self._begin()
+        self._start()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._idle: list[_Spare] = []
         """Only appended to, popped from and removed from: each is atomic."""
         self._busy: set[_Spare] = set()
@@ -137,7 +137,7 @@ class SpareThreads:
     def _give(self, call: Callable[[], Any]) -> _Work:
         # A fork copies the lists of threads, but none of the threads.
         if self._pid != os.getpid():
-            self._begin()
+            self._start()
         if self._ended:
             raise OverdueError("no call is accepted any more: this process is exiting")
         work = _Work(call)

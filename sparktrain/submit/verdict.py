@@ -31,15 +31,15 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict_of(
-    application: Application | None, output: str, run: RunView | None, began_before: float | None
+    application: Application | None, output: str, run: RunView | None, started_before: float | None
 ) -> Verdict:
     """The verdict on a job with its driver in a container, after `spark-submit` has ended and printed `output`.
 
-    `run` is the run in its directory now, and `began_before` the start of its newest driver before this job. What the
+    `run` is the run in its directory now, and `started_before` the start of its newest driver before this job. What the
     job's own driver wrote there counts first: YARN reports FAILED for an application that finished while the
     ResourceManager restarted, and SUCCEEDED for one that lost trials.
     """
-    if run is not None and run.state is RunState.ENDED and run.times.driver_started != began_before:
+    if run is not None and run.state is RunState.ENDED and run.times.driver_started != started_before:
         return _of_run(run, application)
     if application is None:
         return _not_submitted(output)

@@ -88,7 +88,7 @@ class StoreContract(RaceContract):
         assert b"".join(pieces) == data
         assert all(0 < len(piece) <= PIECE_BYTES for piece in pieces)
 
-    def test_what_was_put_is_there_for_everybody(self, store: Store) -> None:
+    def test_what_was_put_is_visible_to_every_client(self, store: Store) -> None:
         store.put_if_absent("run/results.json", b"{}")
         assert self.reopen(store.address).read("run/results.json") == b"{}"
 
@@ -243,7 +243,7 @@ class StoreContract(RaceContract):
         with pytest.raises(FileNotFoundError):
             store.read_range("run/none", 0, 1)
 
-    def test_stat_tells_the_size(self, store: Store) -> None:
+    def test_stat_reports_the_size(self, store: Store) -> None:
         store.put_if_absent("run/a", b"12345")
         assert store.stat("run/a").size == 5
         for missing in ("run/none", "run"):

@@ -70,7 +70,7 @@ class AgentWire:
         self._clock = clock or SystemClock()
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
-        self._heeded = False
+        self._has_obeyed = False
         self._snapshot_asked = False
         self._judged: int | None = None
         """The newest step that the rules of the run have judged; None where none judge."""
@@ -93,7 +93,7 @@ class AgentWire:
     def stop_advised(self) -> bool:
         """See base class."""
         self._receive()
-        return self._heeded
+        return self._has_obeyed
 
     def judged(self, step: int, timeout_s: float) -> bool | None:
         """See base class."""
@@ -101,7 +101,7 @@ class AgentWire:
         self._receive()
         if step < self._next_judged:
             return None
-        while self._judged is not None and self._judged < step and not (self._heeded or self._pipe.ended):
+        while self._judged is not None and self._judged < step and not (self._has_obeyed or self._pipe.ended):
             if (left_s := deadline - self._clock.now()) <= 0:
                 return False
             self._look(min(left_s, _LOOK_S))
@@ -194,11 +194,11 @@ class AgentWire:
             case AskSnapshot():
                 self._snapshot_asked = True
             case Advise():
-                self._heeded = True
+                self._has_obeyed = True
             case Judged(step=step, next=following, stops=stops):
                 self._judged = step
                 self._next_judged = following
-                self._heeded = self._heeded or stops
+                self._has_obeyed = self._has_obeyed or stops
             case FormGang(places=places):
                 self._places = places
             case MemberMoved(rank=rank, place=place):

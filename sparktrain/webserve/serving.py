@@ -22,7 +22,9 @@ _LOOK_S = 1.0
 T = TypeVar("T", bound=Struct)
 
 
-def begin(name: str, kind: type[T], clean_up: Callable[[T], None] = lambda settings: None) -> tuple[ServerEndpoint, T]:
+def start_serving(
+    name: str, kind: type[T], clean_up: Callable[[T], None] = lambda settings: None
+) -> tuple[ServerEndpoint, T]:
     """What `ServerProcess` has sent: the endpoint, and the settings of this `kind`. `name` is that of the process.
 
     From then on the process ends when its parent closes the pipe or is gone, after `clean_up`.

@@ -266,7 +266,7 @@ def check_places(world: World) -> None:
         elif isinstance(moved := command.message, m.MemberMoved) and moved.member in known:
             known[moved.member][moved.rank] = moved.place
     for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
-        for _, member in gang.live() if gang.fault.first is None and not gang.stop.begun else ():
+        for _, member in gang.live() if gang.fault.first is None and not gang.stop.has_started else ():
             if member in known:
                 absent = {*gang.absences.by_rank, *gang.attendance.ended}
                 there = [rank for rank in range(gang.size) if rank not in absent]

@@ -128,7 +128,7 @@ def two_begun(gang: Servers) -> tuple[PsModel, PsModel, list[Any]]:
     """The chief and a worker of `gang` that train, and their models."""
     members, models = [gang.member(rank) for rank in range(2)], [model_of(keras.optimizers.SGD(0.1)) for _ in range(2)]
     for member, model in zip(members, models, strict=True):
-        member.begin(model.optimizer, model.trainable_variables)
+        member.start(model.optimizer, model.trainable_variables)
     return *members, models
 
 
@@ -144,7 +144,7 @@ def test_a_loop_trains_what_keras_alone_trains(served: Make, optimizer: Any, ser
     gang = served(servers)
     model = model_of(distribute(optimizer(), PsRing(0, gang.member())))
     if not graph:
-        gang.members[0].begin(model.optimizer, model.trainable_variables)
+        gang.members[0].start(model.optimizer, model.trainable_variables)
     for got, expected in zip(trained(model, graph=graph), trained(model_of(optimizer()), graph=graph), strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=EQUAL)
     assert int(model.optimizer.iterations.numpy()) == 4
@@ -178,9 +178,9 @@ def test_an_eager_first_step_is_refused(served: Make) -> None:
 def test_a_second_optimizer_is_refused(served: Make) -> None:
     member = served(1).member()
     first, second = (model_of(keras.optimizers.SGD(0.1)) for _ in range(2))
-    member.begin(first.optimizer, first.trainable_variables)
+    member.start(first.optimizer, first.trainable_variables)
     with pytest.raises(SpecError, match="one model with one optimizer"):
-        member.begin(second.optimizer, second.trainable_variables)
+        member.start(second.optimizer, second.trainable_variables)
     with pytest.raises(SpecError, match="distributed already"):
         distribute(distribute(first.optimizer, PsRing(0, member)), PsRing(0, member))
 
@@ -189,8 +189,8 @@ def test_all_members_start_with_the_variables_of_the_chief(served: Make) -> None
     gang = served(2, 2)
     chief, worker = model_of(keras.optimizers.SGD(0.1)), model_of(keras.optimizers.SGD(0.1))
     worker.set_weights([each + 1 for each in worker.get_weights()])
-    other = spawn(lambda: gang.member(1).begin(worker.optimizer, worker.trainable_variables), "worker")
-    gang.member(0).begin(chief.optimizer, chief.trainable_variables)
+    other = spawn(lambda: gang.member(1).start(worker.optimizer, worker.trainable_variables), "worker")
+    gang.member(0).start(chief.optimizer, chief.trainable_variables)
     other.join(10)
     for ours, theirs in zip(chief.get_weights(), worker.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -212,7 +212,7 @@ def test_the_chief_waits_for_the_last_steps_of_the_others(served: Make) -> None:
 def test_a_member_that_never_ends_is_named(served: Make) -> None:
     gang = served(1, 3)
     chief, model = gang.member(0, slow_s=0.3), model_of(keras.optimizers.SGD(0.1))
-    chief.begin(model.optimizer, model.trainable_variables)
+    chief.start(model.optimizer, model.trainable_variables)
     with pytest.raises(RingError, match=r"rank 1, 2 trained no step for 0\.3 s after the chief's last"):
         chief.end(1, stops=False)
 
@@ -224,7 +224,7 @@ def test_one_member_stops_the_others_in_this_fit_alone(served: Make) -> None:
     chief.step(0.1, *gradients)
     assert chief.stopped
     chief.end(1, stops=True)
-    chief.begin(models[0].optimizer, models[0].trainable_variables, fit=2)
+    chief.start(models[0].optimizer, models[0].trainable_variables, fit=2)
     assert not chief.stopped
 
 
@@ -246,10 +246,10 @@ def test_a_restored_gang_has_the_history_of_its_optimizer(served: Make) -> None:
 
 def test_another_number_of_servers_starts_without_the_history(served: Make, capsys: pytest.CaptureFixture[str]) -> None:
     member, model = served(2).member(), model_of(keras.optimizers.SGD(0.1))
-    member.begin(model.optimizer, model.trainable_variables)
+    member.start(model.optimizer, model.trainable_variables)
     other = served(1).member()
     other.restore(member.saved())
-    other.begin(model.optimizer, model.trainable_variables)
+    other.start(model.optimizer, model.trainable_variables)
     assert "of a gang with ps=2, and this one has ps=1" in "".join(capsys.readouterr())
 
 
@@ -309,8 +309,8 @@ def test_a_member_that_trains_in_place_does_not_change_what_it_compares_with(ser
     gang = served(1, 2, ServerMode.LOCAL_SGD)
     worker = gang.member(1)
     model, other = model_of(keras.optimizers.SGD(0.1)), model_of(keras.optimizers.SGD(0.1))
-    gang.member(0).begin(model.optimizer, model.trainable_variables)
-    worker.begin(other.optimizer, other.trainable_variables)
+    gang.member(0).start(model.optimizer, model.trainable_variables)
+    worker.start(other.optimizer, other.trainable_variables)
     pulled = worker.exchange(*[each.numpy() for each in other.trainable_variables])
     start = [each.copy() for each in pulled]
     for each in pulled:

@@ -509,7 +509,7 @@ class MoreKeywords(LaunchKeywords):
         "Seconds that a slot rests between two trials.",
         integer(1),
         panel=TRIALS,
-        says="none",
+        default_text="none",
         also=("cooldown",),
         page="sessions.md",
     )

@@ -41,9 +41,28 @@ def test_code_of_a_page_is_not_prose() -> None:
     assert [hit.line for hit in hits(PAGE, "```\ntold\n```\ntold\n")] == [4]
 
 
-def test_of_python_comments_and_texts_are_prose_and_names_are_not() -> None:
-    code = '"""Nobody."""\n\ntold = begun(f"{told} is lost")  # whose\nraise ValueError("it goes on")\n'
+def test_of_python_comments_and_texts_are_prose() -> None:
+    code = '"""Nobody."""\n\nreport = begun(f"{told} is lost")  # whose\nraise ValueError("it goes on")\n'
     assert [(hit.line, hit.word) for hit in hits(MODULE, code)] == [(1, "Nobody"), (3, "whose"), (4, "goes on")]
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("def goes_on(): ...", "goes on"),
+        ("class ToldMember: ...", "Told"),
+        ("def wait(heeded): ...", "heeded"),
+        ("self._told_to_wait = 1", "told"),
+        ("for begun in runs: ...", "begun"),
+    ],
+)
+def test_names_that_python_code_defines_are_read_as_words(code: str, word: str) -> None:
+    assert [(hit.line, hit.word) for hit in hits(MODULE, f"\n{code}\n")] == [(2, word)]
+
+
+@pytest.mark.parametrize("code", ["def on_train_begin(): ...", "study.tell(trial)", "def retell(): ...", "x = told"])
+def test_names_that_others_define_are_left_alone(code: str) -> None:
+    assert hits(MODULE, code) == []
 
 
 def test_of_other_files_comments_are_prose() -> None:

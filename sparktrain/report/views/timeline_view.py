@@ -70,9 +70,9 @@ def timeline_view(inputs: RunInputs, stays: Sequence[Stay]) -> TimelineView | No
     for stay in sorted(stays, key=lambda stay: (stay.start, stay.trial)):
         for host in stay.hosts:
             lane = lanes.take(host, stay.start, stay.end)
-            begin = round(stay.start - start, 2)
-            end = round(stay.end - start, 2)
-            bars.append(Bar(lane, stay.trial, stay.generation, begin, end, KINDS.index(stay.kind)))
+            start_s = round(stay.start - start, 2)
+            end_s = round(stay.end - start, 2)
+            bars.append(Bar(lane, stay.trial, stay.generation, start_s, end_s, KINDS.index(stay.kind)))
     order, ordered_lanes = lanes.in_order()
     placed = tuple(replace(bar, lane=order[bar.lane]) for bar in bars[:MOST_BARS])
     return TimelineView(

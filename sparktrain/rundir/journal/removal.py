@@ -47,13 +47,13 @@ class MarkedRemoval:
     """A removal that has put its mark. Its methods block on the store, and raise OSError."""
 
     def __init__(self, store: Store, layout: JournalLayout, number: int) -> None:
-        """Use `begin`."""
+        """Use `start`."""
         self._store = store
         self._layout = layout
         self._number = number
 
     @classmethod
-    def begin(cls, store: Store, layout: JournalLayout, identity: DriverIdentity, before: Ownership) -> "MarkedRemoval":
+    def start(cls, store: Store, layout: JournalLayout, identity: DriverIdentity, before: Ownership) -> "MarkedRemoval":
         """Keep drivers away from the run, and depose a former one.
 
         `before` is what `ownership` returned before the run was found to be idle. Raises RunDirectoryError, and changes

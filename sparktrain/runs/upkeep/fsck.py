@@ -199,10 +199,10 @@ class RunExaminer:
         """The plan that a resume would follow; examines the plans and the code of all drivers."""
         store = self._place.store
         layout = self._place.layout
-        begun = [record.plan for record in records if isinstance(record, DriverStarted)]
-        newest = begun[-1] if begun else str(overview.get("plan", ""))
+        started_plans = [record.plan for record in records if isinstance(record, DriverStarted)]
+        newest = started_plans[-1] if started_plans else str(overview.get("plan", ""))
         followed = None
-        for digest in dict.fromkeys(plan_digest for plan_digest in (newest, *begun) if plan_digest):
+        for digest in dict.fromkeys(plan_digest for plan_digest in (newest, *started_plans) if plan_digest):
             severity = Severity.BLOCKING if digest == newest else Severity.CORRUPT
             try:
                 plan = plans.read(store, layout, digest)

@@ -95,7 +95,7 @@ class Remover:
         removal, owner = self._find()
         store = self._place.store
         layout = self._place.layout
-        marked = MarkedRemoval.begin(store, layout.journal, identity, owner)
+        marked = MarkedRemoval.start(store, layout.journal, identity, owner)
         last = (marked.mark, layout.spec)
         journal = f"{layout.journal.path}/"
         # The journal stays until the rest is gone: it is what a driver that starts now would read, and what refuses it.
@@ -117,8 +117,8 @@ class Remover:
         owner = ownership(store, layout.journal)  # before the run is found to be idle
         interrupted = check_unmarked(store, layout.journal, self._clock, self._silent_s)
         self._check_evidence(interrupted)
-        begun = interrupted or not self._place.has_run
-        described = "the rest of a run that was being deleted" if begun else self._described()
+        has_started = interrupted or not self._place.has_run
+        described = "the rest of a run that was being deleted" if has_started else self._described()
         survey = store.survey(layout.path, layout.owns)
         strays = self._names(survey.strays)
         return Removal(self._place.where, survey.usage, described, strays, self._runs(strays), removed=False), owner

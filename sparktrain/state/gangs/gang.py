@@ -154,8 +154,8 @@ class Gang:
             self.attendance.training.add(rank)
         else:
             self.attendance.training.discard(rank)
-        forming = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)
-        if len(self.attendance.entered) == self.size and forming:
+        is_starting = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)
+        if len(self.attendance.entered) == self.size and is_starting:
             self._move(GangStatus.RUNNING)
             self.attendance.running_since = at
         returns = rank in self.absences.in_stage(AbsenceStage.STARTING)

@@ -67,7 +67,7 @@ class GangStop:
     """Since members were asked to pause."""
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Members must stop, or were advised to because the trial is pruned or paused: none of them restarts."""
         return self.by is not None or self.advised_until is not None
 

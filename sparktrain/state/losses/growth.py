@@ -45,7 +45,7 @@ class Growths:
     def _may_grow(self, gang: Gang, at: float) -> bool:
         if gang.stop.growth is not None and at < gang.stop.growth.asked_at + 2 * SNAPSHOT_TIMEOUT_S:
             return False
-        failing = gang.fault.first is not None or gang.stop.begun or bool(gang.attendance.ended)
+        failing = gang.fault.first is not None or gang.stop.has_started or bool(gang.attendance.ended)
         running_since = gang.attendance.running_since
         if failing or gang.status is not GangStatus.RUNNING or running_since is None:
             return False
@@ -64,7 +64,7 @@ class Growths:
         Not without the agents for that: then the members train on by themselves.
         """
         growth = gang.stop.growth
-        if growth is None or gang.stop.begun or gang.fault.cause is not None:
+        if growth is None or gang.stop.has_started or gang.fault.cause is not None:
             return False
         growth.paused.add(rank)
         if len(growth.paused) < gang.size or not idle(self._agents, self._sweep, at):

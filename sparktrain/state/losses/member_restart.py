@@ -47,7 +47,7 @@ class MemberRestarts:
 
     def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
         """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
-        if failure is None or gang.stop.begun:
+        if failure is None or gang.stop.has_started:
             return False
         hung = gang.absences.by_rank.get(rank)
         if hung is not None and hung.stage is AbsenceStage.ENDING:
@@ -87,7 +87,7 @@ class MemberRestarts:
             return False
         if rank == CHIEF or rank in gang.absences.by_rank or CHIEF in gang.attendance.ended:
             return False
-        forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.begun
+        forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.has_started
         if forms_or_stops or gang.fault.first is not None:
             return False
         return self._sweep.decide(self._sweep.trials[gang.trial], gang, failure) is Decision.RETRY
@@ -100,7 +100,7 @@ class MemberRestarts:
         for gang in self._sweep.gangs.values() if self._possible and self._sweep.stop is None else ():
             for rank in gang.absences.in_stage(AbsenceStage.WAITING):
                 agent = self._agent_for(gang, rank, at)
-                if agent is not None and not gang.stop.begun:
+                if agent is not None and not gang.stop.has_started:
                     commands.append(self._place(gang, rank, agent, at))
         return commands
 

@@ -42,11 +42,11 @@ class PromotingRule(HalvingRule):
 
     def record(self, trial: TrialId, point: int, value: float | None) -> None:
         """See base class."""
-        goes_on = not self.judge(trial, point, value)
+        continues = not self.judge(trial, point, value)
         super().record(trial, point, value)
         place = (float("inf") if value is None else self.aim.cost(value), trial)
         insort(self._ranked.setdefault(point, []), place)
-        if not goes_on and value is not None:
+        if not continues and value is not None:
             insort(self._waiting.setdefault(point, []), place)
             self._waits_with[trial, point] = place[0]
 

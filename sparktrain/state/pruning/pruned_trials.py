@@ -132,7 +132,7 @@ class PrunedTrials:
     def _judged(self, records: Sequence[StopperRecord]) -> Sequence[fact.AnyRecord]:
         for record in records:
             self._mark(record)
-            if isinstance(record, fact.RungReached) and not record.goes_on:
+            if isinstance(record, fact.RungReached) and not record.continues:
                 self._running.append(record.trial)
         return records
 
@@ -140,7 +140,7 @@ class PrunedTrials:
         if isinstance(record, fact.TrialPromoted):
             self._trials[record.trial].pause.forget()
             self.promoted.add(record.trial)
-        elif isinstance(record, fact.RungReached) and not record.goes_on:
+        elif isinstance(record, fact.RungReached) and not record.continues:
             trial = self._trials[record.trial]
             pruning = Pruning(record.step, record.value, record.reason)
             self.promoted.discard(trial.id)  # from an earlier rung

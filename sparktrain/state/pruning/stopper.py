@@ -45,7 +45,7 @@ class Stopper:
             if any(isinstance(rule, HalvingRule) and rule.most is None for rule in self._rules):
                 self._waiting.setdefault(trial, []).append((report.step, value))
             records += self._on_value(self._rules, trial, report.step, value)
-            if records and not records[-1].goes_on:
+            if records and not records[-1].continues:
                 break
         return records
 
@@ -66,7 +66,7 @@ class Stopper:
             for step, value in held:
                 rungs = self._on_value(unknown, other_trial, step, value)  # the other rules have judged it when it came
                 records += rungs
-                if rungs and not rungs[-1].goes_on:
+                if rungs and not rungs[-1].continues:
                     break
         return records
 
@@ -133,7 +133,7 @@ class Stopper:
         stopping = list[RungReached]()
         for rule in rules:
             rungs = self._rungs(rule, trial, step, value)
-            stops = bool(rungs) and not rungs[-1].goes_on
+            stops = bool(rungs) and not rungs[-1].continues
             # All rules record each value, also of a trial that another one stops, or what later trials are compared
             # with would depend on the order of the rules.
             if stops and (not stopping or (stopping[-1].pauses and not rungs[-1].pauses)):

@@ -172,7 +172,7 @@ class MemorySaver:
             self._finishing = None
 
     def _finish(self, slot: _Slot, state: State, paused: bool) -> None:
-        began = thread_cpu_s()
+        started_cpu_s = thread_cpu_s()
         try:
             again = _same_layout(slot.arrays, state.tensors)
             if again:
@@ -185,7 +185,7 @@ class MemorySaver:
             self._give_up(str(error))
             return
         if again:  # the first ones take new memory, once
-            self.beside_s = (thread_cpu_s() - began) / len(os.sched_getaffinity(0))
+            self.beside_s = (thread_cpu_s() - started_cpu_s) / len(os.sched_getaffinity(0))
 
     def _write(self, slot: _Slot, state: State) -> None:
         """Write new files. Raises CheckpointError when shared memory is too small."""

@@ -205,7 +205,7 @@ class CheckpointSaver:
         self._problem = ""
         """Why the newest save failed; empty where it succeeded."""
         self._warned = False
-        self._told_to_wait = False
+        self._warned_of_wait = False
         self._over = False
         self._writer: threading.Thread | None = None
 
@@ -325,8 +325,8 @@ class CheckpointSaver:
             if self._changed.wait_for(self._all_through, self._quiet_s):
                 return
             late = self._in_flight or self._staged
-        if late is not None and not self._told_to_wait:
-            self._told_to_wait = True
+        if late is not None and not self._warned_of_wait:
+            self._warned_of_wait = True
             notice(
                 f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
                 f"waits, up to {self._save_timeout_s:.0f} s for each; save less often, or in a faster store"

@@ -28,16 +28,16 @@ _SHARES: "weakref.WeakSet[Any]" = weakref.WeakSet()
 """The feeds of this process that are shares of a member already."""
 
 
-def passes(cursor: Cursor, begin: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
-    """A dataset that yields in each pass what `begin(number, replayed, skipped)` returns for it, in a graph.
+def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
+    """A dataset that yields in each pass what `start_pass(number, replayed, skipped)` returns for it, in a graph.
 
-    It calls `begin` for the first element: iterators that are never read, as Keras makes them, start no pass.
+    It calls `start_pass` for the first element: iterators that are never read, as Keras makes them, start no pass.
     """
 
     def one(_: Any) -> Any:
         scalars = tf.numpy_function(lambda: np.array(cursor.start_pass(), np.int64), [], tf.int64)
         scalars.set_shape([3])
-        return begin(scalars[0], scalars[1], scalars[2])
+        return start_pass(scalars[0], scalars[1], scalars[2])
 
     feed = tf.data.Dataset.range(1).flat_map(plain(one)).prefetch(tf.data.AUTOTUNE)
     if steps is not None:
@@ -84,13 +84,13 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     replay = _replay(batches, shard)
 
     @plain
-    def begin(number: Any, replayed: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, replayed: Any, skipped: Any) -> Any:
         replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([replays]):
             remainder = (_measured(shard, cursor, number) if unknown else shard).skip(tf.identity(skipped))
         return remainder
 
-    feed = passes(cursor, begin, share.steps(cardinality) if cardinality >= 0 else None)
+    feed = passes(cursor, start_pass, share.steps(cardinality) if cardinality >= 0 else None)
     cardinality_of = feed.cardinality
     feed = _share_with(feed, batches.options())
     feed.cardinality = cardinality_of

@@ -173,7 +173,7 @@ def row_feed(
             tensor.set_shape([None, *shape])
         return _weighed(selection.batch(tensors[:-1]), tensors[-1]) if chunks.padded else selection.batch(tensors)
 
-    def begin(number: Any, taken_rows: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, taken_rows: Any, skipped: Any) -> Any:
         chunk_count = tf.numpy_function(chunks.remaining_chunks, [taken_rows, skipped], tf.int64)
         chunk_count.set_shape([])
         indices = tf.data.Dataset.range(chunk_count)
@@ -181,7 +181,7 @@ def row_feed(
         batches = rows.prefetch(CHUNKS_AHEAD).rebatch(share.batch)
         return class_weights.by_class(batches, class_weight)
 
-    feed = pipeline.untuned(pipeline.passes(cursor, begin, steps))
+    feed = pipeline.untuned(pipeline.passes(cursor, start_pass, steps))
     identity = (share.rows, share.batch, seed, share.share.uneven, selection.names)
     position.describe(feed.element_spec, zlib.crc32(repr(identity).encode()))
     return feed

@@ -167,7 +167,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
         counts[-1] = real
         return matrix[skipped:], counts[skipped : len(matrix)], last[np.newaxis][: int(skipped < steps)]
 
-    def begin(number: Any, played: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, played: Any, skipped: Any) -> Any:
         matrix, counts, last = tf.numpy_function(rows, [number, skipped], [tf.int64] * 3)
         matrix.set_shape([None, batch])
         counts.set_shape([None])
@@ -178,7 +178,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
             picks = picks.concatenate(tf.data.Dataset.from_tensor_slices(last).map(counted))
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
-    feed = pipeline.untuned(pipeline.passes(cursor, begin, steps))
+    feed = pipeline.untuned(pipeline.passes(cursor, start_pass, steps))
     position.describe(feed.element_spec, zlib.crc32(repr((length, batch, seed, share.uneven)).encode()))
     return feed
 

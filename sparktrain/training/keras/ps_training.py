@@ -45,7 +45,7 @@ class PsTraining(InternalCallback):
         if model.jit_compile:  # XLA cannot compile a call of Python
             model.jit_compile = False
             model.make_train_function(force=True)
-        self._ps_model.begin(model.optimizer, model.trainable_variables, self._position.fit)
+        self._ps_model.start(model.optimizer, model.trainable_variables, self._position.fit)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Raises SpecError when a callback has changed the learning rate."""

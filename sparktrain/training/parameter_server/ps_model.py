@@ -90,7 +90,7 @@ class PsModel:
         return list(self._variables)
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether the servers have variables, and this member has pulled them."""
         return bool(self._shards)
 
@@ -99,7 +99,7 @@ class PsModel:
         """Whether another member has stopped this call of `fit` before its end. Any thread may ask."""
         return any(shard.client.standing.stopped >= self._fit for shard in self._shards)
 
-    def begin(self, optimizer: Any, variables: Sequence[Any], fit: int = 1) -> None:
+    def start(self, optimizer: Any, variables: Sequence[Any], fit: int = 1) -> None:
         """Give `variables` the values of the servers, which the chief fills: before each call of `fit`, by its number.
 
         Raises SpecError for an optimizer or variables that servers cannot train.
@@ -289,14 +289,14 @@ class PsModel:
         self._map_shards(lambda shard: shard.client.leave(fit, stops=stops))
 
     def _await_others(self, fit: int, stops: bool) -> None:
-        began = self._clock.now()
+        started_at = self._clock.now()
         last_versions = [-1]
         while not any(shard.client.standing.all_ended(fit, self._rank) for shard in self._shards):
             versions = [shard.client.newest for shard in self._shards]
             if versions != last_versions:
-                began = self._clock.now()
+                started_at = self._clock.now()
                 last_versions = versions
-            if self._clock.now() - began >= self._slow_s:
+            if self._clock.now() - started_at >= self._slow_s:
                 ended = self._shards[0].client.standing.ended
                 late = [rank for rank, ended_fit in enumerate(ended) if ended_fit < fit and rank != self._rank]
                 raise RingError(

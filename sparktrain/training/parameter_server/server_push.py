@@ -39,7 +39,7 @@ class ServerPush:
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         optimizer = self._optimizer
         variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
-        _begin(optimizer, self._ps_model, variables)
+        _start(optimizer, self._ps_model, variables)
         dense = [_dense(gradient, weight) for gradient, weight in zip(grads, variables, strict=True)]
         rate = optimizer._learning_rate
         rate = tf.convert_to_tensor(rate.value) if hasattr(rate, "value") else tf.constant(0.0)
@@ -58,7 +58,7 @@ class ServerAverager(Averager):
 
     def check(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Raises SpecError for an eager first step."""
-        _begin(self._optimizer, self._ps_model, variables)
+        _start(self._optimizer, self._ps_model, variables)
 
     def average(self, optimizer: Any) -> None:
         """See base class."""
@@ -69,9 +69,9 @@ class ServerAverager(Averager):
             variable.assign(tf.reshape(value, variable.shape))
 
 
-def _begin(optimizer: Any, ps_model: PsModel, variables: Sequence[Any]) -> None:
+def _start(optimizer: Any, ps_model: PsModel, variables: Sequence[Any]) -> None:
     """In a loop of the user's own: `fit` starts by a callback. A trace comes before the first step is computed."""
-    if ps_model.begun:
+    if ps_model.has_started:
         return
     if tf.executing_eagerly():
         raise SpecError(
@@ -80,7 +80,7 @@ def _begin(optimizer: Any, ps_model: PsModel, variables: Sequence[Any]) -> None:
             "callbacks=ctx.keras_callbacks()"
         )
     with tf.init_scope():
-        ps_model.begin(optimizer, variables)
+        ps_model.start(optimizer, variables)
 
 
 def _dense(gradient: Any, variable: Any) -> tf.Tensor:

@@ -185,7 +185,7 @@ class ShardClient:
         empty: bool = False,
     ) -> tuple[Any, memoryview]:
         """The answer to `request`, of type `kind`, or `NotYet` where `empty`. Sends it again after a lost answer."""
-        began = self._clock.now()
+        started_at = self._clock.now()
         budget = self._budget()
         while True:
             problem = "it has no variables, or its round is not complete"
@@ -201,7 +201,7 @@ class ShardClient:
                     raise ProtocolError(f"parameter server {self._shard} refused: {answer.reason}")
                 if not isinstance(answer, NotYet):
                     raise ProtocolError(f"parameter server {self._shard} answered with {type(answer).__name__}")
-                if self._clock.now() - began >= self._slow_s:
+                if self._clock.now() - started_at >= self._slow_s:
                     raise self._silent(request, self._slow_s, problem)
                 # It answered, so it is alive, and the budget for silence starts over.
                 budget = self._budget()

@@ -92,7 +92,7 @@ def test_an_error_of_what_nobody_waits_for_is_logged(
     def fail() -> None:
         raise OSError("no way")
 
-    event_loop.tell(fail, "the stop of the run")
+    event_loop.deliver(fail, "the stop of the run")
     event_loop.call(own(), 10)
     assert "the stop of the run has failed: OSError: no way" in caplog.text
 

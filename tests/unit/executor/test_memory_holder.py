@@ -42,7 +42,7 @@ def snapshots(root: Path) -> set[str]:
 async def trained(holder: MemoryHolder, *, succeeded: bool = False) -> pm.MemoryWritten:
     """A member of generation 1 takes two snapshots and ends; returns the newest."""
     start = start_of(1)
-    folder = await holder.begin(start)
+    folder = await holder.start_member(start)
     newest = [taken(folder, name, step) for name, step in (("a", 5), ("b", 9))]
     assert all(holder.accept(start, each) for each in newest)
     holder.ended(succeeded)
@@ -53,7 +53,7 @@ async def test_the_next_member_gets_the_newest_snapshot(tmp_path: Path) -> None:
     holder = MemoryHolder(tmp_path)
     newest = await trained(holder)
     again = start_of(2, base_of(newest))
-    assert await holder.begin(again) != Path(newest.folder).parent
+    assert await holder.start_member(again) != Path(newest.folder).parent
     assert (Path(await holder.restore_dir(again)) / "tensors").read_text() == "of step 9"
     await eventually(lambda: not (Path(newest.folder).parent / "a").exists(), 5.0)
 
@@ -63,7 +63,7 @@ async def test_a_snapshot_that_changed_in_memory_is_refused(tmp_path: Path) -> N
     newest = await trained(holder)
     (Path(newest.folder) / "tensors").write_text("of step 8")
     again = start_of(2, base_of(newest))
-    await holder.begin(again)
+    await holder.start_member(again)
     with pytest.raises(CheckpointError, match="step 9 in memory has changed"):
         await holder.restore_dir(again)
 
@@ -77,7 +77,7 @@ async def test_another_snapshot_than_the_held_one_is_refused(tmp_path: Path, cha
     again = start_of(2, base_of(pm.MemoryWritten(9, "", base.checksum), 7) if change == "other generation" else base)
     if change == "other trial":
         again = start_of(2, base, trial=4)
-    await holder.begin(again)
+    await holder.start_member(again)
     with pytest.raises(CheckpointError, match="holds no snapshot"):
         await holder.restore_dir(again)
 
@@ -87,7 +87,7 @@ async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path) -> Non
     await trained(holder, succeeded=True)
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)
     await trained(holder)
-    await holder.begin(start_of(1, trial=4))
+    await holder.start_member(start_of(1, trial=4))
     await eventually(lambda: len(list(tmp_path.iterdir())) == 1, 5.0)
     holder.ended(False)
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)
@@ -104,7 +104,7 @@ async def test_a_base_stays_whole_until_its_member_ends(tmp_path: Path, monkeypa
     holder = MemoryHolder(tmp_path)
     newest = await trained(holder)
     again = start_of(2, base_of(newest))
-    folder = await holder.begin(again)
+    folder = await holder.start_member(again)
     removals: list[Callable[[], None]] = []
     monkeypatch.setattr(memory_holder, "spawn", removals.append)
     assert holder.accept(again, taken(folder, "a", 12))
@@ -119,7 +119,7 @@ async def test_a_base_stays_whole_until_its_member_ends(tmp_path: Path, monkeypa
 async def test_folders_of_others_and_links_are_refused(tmp_path: Path) -> None:
     holder = MemoryHolder(tmp_path)
     start = start_of(1)
-    folder = await holder.begin(start)
+    folder = await holder.start_member(start)
     outside = tmp_path.parent / "outside"
     outside.mkdir()
     (Path(folder) / "link").symlink_to(outside)
@@ -128,8 +128,8 @@ async def test_folders_of_others_and_links_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_gang_of_one_and_a_host_without_shared_memory_have_no_folder(tmp_path: Path) -> None:
-    assert await MemoryHolder(tmp_path).begin(start_of(1, size=1)) == ""
-    assert await MemoryHolder(None).begin(start_of(1)) == ""
+    assert await MemoryHolder(tmp_path).start_member(start_of(1, size=1)) == ""
+    assert await MemoryHolder(None).start_member(start_of(1)) == ""
     with shared_memory(str(tmp_path / "none")) as folder:
         assert folder is None
 
@@ -137,7 +137,7 @@ async def test_a_gang_of_one_and_a_host_without_shared_memory_have_no_folder(tmp
 async def test_a_full_shared_memory_lets_the_member_train(tmp_path: Path) -> None:
     root = tmp_path / "file"
     root.touch()
-    assert await MemoryHolder(root).begin(start_of(1)) == ""
+    assert await MemoryHolder(root).start_member(start_of(1)) == ""
 
 
 def test_shared_memory_is_removed_at_the_end(tmp_path: Path) -> None:

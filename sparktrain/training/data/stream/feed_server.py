@@ -213,7 +213,7 @@ class _Exchange:
         self._reader = reader
         self._writer = writer
         self._sending = threading.Lock()
-        self._begun = False
+        self._is_started = False
         self._ended = False
 
     def send(self, message: SendFrom) -> None:
@@ -226,9 +226,9 @@ class _Exchange:
         with self._sending:
             if self._ended:
                 return
-            if not self._begun:
+            if not self._is_started:
                 self._writer.begin(answer.batch.schema)
-                self._begun = True
+                self._is_started = True
             self._writer.write_with_metadata(answer.batch, encode(answer.message))
 
     def heartbeat(self) -> None:
@@ -265,7 +265,7 @@ class _Exchanges:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._heartbeat_s = heartbeat_s
-        spawn(self._beat, "sparktrain-feed-heartbeats")
+        spawn(self._heartbeat, "sparktrain-feed-heartbeats")
 
     @property
     def count(self) -> int:
@@ -286,7 +286,7 @@ class _Exchanges:
     def stop(self) -> None:
         self._stopped.set()
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         while not self._stopped.wait(self._heartbeat_s):
             with self._lock:
                 exchanges = list(self._open)

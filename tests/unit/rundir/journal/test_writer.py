@@ -387,7 +387,7 @@ def test_a_driver_learns_that_its_journal_was_deleted(tmp_path: Path) -> None:
 def test_no_driver_takes_over_what_is_being_deleted(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     claim(store).append(facts(1))
-    MarkedRemoval.begin(store, LAYOUT, WHO, ownership(store, LAYOUT))
+    MarkedRemoval.start(store, LAYOUT, WHO, ownership(store, LAYOUT))
     terms = store.list()
     with pytest.raises(RunDirectoryError, match=r"being deleted by process .*finish what an interrupted one has left"):
         claim(store)

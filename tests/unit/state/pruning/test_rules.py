@@ -45,7 +45,7 @@ class Trials:
         self.records += self.stopper.on_end(TrialId(trial), succeeded=succeeded)
 
     def stopped(self) -> list[int]:
-        return [each.trial for each in self.records if isinstance(each, RungReached) and not each.goes_on]
+        return [each.trial for each in self.records if isinstance(each, RungReached) and not each.continues]
 
 
 def test_rungs_are_late_unless_the_user_wants_them_early() -> None:
