@@ -12,8 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktrain.driver import prepare
 from sparktrain.driver.journal_writer import JournalWriter
+from sparktrain.driver.prepare import ready_run
 from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError
@@ -214,7 +214,7 @@ MUTANTS = {
     "no driver is deposed": (patch.object(Journal, "_check_rivals", lambda _: None), "is reported|started|metrics"),
     "finished trials are queued": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
     "generations restart from 1": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),
-    "samplers forget their trials": (patch.object(prepare, "past", lambda *_: []), None),
+    "samplers forget their trials": (patch.object(ready_run, "past", lambda *_: []), None),
 }
 
 
