@@ -248,7 +248,6 @@ def _show(out: Output, run: "RunView") -> None:
     from sparktrain.display.summary import Lines, summary_table
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
     from sparktrain.runs.results_json import to_bytes
-    from sparktrain.runs.sweep_outcome import GangOutcome
     from sparktrain.runs.trial_result import model_of
 
     result = run.as_outcome()
@@ -257,7 +256,7 @@ def _show(out: Output, run: "RunView") -> None:
     elif run.kind == "run":
         place = place_of(run.directory, LOOK_TIMEOUT_S)
         model = model_of(place.store, place.layout, next(iter(result.trials), None))
-        out.show(Lines(outcome_lines(GangOutcome(result, model))))
+        out.show(Lines(outcome_lines(result, model)))
     else:
         out.show(summary_table(result))
 

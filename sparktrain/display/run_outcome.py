@@ -10,11 +10,12 @@ from sparktrain.state.trial import TrialStatus
 _PRINTED_LINES = 20
 
 
-def outcome_lines(run: GangOutcome) -> list[str]:
+def outcome_lines(sweep: SweepOutcome, model_path: str | None) -> list[str]:
     """The lines of a run that succeeded or not; lines that a program printed are as they came."""
-    if run.trial is not None and run.trial.status is TrialStatus.SUCCEEDED:
-        return gang_text.run_lines(run)
-    return "\n".join(failure_lines(run.sweep)).splitlines()
+    trial = next(iter(sweep.trials), None)
+    if trial is not None and trial.status is TrialStatus.SUCCEEDED:
+        return gang_text.run_lines(GangOutcome(sweep, model_path))
+    return "\n".join(failure_lines(sweep)).splitlines()
 
 
 def failure_lines(sweep: SweepOutcome) -> list[str]:

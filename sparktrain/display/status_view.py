@@ -12,7 +12,6 @@ from sparktrain.display.parts import GAP, and_more, differing_first, one_line, t
 from sparktrain.display.run_outcome import outcome_lines
 from sparktrain.display.summary import Lines, Summary
 from sparktrain.display.sweep_view import failed_lines
-from sparktrain.runs.sweep_outcome import GangOutcome
 from sparktrain.runs.trial_result import FAILED_OR_LOST
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
@@ -73,7 +72,7 @@ class StatusScreen:
     def _ended(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self._view.as_outcome()
         if self._view.kind == "run":
-            yield from console.render(Lines(outcome_lines(GangOutcome(result, self._model))), options)
+            yield from console.render(Lines(outcome_lines(result, self._model)), options)
         else:
             yield from console.render(Summary(result), options)
         yield Text(driver_words(self._view, self._now), style="dim")

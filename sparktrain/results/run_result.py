@@ -24,7 +24,7 @@ class RunResult(ResultReading, GangOutcome):
 
     @property
     def _outcome(self) -> SweepOutcome:
-        return self.sweep
+        return self._sweep
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -62,19 +62,24 @@ class RunResult(ResultReading, GangOutcome):
 class RunEnd(GangOutcome):
     """How a run of one gang ended, whether it succeeded or not."""
 
+    @property
+    def sweep(self) -> SweepOutcome:
+        """The content of `results.json`."""
+        return self._sweep
+
     def result(self) -> RunResult:
         """The result, with what the training function returned. Raises RunFailedError when it did not return."""
         if self.trial is None or self.trial.status is not TrialStatus.SUCCEEDED:
-            raise _error(self.sweep, self.trial)
+            raise _error(self._sweep, self.trial)
         return self.as_loaded()
 
     def as_loaded(self) -> RunResult:
         """The run, whatever its status: the metrics are empty unless the training function has returned."""
-        return RunResult(self.sweep, self.model_path)
+        return RunResult(self._sweep, self.model_path)
 
     def lines(self) -> list[str]:
         """What the command line prints at the end."""
-        return outcome_lines(self)
+        return outcome_lines(self._sweep, self.model_path)
 
 
 def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:

@@ -118,7 +118,7 @@ class SweepOutcome(TrialRanking):
 class GangOutcome:
     """What a `RunResult` has without files and plots: a run of one gang is a sweep of one trial."""
 
-    sweep: SweepOutcome
+    _sweep: SweepOutcome
     """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
     model_path: str | None = None
     """The path of the model that the training function exported; None when it exported none."""
@@ -126,27 +126,27 @@ class GangOutcome:
     @property
     def name(self) -> str:
         """The name of the run."""
-        return self.sweep.name
+        return self._sweep.name
 
     @property
     def seconds(self) -> float:
         """How long drivers have run it, as of a sweep."""
-        return self.sweep.seconds
+        return self._sweep.seconds
 
     @property
     def wall_seconds(self) -> float:
         """From the start of the first driver to the end, as of a sweep."""
-        return self.sweep.wall_seconds
+        return self._sweep.wall_seconds
 
     @property
     def directory(self) -> str | None:
         """The run directory."""
-        return self.sweep.directory
+        return self._sweep.directory
 
     @property
     def trial(self) -> TrialResult | None:
         """The run as its only trial; None when its gang never started."""
-        return next(iter(self.sweep.trials), None)
+        return next(iter(self._sweep.trials), None)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -190,7 +190,7 @@ class GangOutcome:
 
     @property
     def _files(self) -> RunFiles | None:
-        return self.sweep._files
+        return self._sweep._files
 
 
 Measured = TrialResult | CaseResult | Trial | CaseEnd
