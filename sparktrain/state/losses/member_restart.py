@@ -44,6 +44,9 @@ class MemberRestarts:
         # Else each event would look at every gang, though only those with parameter servers have such members.
         self._possible = sweep.limits.restarts_members and Role.PS in sweep.limits.roles
         """Some member of some gang may restart alone."""
+        self._moves = sweep.limits.restarts_servers
+        """Lost members may restart at other places: the rest of the gang meets them at its own parameter servers."""
+        self._wait_s = MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
 
     def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
         """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
@@ -61,15 +64,6 @@ class MemberRestarts:
         gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + self._wait_s))
         return True
 
-    @property
-    def _wait_s(self) -> float:
-        return MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
-
-    @property
-    def _moves(self) -> bool:
-        """Lost members may restart at other places: the rest of the gang meets them at its own parameter servers."""
-        return self._sweep.limits.restarts_servers
-
     def hangs(self, gang: Gang, late: Late) -> Commands:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
         failure, at, rank = late
@@ -83,7 +77,7 @@ class MemberRestarts:
         roles = [place.role for place in gang.places]
         if not self._possible or Role.PS not in roles or failure.kind not in KINDS:
             return False
-        if roles[rank] is Role.PS and not self._sweep.limits.restarts_servers:
+        if roles[rank] is Role.PS and not self._moves:
             return False
         if rank == CHIEF or rank in gang.absences.by_rank or CHIEF in gang.attendance.ended:
             return False
