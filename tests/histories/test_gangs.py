@@ -105,6 +105,9 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
         if workers := [each for each in busy if 0 < world.running[each].rank < MOST_WORKERS]:
             world.fail(workers[which % len(workers)], FailureKind.SIGNAL)
     elif what == "enter":
+        # A member of a gang holds a port before it enters: an agent starts the function once all places are known.
+        if len(roles_of(world)) > 1 and world.running[agent] not in world.reserved:
+            world.reserve(agent, 4000 + world.running[agent].rank)
         world.enter(agent, trains=not serving and trains(world, agent))
     elif what == "succeed":
         world.succeed(agent)
@@ -129,9 +132,14 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
 
 def trains(world: World, agent: AgentId) -> bool:
     """Whether the agent's member is a worker beside parameter servers, which trains by itself."""
-    assert world.machine.sweep is not None
-    roles = world.machine.sweep.limits.roles
+    roles = roles_of(world)
     return Role.PS in roles and roles[world.running[agent].rank] is Role.WORKER
+
+
+def roles_of(world: World) -> tuple[Role, ...]:
+    """The roles of the members of a gang, by rank."""
+    assert world.machine.sweep is not None
+    return world.machine.sweep.limits.roles
 
 
 def finish(world: World) -> None:

@@ -26,6 +26,8 @@ class World:
     commands: list[do.Command] = field(default_factory=list)
     running: dict[AgentId, Member] = field(default_factory=dict)
     """Members that an agent has started and that have not ended."""
+    reserved: set[Member] = field(default_factory=set)
+    """Members that hold a port."""
     fed: list[on.Event] = field(default_factory=list)
     """All messages of agents about members."""
     written: int = 0
@@ -82,6 +84,7 @@ class World:
 
     def reserve(self, agent: AgentId, port: int = 4000) -> list[do.Command]:
         """The agent's member holds a port."""
+        self.reserved.add(self.running[agent])
         return self.receive(agent, m.MemberReserved(self.running[agent], port))
 
     def step(self, agent: AgentId, step: int, per_s: float = 1.0, training: bool = True) -> None:
