@@ -32,10 +32,10 @@ def named_packages(imports: Imports, sources: Sources, values: Iterable[str] = (
     packages = {_top(text) for text in dotted if _is_module(text, sources)}
     if imports_by_name(imports):
         packages |= {_top(text) for text in dotted} | imports.texts | value_imports.texts
-    return {name for name in packages if name != script and sources.files_of(name) and _is_on_path(name)}
+    return {name for name in packages if name != script and sources.files_of(name) and is_on_path(name)}
 
 
-def _is_on_path(name: str) -> bool:
+def is_on_path(name: str) -> bool:
     """Whether Python finds the module now. One that is only loaded still, from a folder that the path has no more, is
     not there for the next driver, which would take the code for other code."""
     return PathFinder.find_spec(name) is not None

@@ -21,7 +21,7 @@ from sparktrain.usercode.closure import (
     describe,
     hint_for,
 )
-from sparktrain.usercode.dynamic_imports import named_packages
+from sparktrain.usercode.dynamic_imports import is_on_path, named_packages
 from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.imports import (
     Sources,
@@ -137,7 +137,8 @@ def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[
     imports = imports_of_function(target.function)
     modules = imports.modules | ({target.reference.partition(":")[0]} if target.reference is not None else set())
     names = named_packages(imports | sources.imports_of_modules(modules), sources, values)
-    return _with_imported(names, sources) if names else []
+    places = _with_imported(names, sources) if names else []
+    return [place for place in places if is_on_path(place.stem)]
 
 
 def _pickle(function: Callable[..., Any], limit: int) -> bytes:

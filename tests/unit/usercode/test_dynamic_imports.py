@@ -107,6 +107,23 @@ def test_a_module_that_is_loaded_from_a_folder_that_the_path_has_no_more_is_left
     assert files(pack(function)) == set()
 
 
+def test_such_a_module_that_a_named_package_imports_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dynouter").mkdir()
+    (tmp_path / "dynouter" / "net.py").write_text("import dyngone\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "dyngone.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    function = cell("import importlib\ndef train(k): return importlib.import_module('dynouter.' + k)\n")
+    with monkeypatch.context() as inner:
+        inner.syspath_prepend(str(tmp_path / "elsewhere"))
+        importlib.import_module("dyngone")
+        assert files(pack(function)) == {"dynouter/net.py", "dyngone.py"}
+    assert files(pack(function)) == {"dynouter/net.py"}
+    monkeypatch.delitem(sys.modules, "dyngone")
+
+
 def test_a_named_folder_that_is_too_large_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_zip, "MAX_ARCHIVE_BYTES", 10)
     code = pack(cell("import importlib\ndef train(k):\n import dynlone\n importlib.import_module('dynpack.' + k)\n"))
