@@ -12,7 +12,7 @@ def test_simultaneous_calls_of_processes_get_different_runs(tmp_path: Path) -> N
         "import sys; from pathlib import Path; from sparktrain.clock import SystemClock\n"
         f"SystemClock.stamp = lambda self: {SECOND!r}\n"
         "from tests.unit.driver.test_names import call\n"
-        "print(call(Path(sys.argv[1])).spec.name)"
+        "print(call(Path(sys.argv[1])).definition.spec.name)"
     )
     words = [sys.executable, "-c", program, str(tmp_path)]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(CALLS)]

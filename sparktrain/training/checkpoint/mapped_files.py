@@ -28,8 +28,8 @@ def mapped_arrays(folder: Path, like: Mapping[str, Array]) -> dict[str, Array]:
             content = np.frombuffer(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE), np.uint8)
         for name, entry in header.items():
             if name != "__metadata__":
-                start, end = entry["data_offsets"]
-                arrays[name] = content[start + start : start + end].view(like[name].dtype).reshape(like[name].shape)
+                first, end = entry["data_offsets"]
+                arrays[name] = content[start + first : start + end].view(like[name].dtype).reshape(like[name].shape)
     if arrays.keys() != like.keys():
         raise ValueError(f"{folder} has {len(arrays)} tensors, and {len(like)} were saved")
     return arrays
