@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sparktrain.config.gang_spec import Backend
@@ -54,17 +55,17 @@ class RunRequest:
     listener: CallbackFeed | None = None
     """Reports to callbacks; None without any."""
 
-    @property
+    @cached_property
     def spec(self) -> SweepSpec:
         """The specification of the run."""
         return self.owned.definition.spec
 
-    @property
+    @cached_property
     def store(self) -> Store:
         """The store that has its files."""
         return self.owned.definition.store
 
-    @property
+    @cached_property
     def layout(self) -> RunLayout:
         """The paths of its files."""
         return self.owned.definition.layout

@@ -143,7 +143,7 @@ class EndedEarly(Struct, frozen=True):
     """In one line."""
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """The result of one member: metrics, or a failure."""
 
     seconds: float

@@ -1,19 +1,17 @@
 """The restarts of one trial: their causes, and what they cost."""
 
-from dataclasses import dataclass, field
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.ids import Generation, Member
 from sparktrain.state.outcome import Restart
 
 
-@dataclass(slots=True)
-class RestartHistory:
+class RestartHistory(Struct, gc=False):
     """Why a trial's gang, or a member of it, restarted, and what that cost; oldest first."""
 
     entries: tuple[Restart, ...] = ()
-    alone: dict[Member, int] = field(default_factory=dict)
+    alone: dict[Member, int] = {}
     """Members that were lost under this driver and restarted alone, with their places in `entries`."""
     forgiven: int = 0
     """Number of restarts under earlier drivers, which do not count against the limit."""

@@ -41,7 +41,7 @@ class AttachedRun:
     local: bool = False
     """Its agents are processes of this machine, without Spark."""
 
-    @property
+    @cached_property
     def definition(self) -> RunDefinition:
         """What the run is."""
         return self.call.definition

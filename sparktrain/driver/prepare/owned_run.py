@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -30,7 +31,7 @@ class OwnedRun:
     contents: JournalContents
     """What the journal had when this driver took it over."""
 
-    @property
+    @cached_property
     def definition(self) -> RunDefinition:
         """What the run is."""
         return self.run.definition

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
@@ -33,8 +34,7 @@ _LEGAL = {
 }
 
 
-@dataclass(slots=True)
-class GangCheckpoints:
+class GangCheckpoints(Struct, gc=False):
     """What a gang resumes from, and what it leaves."""
 
     base: Checkpoint | None = None
@@ -43,7 +43,7 @@ class GangCheckpoints:
     """Step of the snapshot in memory that it resumes from, in place of the checkpoint."""
     kept_step: int | None = None
     """Once ended: step of the newest snapshot that an agent holds."""
-    doomed: list[Checkpoint] = field(default_factory=list)
+    doomed: list[Checkpoint] = []
     """Checkpoints to delete once no member reads one."""
     progressed: bool = False
     """The gang has committed a checkpoint."""

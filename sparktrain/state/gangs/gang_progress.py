@@ -1,14 +1,13 @@
 """What the members of a gang have done since it formed: who has joined and ended, and the steps of their training."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from sparktrain.ids import Rank
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Outcome
 
 
-@dataclass(slots=True)
-class Pace:
+class Pace(Struct, gc=False):
     """The training steps of one member."""
 
     step: int
@@ -21,18 +20,17 @@ class Pace:
     """More steps are to come: a long silence is a hang."""
 
 
-@dataclass(slots=True)
-class GangAttendance:
+class GangAttendance(Struct, gc=False):
     """Which members of a gang have joined, and which have ended."""
 
     formed_at: float
     running_since: float | None = None
     """When the last member entered the training function."""
-    reserved: set[Rank] = field(default_factory=set)
-    entered: set[Rank] = field(default_factory=set)
-    training: set[Rank] = field(default_factory=set)
+    reserved: set[Rank] = set()
+    entered: set[Rank] = set()
+    training: set[Rank] = set()
     """Workers of a gang with parameter servers that train by themselves."""
-    ended: dict[Rank, Outcome] = field(default_factory=dict)
+    ended: dict[Rank, Outcome] = {}
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
@@ -40,14 +38,13 @@ class GangAttendance:
         self.running_since = later(self.running_since, seconds)
 
 
-@dataclass(slots=True)
-class MemberProgress:
+class MemberProgress(Struct, gc=False):
     """What the members of a gang have reported of their training."""
 
-    paces: dict[Rank, Pace] = field(default_factory=dict)
-    reported: dict[Rank, Pace] = field(default_factory=dict)
+    paces: dict[Rank, Pace] = {}
+    reported: dict[Rank, Pace] = {}
     """Steps of the newest reports."""
-    awaiting: set[tuple[Rank, str]] = field(default_factory=set)
+    awaiting: set[tuple[Rank, str]] = set()
     """Members that wait for rows, or for other members that may, with the name of the stream."""
 
     @property

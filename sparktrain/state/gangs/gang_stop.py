@@ -1,14 +1,13 @@
 """Why a gang ends, and until when its members may take for that."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from sparktrain.ids import Rank
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 
 
-@dataclass(slots=True)
-class GangFault:
+class GangFault(Struct, gc=False):
     """What went wrong in a gang. The first failure is the cause; the others only follow from it."""
 
     cause: Failure | None = None
@@ -37,14 +36,13 @@ class GangFault:
             self.cause = self.follower
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct, gc=False):
     """The members of a gang pause, so that a larger one continues."""
 
     size: int
     """Members of the larger one, as many as there are agents for."""
     asked_at: float
-    paused: set[Rank] = field(default_factory=set)
+    paused: set[Rank] = set()
     """Members that have paused, with a snapshot in memory."""
     complete: bool = False
     """All have: the gang ends."""
@@ -55,8 +53,7 @@ class Growth:
         return f"grows to {self.size} members: agents are there again"
 
 
-@dataclass(slots=True)
-class GangStop:
+class GangStop(Struct, gc=False):
     """How far the end of a gang is that the coordinator has decided."""
 
     advised_until: float | None = None

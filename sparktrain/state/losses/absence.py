@@ -1,8 +1,8 @@
 """A member of a running gang that restarts alone, from its loss until it trains again."""
 
-from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.ids import Rank
@@ -17,8 +17,7 @@ class AbsenceStage(Enum):
     STARTING = "an agent starts its next process"
 
 
-@dataclass(slots=True)
-class Absence:
+class Absence(Struct, gc=False):
     """Why one member is away, and until when the others train without it."""
 
     failure: Failure
@@ -34,15 +33,14 @@ class Absence:
         return replace(self.failure, summary=f"{self.failure.summary}; it could not restart alone: {why}")
 
 
-@dataclass(slots=True)
-class MemberAbsences:
+class MemberAbsences(Struct, gc=False):
     """The members of a gang that restart alone, or have."""
 
-    by_rank: dict[Rank, Absence] = field(default_factory=dict)
+    by_rank: dict[Rank, Absence] = {}
     """Those that are away."""
-    unproven: dict[Rank, Failure] = field(default_factory=dict)
+    unproven: dict[Rank, Failure] = {}
     """Those that have restarted alone and finished no step since, though they did before."""
-    incarnations: dict[Rank, int] = field(default_factory=dict)
+    incarnations: dict[Rank, int] = {}
 
     def in_stage(self, stage: AbsenceStage) -> list[Rank]:
         """Members with a restart that has come to `stage`."""
