@@ -73,8 +73,12 @@ class ImportHook(MetaPathFinder):
             return None
         # The finders behind this one, and not Python's search for files alone: two hooks may name the same module, as
         # those for the user's classes and for old programs do with Keras.
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            if (spec := finder.find_spec(fullname, path, target)) is not None:
+        finders = list(sys.meta_path)  # another thread may remove this hook meanwhile
+        behind = finders[finders.index(self) + 1 :] if self in finders else finders
+        for finder in behind:
+            find = getattr(finder, "find_spec", None)  # a finder of an old library has none, and Python skips it
+            spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
+            if spec is not None:
                 if spec.loader is not None:
                     spec.loader = self._around[fullname](spec.loader)
                 return spec

@@ -1,6 +1,7 @@
 """Hooks change what imports of single modules give, and leave all others to Python."""
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,22 @@ def test_a_module_is_filled_within_the_context_alone() -> None:
 def test_a_context_whose_hook_is_gone_ends_without_an_error() -> None:
     with ImportHook(filled={}).installed():
         sys.meta_path.pop(0)
+
+
+def test_a_finder_without_find_spec_is_skipped_as_python_does() -> None:
+    patch_when_imported(NAME, lambda module: append("patched", module))
+    sys.meta_path.insert(1, object())  # type: ignore[arg-type]
+    assert importlib.import_module(NAME).steps == ["executed", "patched"]
+
+
+def test_a_hook_that_another_thread_removes_during_an_import_still_patches() -> None:
+    hook = ImportHook(around={NAME: patching(lambda module: append("patched", module))})
+    spec = hook.find_spec(NAME, None)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    assert spec.loader is not None
+    spec.loader.exec_module(module)
+    assert module.steps == ["executed", "patched"]
 
 
 def test_a_package_that_is_absent_stays_absent() -> None:
