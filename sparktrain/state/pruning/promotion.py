@@ -8,8 +8,8 @@ from bisect import bisect_left, insort
 
 from sparktrain.config.stoppers import ASHA
 from sparktrain.ids import TrialId
+from sparktrain.state.pruning.asha import HalvingRule, fraction
 from sparktrain.state.pruning.rule import Aim
-from sparktrain.state.pruning.successive_halving import HalvingRule, fraction
 
 
 class PromotingRule(HalvingRule):

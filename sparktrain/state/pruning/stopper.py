@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, Hyperband, Median, Patience, Threshold
 from sparktrain.ids import TrialId
 from sparktrain.state.outcome import Report
+from sparktrain.state.pruning.asha import HalvingRule
 from sparktrain.state.pruning.learning_curves import MedianRule, PatienceRule, ThresholdRule
 from sparktrain.state.pruning.population import PopulationRule
 from sparktrain.state.pruning.promotion import PromotingRule
 from sparktrain.state.pruning.rule import Aim, PruningRule
 from sparktrain.state.pruning.signed_rank import WilcoxonRule
-from sparktrain.state.pruning.successive_halving import HalvingRule
 from sparktrain.state.records import HorizonLearned, RungReached, TrialPromoted
 
 StopperRecord = RungReached | TrialPromoted | HorizonLearned

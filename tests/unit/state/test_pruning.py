@@ -9,7 +9,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome, Report
-from sparktrain.state.pruning.successive_halving import NEVER
+from sparktrain.state.pruning.asha import NEVER
 from sparktrain.state.records import DriverStarted, RungReached, TrialConcluded
 from sparktrain.state.recovery import compacted
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S

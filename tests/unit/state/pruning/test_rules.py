@@ -19,9 +19,9 @@ from sparktrain.config.stoppers import (
 )
 from sparktrain.ids import TrialId
 from sparktrain.state.outcome import Report
+from sparktrain.state.pruning.asha import HalvingRule
 from sparktrain.state.pruning.rule import GRID, Aim, newest_point
 from sparktrain.state.pruning.stopper import Stopper
-from sparktrain.state.pruning.successive_halving import HalvingRule
 from sparktrain.state.records import HorizonLearned, RungReached
 
 LOSS, ACCURACY = Aim("loss", largest=False), Aim("accuracy", largest=True)
@@ -124,6 +124,7 @@ def test_hyperband_compares_within_brackets_and_has_more_trials_in_the_aggressiv
     assert counts[0] > counts[1] > counts[2] > 20
 
 
+@pytest.mark.long
 def test_the_median_rule_equals_its_definition() -> None:
     for seed in range(300):
         draw = random.Random(seed)

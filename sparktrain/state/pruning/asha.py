@@ -1,4 +1,4 @@
-"""Asynchronous successive halving and Hyperband, in the form that stops trials and never pauses them.
+"""ASHA and Hyperband: asynchronous successive halving, in the form that stops trials and never pauses them.
 
 The rungs and the order of decisions follow arXiv 1810.05934, section 3.2, without promotion: a trial is judged when
 it reaches a rung, against those that reached it before.
