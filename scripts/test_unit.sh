@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The innermost ring, in two processes that share its files by their sizes. Two processes of pytest-xdist spend as much
 # on messages about 8,000 short tests as on a tenth of the tests. Files of tests are in memory where there is room: a
-# disk costs them several seconds. Property tests have a quarter of the examples that they have in `make test`.
+# disk costs them several seconds. Property tests have a quarter of the examples that they have in `make test`, and tests
+# that take 0.2 s of processor time or more (marker `long`) are left to it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -26,7 +27,7 @@ for number in "${!others[@]}"; do
 done
 
 run() {
-    .venv/bin/pytest -q -n 0 -m "not all and not rig" --hypothesis-profile=quick -o tmp_path_retention_policy=failed "$@"
+    .venv/bin/pytest -q -n 0 -m "not all and not rig and not long" --hypothesis-profile=quick -o tmp_path_retention_policy=failed "$@"
 }
 
 run "$@" "${second[@]}" >"$TMPDIR/second" 2>&1 &

@@ -34,6 +34,7 @@ def test_a_python_that_does_not_exist_is_named() -> None:
     assert advised.startswith("an executor has no Python at /opt/python: name one of every node")
 
 
+@pytest.mark.long
 def test_the_package_of_a_module_may_have_another_name() -> None:
     assert package_of("yaml.nodes").startswith("PyYAML==")
     assert package_of("no_such_module") == "no_such_module"

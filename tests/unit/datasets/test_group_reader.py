@@ -216,6 +216,7 @@ def test_specs_are_those_of_the_arrays(reader: GroupReader, dataset: tuple[Manif
     assert all(len(each) == 3 for each in found.values())
 
 
+@pytest.mark.long
 def test_feeds_in_several_threads_share_a_reader_with_little_memory(
     reader: GroupReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_joined_gzip_files_are_one(store: Store) -> None:
     assert fetched(plan_files(data.tfrecord(store.where("in")), "train"))["record"].to_pylist() == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_groups_of_a_file_are_read_by_their_ranges(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"".join(framed(np.int64(each).tobytes() * 40_000) for each in range(120))
     put(store, "in/a", content)

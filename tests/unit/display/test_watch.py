@@ -26,6 +26,7 @@ def running() -> RunView:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_narrow_status_of_a_large_sweep_cuts_text_and_no_number(tmp_path: Path) -> None:
     run = ScriptedRun(tmp_path / "runs", total=10_000).begin()
     run.add(*({"lr": 0.1 / (number + 1), "units": 64} for number in range(10_000)))

@@ -202,6 +202,7 @@ def many(world: World, count: int) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: RunRequest) -> None:
     """However many have ended: it is done ten times a second, in the loop that answers the agents."""
     world = World(cases=2)

@@ -269,6 +269,7 @@ def test_bad_values_in_a_later_batch_publish_nothing(
     assert list(store.list("run")) == []
 
 
+@pytest.mark.long
 def test_a_batch_of_wide_sparse_vectors_is_filled_in_parts_that_fit_into_memory(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

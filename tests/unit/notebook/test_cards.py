@@ -86,6 +86,7 @@ def test_what_users_named_is_text(name: str) -> None:
     assert len(drawings(html)) == 1
 
 
+@pytest.mark.long
 def test_a_table_that_is_too_large_is_shown_as_text() -> None:
     wide = {f"parameter_{number}": 0.5 for number in range(600)}
     result = sweep(*(trial(number, 0.5, **{**wide, **dict.fromkeys(wide, number)}) for number in range(40)))

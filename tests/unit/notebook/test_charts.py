@@ -119,6 +119,7 @@ def test_empty_drawings() -> None:
         checked(drawing, 10_000)
 
 
+@pytest.mark.long
 def test_curves_of_many_trials_are_limited() -> None:
     lines = [
         charts.Curve(f"trial {trial}", [(step, math.exp(-step / (trial + 1))) for step in range(500)])
@@ -129,6 +130,7 @@ def test_curves_of_many_trials_are_limited() -> None:
     assert len(elements(drawing, "polyline")) == 300
 
 
+@pytest.mark.long
 def test_a_curve_that_is_thinned_keeps_its_peak() -> None:
     points = [(float(step), 0.0) for step in range(100_000)]
     points[54_321] = (54_321.0, 9.0)

@@ -109,6 +109,7 @@ def meet(server: CertificateBundle, agent: CertificateBundle, at: datetime) -> b
     return accepts(server, agent, at) and accepts(agent, server, at)
 
 
+@pytest.mark.long
 def test_for_months_all_agents_of_the_last_weeks_can_join_and_older_ones_cannot() -> None:
     clock = DayClock()
     keeper = CertificateKeeper("run", clock=clock)

@@ -90,6 +90,7 @@ def test_garbage_is_refused(union: Any, data: bytes) -> None:
     check_decoded_or_refused(data, union)
 
 
+@pytest.mark.long
 @given(message=instances(messages.MemberEnded) | instances(messages.Join), data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_damaged_message_is_refused(message: msgspec.Struct, data: st.DataObject) -> None:

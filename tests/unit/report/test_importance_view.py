@@ -37,6 +37,7 @@ def test_stopped_trials_count() -> None:
     assert contours_of(axes_of(each.params for each in rows), rows)
 
 
+@pytest.mark.long
 def test_a_share_lies_in_its_interval_which_shrinks_with_more_trials() -> None:
     widths = []
     for trials in (LEAST_TRIALS, 80, 500):
@@ -56,6 +57,7 @@ def test_the_same_trials_have_the_same_importance() -> None:
     assert view(rows) == view([*rows])
 
 
+@pytest.mark.long
 def test_shares_of_samples_of_a_sweep_resemble_each_other() -> None:
     """Half of the samples of ten trials once differed from each other by 0.8."""
     shares = [next(each.share for each in view(ranked(30, seed)).shares if each.name == "lr") for seed in range(4)]

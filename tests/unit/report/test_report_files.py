@@ -49,6 +49,7 @@ def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path: Pa
     assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", html), "nothing is fetched"
 
 
+@pytest.mark.long
 def test_a_report_of_a_hundred_trials_is_small(tmp_path: Path) -> None:
     chance = random.Random(1)
     run = ScriptedRun(tmp_path / "runs", total=100).begin()

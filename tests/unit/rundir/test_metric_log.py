@@ -15,6 +15,7 @@ class TestReportsInADict(MetricLogContract):
         return MemoryStore()
 
 
+@pytest.mark.long
 def test_a_full_block_is_never_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     log = MetricLog(store, LAYOUT, full_bytes=1000)

@@ -240,6 +240,7 @@ def silent(folder: Path, seed: int) -> set[int] | None:
     return run.witnessed - kept
 
 
+@pytest.mark.long
 def test_no_corruption_silently_drops_a_result_that_leaves_proof() -> None:
     with quick_folder() as folder:
         gone = [silent(folder, seed) for seed in range(CORRUPTIONS)]

@@ -43,6 +43,7 @@ DISTRIBUTIONS = some.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(DISTRIBUTIONS, some.lists(PLAIN, min_size=1, max_size=3), some.integers(0, 99))
 def test_a_parameter_comes_back(made: Distribution, axis: list[Any], seed: int) -> None:

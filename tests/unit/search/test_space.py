@@ -78,6 +78,7 @@ def test_zipped_is_position_by_position(length: int, names: list[str]) -> None:
     assert space.names == tuple(names)
 
 
+@pytest.mark.long
 @some_times
 @given(some.lists(some.dictionaries(NAMES, PLAIN, max_size=3), min_size=1, max_size=6))
 def test_cases_are_as_listed(rows: list[dict[str, Any]]) -> None:

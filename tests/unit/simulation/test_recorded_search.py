@@ -65,6 +65,7 @@ def test_a_parameter_that_only_one_has_counts_as_another_value() -> None:
     assert found.take({"x": 0.5, "y": 0.3}) == 1
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(st.integers(1, 30), st.integers(1, 8), st.sampled_from(["random", "tpe", "qmc"]))
 def test_each_trial_runs_once_and_no_more_than_asked_for(trials: int, slots: int, name: str) -> None:
@@ -76,6 +77,7 @@ def test_each_trial_runs_once_and_no_more_than_asked_for(trials: int, slots: int
     assert [each.value for each in found.trials] == [made.curves[number].last for number in numbers]
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_order_and_another_one_another() -> None:
     made = recorded(100)
     orders = [[each.recorded for each in run(made, search, 40, Median()).trials]
@@ -128,6 +130,7 @@ def _ended_after(search: RecordedSearch, trials: int) -> RecordedSearch:
     return search
 
 
+@pytest.mark.long
 def test_the_table_has_means_over_seeds_and_names_of_trials() -> None:
     made = recorded(50)
     compared = Comparison(made, [2], [Median()], ["tpe", "random"], trials=20, seeds=3)

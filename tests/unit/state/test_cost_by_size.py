@@ -141,6 +141,7 @@ def tick(agents: int) -> int:
     return counted(lambda: crowd.world.feed(on.Ticked(1.0)))
 
 
+@pytest.mark.long
 def test_a_tick_looks_at_a_limited_number_of_gangs() -> None:
     few, many = tick(MOST), tick(3 * MOST)
     assert many < GROWTH * few, f"{many} calls of a tick with {3 * MOST} trials, {few} with {MOST}"

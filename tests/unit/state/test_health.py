@@ -67,6 +67,7 @@ def play(world: World, hosts: dict[AgentId, str], sick: dict[str, Failure], last
 # ---- one sick host among others
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     slots=st.integers(1, 3),

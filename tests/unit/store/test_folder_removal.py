@@ -23,6 +23,7 @@ def deep(folder: Path, levels: int, name: str) -> None:
     os.close(at)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("levels", "name"), [(1500, "d"), (60, "d" * 200)])
 def test_a_tree_of_any_depth_is_removed(tmp_path: Path, levels: int, name: str) -> None:
     deep(tmp_path / "tree", levels, name)

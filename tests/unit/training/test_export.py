@@ -85,6 +85,7 @@ def test_an_estimator_by_skops_where_it_is_installed_and_knows_the_types(
     assert [path.name for path in (home / EXPORTED).iterdir() if path.suffix != ".json"] == ["model.joblib"]
 
 
+@pytest.mark.long
 def test_xgboost(home: Path) -> None:
     import xgboost
 

@@ -211,6 +211,7 @@ def test_the_metric_must_be_there_and_finite(returned: Any, words: str) -> None:
     assert words in failure.summary
 
 
+@pytest.mark.long
 def test_a_result_of_too_many_metrics_fails_with_the_limit() -> None:
     assert read_result({f"m{number}": number for number in range(10_000)}, None) == FunctionResult(
         {f"m{number}": float(number) for number in range(10_000)}

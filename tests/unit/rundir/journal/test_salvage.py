@@ -206,6 +206,7 @@ def test_without_a_readable_start_nothing_is_kept() -> None:
     assert read(store, LAYOUT).records == ()
 
 
+@pytest.mark.long
 def test_every_corruption_can_be_repaired() -> None:
     """For any changed byte and any missing file, the kept records are correct, and a driver can resume with them."""
     for snapshots in (False, True):

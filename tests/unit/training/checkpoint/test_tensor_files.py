@@ -55,6 +55,7 @@ def test_a_large_state_goes_to_several_files(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("shard_bytes", [1, 16, 100])
 def test_a_tensor_that_is_larger_than_a_file_is_cut(tmp_path: Path, dtype: Any, shard_bytes: int) -> None:

@@ -84,6 +84,7 @@ def test_orders_differ_by_seed_pass_and_window() -> None:
     assert first.tolist() != second.tolist()
 
 
+@pytest.mark.long
 def test_a_row_may_take_any_place() -> None:
     ends = np.array([[order_of([1] * 8, seed, 0).index(row) for seed in range(400)] for row in range(8)])
 
