@@ -242,7 +242,7 @@ class RunMachine:
     def _unasked(self, gang: Gang, rank: Rank, outcome: Outcome) -> bool:
         """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
         stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
-        is_requested = gang.stop.by is not None or rank in gang.absences.in_stage(AbsenceStage.ENDING)
+        is_requested = gang.stop.by is not None or gang.absences.is_in(rank, AbsenceStage.ENDING)
         return stopped and not is_requested and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:

@@ -104,7 +104,7 @@ class Gang:
         rank = member.rank
         if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):
             return False
-        return rank not in self.attendance.ended and rank not in self.absences.in_stage(AbsenceStage.WAITING)
+        return rank not in self.attendance.ended and not self.absences.is_in(rank, AbsenceStage.WAITING)
 
     # ---- members that restart alone
 
@@ -158,7 +158,7 @@ class Gang:
         if len(self.attendance.entered) == self.size and is_starting:
             self._move(GangStatus.RUNNING)
             self.attendance.running_since = at
-        returns = rank in self.absences.in_stage(AbsenceStage.STARTING)
+        returns = self.absences.is_in(rank, AbsenceStage.STARTING)
         return self.absences.by_rank.pop(rank) if returns else None
 
     def step(self, rank: Rank, pace: Pace) -> None:

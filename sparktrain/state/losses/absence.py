@@ -46,6 +46,11 @@ class MemberAbsences(Struct, gc=False):
         """Members with a restart that has come to `stage`."""
         return [rank for rank, absence in self.by_rank.items() if absence.stage is stage]
 
+    def is_in(self, rank: Rank, stage: AbsenceStage) -> bool:
+        """Whether member `rank` has a restart that has come to `stage`."""
+        absence = self.by_rank.get(rank)
+        return absence is not None and absence.stage is stage
+
     def depart(self, rank: Rank, absence: Absence, *, had_steps: bool) -> None:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
         self.by_rank[rank] = absence
