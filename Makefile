@@ -58,7 +58,7 @@ demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a 
 test: horovod hadoop classes tools ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
 	$(PYTEST) -m "not all and not rig" $(ARGS)
 
-test-unit: packages ## the innermost ring, in less than a minute: after each edit
+test-unit: packages ## the innermost ring, in less than 30 s: after each edit
 	@scripts/test_unit.sh $(ARGS)
 
 test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit

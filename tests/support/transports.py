@@ -302,19 +302,18 @@ class Stage:
 @asynccontextmanager
 async def stage(harness: TransportHarness, limits: Limits | None = None) -> AsyncIterator[Stage]:
     """A started coordinator. Raises AssertionError when a task of the scene failed and nothing awaited it."""
-    gc.freeze()  # the collection at the end then looks at what the scene made, and not at all that is imported
+    # The collection at the end then looks at what the scene made, and not at all that is imported. Nothing is unfrozen:
+    # that would hand all parsed sources back to the collector, which costs the process 10 s until it ends.
+    gc.freeze()
+    scene = Stage(harness, limits)
+    asyncio.get_running_loop().set_exception_handler(scene.hear_story)
+    scene.address = await scene.listener.start(scene.lead, scene.take)
     try:
-        scene = Stage(harness, limits)
-        asyncio.get_running_loop().set_exception_handler(scene.hear_story)
-        scene.address = await scene.listener.start(scene.lead, scene.take)
-        try:
-            yield scene
-        finally:
-            await scene.end()
-        gc.collect()  # errors that nothing awaited are reported when they are collected
-        assert scene.stories == [], scene.stories
+        yield scene
     finally:
-        gc.unfreeze()
+        await scene.end()
+    gc.collect()  # errors that nothing awaited are reported when they are collected
+    assert scene.stories == [], scene.stories
 
 
 async def beat(agent: Link, coordinator: Link) -> None:

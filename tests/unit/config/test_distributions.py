@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from sparktrain.config.distribution import (
@@ -24,6 +24,7 @@ from sparktrain.config.distribution import (
 )
 from sparktrain.config.distribution_text import is_call, parsed
 from sparktrain.errors import SpecError
+from tests.support.examples import examples
 
 EACH = [
     uniform(-1, 0.5),
@@ -71,7 +72,7 @@ def test_a_logarithm_is_spread_evenly() -> None:
     assert 1800 < small < 2600
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(some.floats(-1e6, 1e6), some.floats(1e-3, 1e6), some.floats(0.01, 1.0))
 def test_steps_stay_within_their_ends(low: float, width: float, share: float) -> None:
     high = low + width
@@ -82,7 +83,7 @@ def test_steps_stay_within_their_ends(low: float, width: float, share: float) ->
         assert values[-1] <= high + 1e-6 * max(1, abs(high))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(some.floats(1e-6, 1 - 1e-6), some.floats(-100, 100), some.floats(1e-3, 100))
 def test_a_normal_value_has_its_share(share: float, mean: float, deviation: float) -> None:
     made = normal(mean, deviation)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as some
 
 from sparktrain.config import load as module
@@ -15,6 +15,7 @@ from sparktrain.config.distribution import choice, loguniform, uniform
 from sparktrain.config.load import load_gang, load_params, parse_assignment, parse_assignments, parse_space
 from sparktrain.config.param_values import typed
 from sparktrain.errors import SpecError
+from tests.support.examples import examples
 
 NAMES = some.from_regex(r"[a-z]{1,4}", fullmatch=True).map(lambda name: f"p_{name}")
 SCALARS = (
@@ -31,7 +32,7 @@ VALUES = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
-in_one_folder = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from sparktrain.config import sweep_spec as module
 from sparktrain.config.quantities import seconds
 from sparktrain.config.sweep_spec import SweepSpec, trial_seed
 from sparktrain.errors import SpecError
+from tests.support.examples import examples
 
 SEEDS = some.integers(0, 2**63 - 1)
 TRIALS = some.integers(0, 100_000)
-some_times = settings(max_examples=40, deadline=None)
+some_times = examples(40)
 
 
 @some_times

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain import data
@@ -17,6 +17,7 @@ from sparktrain.datasets.tfrecord import TfRecordRows, TfRecordWriter, compressi
 from sparktrain.errors import DataError
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
+from tests.support.examples import examples
 from tests.unit.datasets.data_files import fetched, put
 
 RECORDS = st.lists(
@@ -54,13 +55,13 @@ def read(file: TfRecordRows) -> list[bytes]:
     return whole
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(records=RECORDS, size=st.integers(1, 500))
 def test_records_come_back_from_any_pieces(records: list[bytes], size: int) -> None:
     assert read(rows(b"".join(map(framed, records)), size)) == records
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(records=RECORDS.filter(bool), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_wrong_bit_is_found(records: list[bytes], place: float, bit: int) -> None:
     content = bytearray(b"".join(map(framed, records)))
@@ -69,7 +70,7 @@ def test_a_wrong_bit_is_found(records: list[bytes], place: float, bit: int) -> N
         read(rows(bytes(content)))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(records=RECORDS.filter(bool), lost=st.integers(1, 15))
 def test_a_cut_file_is_found_with_the_groups_before(records: list[bytes], lost: int) -> None:
     content = b"".join(map(framed, records))
@@ -78,7 +79,7 @@ def test_a_cut_file_is_found_with_the_groups_before(records: list[bytes], lost: 
     assert sum(each.rows for each in raised.value.good) == len(records) - 1
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(records=RECORDS.filter(bool), compression=st.sampled_from(["gzip", "zlib"]), lost=st.integers(1, 5))
 def test_compressed_records_come_back_unless_cut(records: list[bytes], compression: str, lost: int) -> None:
     plain = b"".join(map(framed, records))

@@ -37,6 +37,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     made = Page()
     ipython: Any = SimpleNamespace(display=made)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setattr(NotebookDisplay, "interval_s", 0.05)
     return made
 
 

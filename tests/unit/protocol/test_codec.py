@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.config.server_settings import ServerMode, ServerSettings
@@ -13,6 +13,7 @@ from sparktrain.errors import ProtocolError
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import codec, messages, pipe_messages
 from sparktrain.protocol.member_call import MemberCall
+from tests.support.examples import examples
 
 UNIONS = (
     messages.FromAgent,
@@ -69,7 +70,7 @@ def union_of(kind: type) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_round_trip(kind: type[msgspec.Struct], data: st.DataObject) -> None:
     message = data.draw(instances(kind))
     assert codec.decode(codec.encode(message), union_of(kind)) == message
@@ -92,7 +93,7 @@ def test_garbage_is_refused(union: Any, data: bytes) -> None:
 
 @pytest.mark.long
 @given(message=instances(messages.MemberEnded) | instances(messages.Join), data=st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_damaged_message_is_refused(message: msgspec.Struct, data: st.DataObject) -> None:
     encoded = bytearray(codec.encode(message))
     at = data.draw(st.integers(0, len(encoded) - 1))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from sparktrain.errors import SpecError
@@ -12,6 +12,7 @@ from sparktrain.ids import TrialId
 from sparktrain.search.grid import MAX_TRIALS, SpaceSampler
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion
 from sparktrain.search.space import Space, cases, grid
+from tests.support.examples import examples
 
 
 def drain(sampler: SpaceSampler, counts: list[int]) -> list[dict[str, Any]]:
@@ -33,7 +34,7 @@ def restored(space: Space, limit: int | None = None, known: Sequence[dict[str, A
     return sampler
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     some.integers(1, 30), some.none() | some.integers(1, 40), some.lists(some.integers(1, 7), min_size=1, max_size=5)
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from sparktrain.config.distribution import (
@@ -20,6 +20,7 @@ from sparktrain.config.distribution import (
 )
 from sparktrain.search.optuna_space import distributions_of, params_of, suggested, value_of
 from sparktrain.search.sampled_space import SampledSpace, space
+from tests.support.examples import examples
 
 POSITIVE = some.floats(1e-9, 1e9)
 PLAIN = some.recursive(
@@ -44,7 +45,7 @@ DISTRIBUTIONS = some.one_of(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(DISTRIBUTIONS, some.lists(PLAIN, min_size=1, max_size=3), some.integers(0, 99))
 def test_a_parameter_comes_back(made: Distribution, axis: list[Any], seed: int) -> None:
     over = space({"x": made, "o": {"y": axis, "z": uniform(0, 1)}})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from sparktrain.config.load import load_params
@@ -16,6 +16,7 @@ from sparktrain.errors import SpecError
 from sparktrain.search import space as module
 from sparktrain.search.any_space import as_space, from_file
 from sparktrain.search.space import Grid, ListedSpace, cases, grid, when, zipped
+from tests.support.examples import examples
 
 NAMES = some.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True).map(lambda name: f"p_{name}")
 VALUES = (
@@ -31,7 +32,7 @@ PLAIN = (
     | some.dictionaries(some.text(max_size=3), VALUES, max_size=2)
 )
 AXES = some.dictionaries(NAMES, some.lists(PLAIN, min_size=1, max_size=4), min_size=1, max_size=4)
-some_times = settings(max_examples=40, deadline=None)
+some_times = examples(40)
 
 
 @some_times

@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.config.distribution import choice, loguniform, normal, randint, uniform
@@ -20,6 +20,7 @@ from sparktrain.simulation.comparison import Comparison
 from sparktrain.simulation.curves import CurvePoint, LearningCurve, Recorded, of_points
 from sparktrain.simulation.recorded_search import NearestCase, RecordedCases, RecordedSearch, searches
 from sparktrain.simulation.virtual_run import SimulatedRun, VirtualRun
+from tests.support.examples import examples
 
 SPACE = {"lr": loguniform(1e-4, 1.0), "dropout": uniform(0, 0.5), "units": [16, 64], "act": choice(["relu", "gelu"])}
 
@@ -66,7 +67,7 @@ def test_a_parameter_that_only_one_has_counts_as_another_value() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(1, 30), st.integers(1, 8), st.sampled_from(["random", "tpe", "qmc"]))
 def test_each_trial_runs_once_and_no_more_than_asked_for(trials: int, slots: int, name: str) -> None:
     made = recorded(30)

@@ -1,7 +1,7 @@
 """A sick host costs a few retries, and no trial: it is backed off from, avoided, and excluded in the end."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.ids import AgentId, TrialId
@@ -10,6 +10,7 @@ from sparktrain.state.ending import Ending
 from sparktrain.state.health import EXCLUDED_AFTER, FIRST_BACK_OFF_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.prospects import AGENTS_TIMEOUT_S
+from tests.support.examples import examples
 from tests.unit.state.world import World
 
 FULL = Failure(FailureKind.LOST, "no member can be set up: [Errno 28] No space left on device")
@@ -68,7 +69,7 @@ def play(world: World, hosts: dict[AgentId, str], sick: dict[str, Failure], last
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     slots=st.integers(1, 3),
     order=st.permutations(["bad", "good"]),

@@ -64,7 +64,7 @@ class Hook:
 @pytest.fixture
 def hook() -> Iterator[Hook]:
     made = Hook()
-    thread = threading.Thread(target=made.server.serve_forever)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.02,))
     thread.start()
     yield made
     made.server.shutdown()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.config.server_settings import ServerMode, ServerSettings
@@ -17,6 +17,7 @@ from sparktrain.training.parameter_server.shard_state import (
     Sender,
     ShardState,
 )
+from tests.support.examples import examples
 from tests.support.plain_sgd import PlainSgd
 
 RATE = 0.125
@@ -65,7 +66,7 @@ def test_sync_is_one_process_on_the_whole_batch(workers: int, gradients: list[in
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=60), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_staleness_is_what_others_applied_since_the_pull(events: list[tuple[int, bool]], aware: bool) -> None:
     mode = ServerMode.STALENESS_AWARE if aware else ServerMode.ASYNC
     server, expected = state(mode, 3), 0.0
