@@ -24,11 +24,16 @@ from sparktrain.clock import pause
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
-from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
-from sparktrain.training.parameter_server.shard_messages import Endpoint
-from sparktrain.training.parameter_server.shard_plan import PieceLayout, VariableSpec, layout_of, plan_shards
-from sparktrain.training.parameter_server.shard_server import ShardServer
-from sparktrain.training.parameter_server.shard_state import Sender
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_client import ShardClient, ShardCopy
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import Endpoint
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import (
+    PieceLayout,
+    VariableSpec,
+    layout_of,
+    plan_shards,
+)
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_server import ShardServer
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import Sender
 from tests.support.plain_sgd import PlainSgd
 
 TARGET_MB_S = 800.0
@@ -57,7 +62,7 @@ def serve(certificates: CertificateBundle, size: int, pipe: Connection) -> None:
 
 def serve_keras(certificates: CertificateBundle, size: int, pipe: Connection) -> None:
     """A server of sparktrain with an optimizer of Keras, until `pipe` ends."""
-    from sparktrain.training.parameter_server.keras_rule import keras_rule
+    from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import keras_rule
 
     server = ShardServer(Endpoint(HOST, 0), certificates, keras_rule)
     pipe.send(server.endpoint.port)
@@ -68,7 +73,7 @@ def keras_optimizer(name: str, size: int) -> bytes:
     """What a server makes the optimizer `name` from."""
     import keras
 
-    from sparktrain.training.parameter_server.keras_rule import optimizer_bytes
+    from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import optimizer_bytes
 
     plan = plan_shards([VariableSpec("weights", (size,), "float32")], 1, sliceable=True)
     return optimizer_bytes(keras.optimizers.get({"class_name": name, "config": {"learning_rate": RATE}}), plan, 0)

@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
     from sparktrain.training.data.stream.stream_data import StreamData
     from sparktrain.training.data.training_data import TrainingData
-    from sparktrain.training.keras.lr_schedule import Warmup
+    from sparktrain.training.frameworks.keras.lr_schedule import Warmup
 
 _HOMES = {
     "Column": "sparktrain.datasets.columns",
@@ -178,7 +178,7 @@ _HOMES = {
     "TrainContext": "sparktrain.training.context",
     "StreamData": "sparktrain.training.data.stream.stream_data",
     "TrainingData": "sparktrain.training.data.training_data",
-    "Warmup": "sparktrain.training.keras.lr_schedule",
+    "Warmup": "sparktrain.training.frameworks.keras.lr_schedule",
 }
 """Public names that are imported on first use: executors import this package too, and need none of the driver."""
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from sparktrain.tensorflowonspark.single_warnings import warn_once
-from sparktrain.training.keras.keras_patches import replace
+from sparktrain.training.frameworks.keras.keras_patches import replace
 
 _PATHS = (str, os.PathLike)
 _WEIGHTS = ".weights.h5"

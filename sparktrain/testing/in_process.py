@@ -38,10 +38,10 @@ from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cl
 from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
 from sparktrain.training.context import TrainContext
-from sparktrain.training.horovod_names import import_hook
+from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
+from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import tf_config
 from sparktrain.training.notices import issued_notices
 from sparktrain.training.source_homes import Homes
-from sparktrain.training.strategies.tf_cluster import tf_config
 from sparktrain.usercode.serialize import preload_for
 
 _entered = threading.Lock()

@@ -11,8 +11,8 @@ from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join
 from sparktrain.training.collectives.ring import LocalRing, Ring
-from sparktrain.training.keras.keras_patches import replace
-from sparktrain.training.strategies.strategy import Strategies
+from sparktrain.training.frameworks.keras.keras_patches import replace
+from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from sparktrain.training import no_spark, notices
-from sparktrain.training.horovod_names import import_hook
-from sparktrain.training.keras import keras_patches
+from sparktrain.training.frameworks.keras import keras_patches
+from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 
 _KERAS_PENDING = "uninitialized_variables"
 """Variables that an error in the middle of a build leaves there: the next build would initialise some of them twice."""

@@ -14,12 +14,12 @@ from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Ste
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
+from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count, reported_metrics, size_problem
 from sparktrain.training.notices import notice
-from sparktrain.training.strategies.strategy import Strategies
-from sparktrain.training.strategies.tf_cluster import cluster_spec
 
 if TYPE_CHECKING:
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
@@ -210,7 +210,7 @@ class TrainContext:
 
     def prepare_sessions(self) -> None:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
-        from sparktrain.training.strategies import sessions
+        from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
         assignment = self._assignment
         wire = self._wire
@@ -240,7 +240,7 @@ class TrainContext:
         """A `tf.distribute.Strategy` for this gang, or for the devices of this member.
 
         `kind` is "multi_worker_mirrored", "parameter_server", "mirrored", "central_storage" or "one_device"; None
-        chooses by the roles of the gang. See `sparktrain.training.strategies.strategy.Strategies.strategy` for their
+        chooses by the roles of the gang. See `sparktrain.training.frameworks.tensorflow.strategies.strategy.Strategies.strategy` for their
         options. Call it in the main thread before any TensorFlow op. The first two kinds block until the other members
         call it. Raises SpecError, StrategyError, FormError.
         """
@@ -265,9 +265,9 @@ class TrainContext:
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
         their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.collectives.optimizer.distribute`. Raises SpecError, FormError.
+        See `sparktrain.training.frameworks.tensorflow.optimizers.optimizer.distribute`. Raises SpecError, FormError.
         """
-        from sparktrain.training.collectives.optimizer import distribute
+        from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute
 
         return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
 
@@ -277,7 +277,7 @@ class TrainContext:
         Every member uses it in each step; `gradient()` blocks until all do. `compression`: as for `distribute`. Raises
         SpecError, FormError.
         """
-        from sparktrain.training.collectives.optimizer import distribute_tape
+        from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 
         return distribute_tape(tape, self._known_ring("ctx.distribute_tape()"), compression=compression)
 
@@ -294,7 +294,7 @@ class TrainContext:
         """This member's share of `data`, a `tf.data.Dataset` for `fit`: each batch once in an epoch, over all members.
 
         All members have the same number of steps; after a restart training resumes in the middle of the epoch. Every
-        member calls it with the same data. Does not block. See `sparktrain.training.data.shard.shard`.
+        member calls it with the same data. Does not block. See `sparktrain.training.frameworks.tensorflow.data.shard.shard`.
 
         Args:
             data: a dataset of batches, arrays such as `(x, y)` or `(x, y, sample_weight)` with examples along the first
@@ -307,7 +307,7 @@ class TrainContext:
 
         Raises SpecError.
         """
-        from sparktrain.training.data.shard import shard
+        from sparktrain.training.frameworks.tensorflow.data.shard import shard
 
         chosen = self.seed % 2**31 if seed is None else seed
         return shard(
@@ -361,7 +361,7 @@ class TrainContext:
 
         Raises SpecError for a rate that is not a number from 0.
         """
-        from sparktrain.training.keras.lr_schedule import scale_lr
+        from sparktrain.training.frameworks.keras.lr_schedule import scale_lr
 
         return scale_lr(lr, self._gang.readers or self.size)
 
@@ -392,7 +392,7 @@ class TrainContext:
 
         Raises SpecError, FormError.
         """
-        from sparktrain.training.keras.glue import keras_callbacks
+        from sparktrain.training.frameworks.keras.glue import keras_callbacks
 
         return keras_callbacks(
             self._gang.training_ring("ctx.keras_callbacks()"),
@@ -418,7 +418,7 @@ class TrainContext:
         Every member calls it, with equal shapes and types; it blocks until all do. The result has the kinds and shapes
         of `value`. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
-        from sparktrain.training.collectives.user_ops import allreduce
+        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allreduce
 
         return allreduce(self._gang.ring, value, average=average)
 
@@ -428,7 +428,7 @@ class TrainContext:
         Every member calls it, with equal shapes and types; it blocks until all do. Raises RingError, FormError, and
         TypeError for a value that is not a number.
         """
-        from sparktrain.training.collectives.user_ops import broadcast
+        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import broadcast
 
         return broadcast(self._gang.ring, value)
 
@@ -438,7 +438,7 @@ class TrainContext:
         Every member calls it, with equal types and equal other axes; it blocks until all do. Numbers give an array with
         one element for each member. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
-        from sparktrain.training.collectives.user_ops import allgather
+        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allgather
 
         return allgather(self._gang.ring, value)
 
@@ -446,7 +446,7 @@ class TrainContext:
 
     def _known_ring(self, use: str) -> "Ring":
         """The ring for `use`, after patching Keras in this process to use it."""
-        from sparktrain.training.keras.glue import prepare_keras
+        from sparktrain.training.frameworks.keras.glue import prepare_keras
 
         ring = self._gang.training_ring(use)
         prepare_keras(ring)

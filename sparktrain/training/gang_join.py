@@ -22,12 +22,17 @@ from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
+    has_ps,
+    is_cluster_error,
+    tf_config,
+    trainers,
+)
 from sparktrain.training.source_homes import Homes
-from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config, trainers
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
-    from sparktrain.training.keras.missing_wrappers import UndistributedOptimizers
+    from sparktrain.training.frameworks.keras.missing_wrappers import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -126,7 +131,7 @@ class JoinedGang:
         if self._ring is None:
             return
         if self._ring.local_steps is not None and "keras" in sys.modules:
-            from sparktrain.training.collectives.local_steps import report_unaveraged
+            from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
 
             report_unaveraged(chief=not self._ring.rank)
         # Compare before the ring closes: an optimizer without a ring leaves each member with weights of its own, and no
@@ -146,7 +151,7 @@ class JoinedGang:
     def _watch_optimizers(self) -> None:
         """Watch for optimizers without the ring, if the function uses Keras."""
         if self.formation.size > 1 and "tensorflow" in sys.modules:  # the backend of a ring has imported it
-            from sparktrain.training.keras.missing_wrappers import UndistributedOptimizers
+            from sparktrain.training.frameworks.keras.missing_wrappers import UndistributedOptimizers
 
             self._undistributed = UndistributedOptimizers()
             if "keras" in sys.modules:
@@ -227,7 +232,7 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
 
 def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:
     if "tensorflow" in sys.modules:  # the backend has imported it
-        from sparktrain.training.strategies import own_strategies
+        from sparktrain.training.frameworks.tensorflow.strategies import own_strategies
 
         own_strategies.install(gang, kind, homes, RING_TIMEOUT_S, SystemClock())
 

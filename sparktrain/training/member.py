@@ -19,13 +19,14 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol import sent_script
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import attempt, failure, gang_join, keras_guard, process_setup, script_loading
+from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
-from sparktrain.training.horovod_names import import_hook
-from sparktrain.training.parameter_server.shard_member import serve_shard
+from sparktrain.training.frameworks.keras import keras_guard
+from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
+from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import has_ps, serve_if_server
 from sparktrain.training.source_homes import find
-from sparktrain.training.strategies.tf_cluster import has_ps, serve_if_server
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
 

@@ -163,7 +163,7 @@ def test_lists_need_no_optuna() -> None:
 def test_the_hook_of_horovod_imports_no_framework_and_leaves_absent_packages_absent() -> None:
     program = (
         "import sys\n"
-        "from sparktrain.training.horovod_names import import_hook\n"
+        "from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook\n"
         "import_hook.install()\n"
         "sys.modules['horovod'] = None\n"
         "try:\n"

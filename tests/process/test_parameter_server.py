@@ -13,11 +13,11 @@ import pytest
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import CertificateBundle
-from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
-from sparktrain.training.parameter_server.shard_messages import Endpoint
-from sparktrain.training.parameter_server.shard_plan import layout_of
-from sparktrain.training.parameter_server.shard_server import ShardServer
-from sparktrain.training.parameter_server.shard_state import PushOutcome, Sender
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_client import ShardClient, ShardCopy
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import Endpoint
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import layout_of
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_server import ShardServer
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import PushOutcome, Sender
 from tests.support.plain_sgd import PlainSgd
 
 LAYOUT = layout_of([("float64", 50_000)])

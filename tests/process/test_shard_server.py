@@ -11,11 +11,16 @@ import pytest
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError, RingError
 from sparktrain.protocol.certificates import RunCertificates, issue
-from sparktrain.training.parameter_server.shard_client import ShardClient, ShardCopy
-from sparktrain.training.parameter_server.shard_messages import Endpoint, PullValues, send_frame, tls_context
-from sparktrain.training.parameter_server.shard_plan import layout_of
-from sparktrain.training.parameter_server.shard_server import STRANGERS_OF_ADDRESS, ShardServer
-from sparktrain.training.parameter_server.shard_state import PushOutcome, Sender
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_client import ShardClient, ShardCopy
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import (
+    Endpoint,
+    PullValues,
+    send_frame,
+    tls_context,
+)
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import layout_of
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_server import STRANGERS_OF_ADDRESS, ShardServer
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import PushOutcome, Sender
 from tests.support.plain_sgd import PlainSgd
 from tests.support.processes import wait_until
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparktrain.training.parameter_server.shard_state import UpdateRule
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import UpdateRule
 
 Array = NDArray[Any]
 

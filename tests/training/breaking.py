@@ -18,9 +18,9 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import FormError, RingError
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining, load
-from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute
 from tests.training.fits import data, mlp
 
 

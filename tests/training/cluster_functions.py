@@ -70,7 +70,7 @@ def shares(member: Member) -> dict[str, Any]:
 
     import pyarrow as pa
 
-    from sparktrain.training.data.shard import shard
+    from sparktrain.training.frameworks.tensorflow.data.shard import shard
     from tests.training import rowed
 
     strategy, rank, size = member.strategy(), member.formation.rank, member.formation.size
@@ -253,7 +253,7 @@ def limits(member: Member) -> dict[str, Any]:
     """What Keras cannot do between members: refused on each of them, before they talk."""
     import keras
 
-    from sparktrain.training.collectives import tf_collectives
+    from sparktrain.training.frameworks.tensorflow.collectives import tf_collectives
 
     x, y = data()
     strategy = member.strategy()
@@ -279,7 +279,7 @@ def upstream(member: Member) -> dict[str, Any]:
     import tensorflow as tf
     from keras.src.backend.tensorflow import trainer
 
-    from sparktrain.training.strategies import keras_guards
+    from sparktrain.training.frameworks.tensorflow.strategies import keras_guards
 
     measured, keras_guards.WORKED_AROUND = keras_guards.WORKED_AROUND, ()
     x, y = data()
@@ -343,7 +343,7 @@ def recognised(member: Member) -> dict[str, bool]:
     import tensorflow as tf
     from tensorflow.python.distribute.coordinator.cluster_coordinator import ClosureAbortedError
 
-    from sparktrain.training.strategies.tf_cluster import is_cluster_error
+    from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import is_cluster_error
 
     lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
     caused, unrelated = ValueError("after the loss"), ValueError("before it")

@@ -193,7 +193,7 @@ def without_server(ctx: Any) -> None:
     """The parameter server returns, and the chief waits for it in vain."""
     import tensorflow.compat.v1 as tf
 
-    from sparktrain.training.strategies import sessions
+    from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
     if ctx.role == "ps":
         return
@@ -209,7 +209,7 @@ def without_chief(ctx: Any) -> None:
     """The chief lives, and starts no session: the worker waits for it in vain."""
     import tensorflow.compat.v1 as tf
 
-    from sparktrain.training.strategies import sessions
+    from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
     tf.disable_v2_behavior()
     sessions.CHIEF_TIMEOUT_S = 1.0

@@ -27,8 +27,8 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.strategies import tf_cluster
-from sparktrain.training.strategies.strategy import Strategies
+from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
+from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90.0

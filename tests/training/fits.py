@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.training.collectives.consistency import check_equal, check_same_program
-from sparktrain.training.collectives.optimizer import distribute, distribute_tape
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.frameworks.tensorflow.optimizers.consistency import check_equal, check_same_program
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute, distribute_tape
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
 
@@ -133,7 +133,7 @@ def embedding_as_rows(ring: Ring) -> Any:
 
 
 def _embedded(ring: Ring, optimizer: Any, dense_bytes: int) -> keras.Model:
-    from sparktrain.training.collectives import gradients
+    from sparktrain.training.frameworks.tensorflow.optimizers import gradients
 
     kept, gradients.DENSE_BYTES = gradients.DENSE_BYTES, dense_bytes
     layers = [keras.Input((3,), dtype="int32"), keras.layers.Embedding(20, 4), keras.layers.Flatten()]

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
-from sparktrain.training.data.shard import shard
-from sparktrain.training.keras.callbacks import CallbackDeps, keras_callbacks
-from sparktrain.training.keras.fit_stages import StagePosition
-from sparktrain.training.keras.user_callbacks import InternalCallback
+from sparktrain.training.frameworks.keras.callbacks import CallbackDeps, keras_callbacks
+from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
+from sparktrain.training.frameworks.tensorflow.data.shard import shard
 from tests.training import rowed
 
 EXAMPLES = 90

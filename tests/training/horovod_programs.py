@@ -12,9 +12,9 @@ import tensorflow as tf
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SparktrainError
 from sparktrain.training.collectives.backend import Joining, load
-from sparktrain.training.collectives.optimizer import is_distributed
+from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_distributed
 from sparktrain.training.gang_join import JoinedGang
-from sparktrain.training.horovod_names import import_hook
 from tests.training.programs import data, mlp
 
 BATCH, EPOCHS = 12, 2

@@ -10,7 +10,7 @@ from sparktrain.training.collectives.ring import Ring
 
 def joins(joining: Joining, backend: str, uuids: list[str]) -> dict[str, Any]:
     """Join, reduce and broadcast; `uuids` has the GPU of each rank, or nothing for a Horovod without NCCL."""
-    from sparktrain.training.collectives import horovod_ring, nccl_use
+    from sparktrain.training.frameworks.tensorflow.collectives import horovod_ring, nccl_use
 
     own = uuids[joining.formation.rank]
     nccl_use.gpu_uuid = lambda: own.encode()  # type: ignore[assignment]

@@ -12,9 +12,10 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.errors import UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
-from sparktrain.training.checkpoint import model_state, saver, tensor_files
+from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.export import export
+from sparktrain.training.frameworks.keras import model_state
 
 STEPS, SAVED = 12, 5
 

@@ -17,8 +17,8 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.training import process_setup
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.context import TrainContext
+from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.gang_join import JoinedGang, alone
-from sparktrain.training.keras.user_callbacks import InternalCallback
 from tests.support.member_calls import member_call
 
 ROWS, WHOLE_BATCH = 48, 12

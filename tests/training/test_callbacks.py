@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
-from sparktrain.training.keras.fit_stages import StagePosition
+from sparktrain.training.frameworks.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import DataError, SpecError
-from sparktrain.training.data import row_feed
 from sparktrain.training.data.training_data import TrainingData
+from sparktrain.training.frameworks.tensorflow.data import row_feed
 from tests.training import rowed
 
 ROWS = 45

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktrain.errors import SpecError
 from sparktrain.training.data.position import Position
-from sparktrain.training.data.shard import order_of, shard
+from sparktrain.training.frameworks.tensorflow.data.shard import order_of, shard
 from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids, steps_of
 
 KINDS = ("known", "unknown", "arrays", "generator", "rows")

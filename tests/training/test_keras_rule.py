@@ -8,15 +8,15 @@ import pytest
 
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import SpecError
-from sparktrain.training.parameter_server.keras_rule import (
+from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import (
     KerasRule,
     check_optimizer,
     is_sliceable,
     keras_rule,
     optimizer_bytes,
 )
-from sparktrain.training.parameter_server.shard_plan import ShardPlan, VariableSpec, plan_shards
-from sparktrain.training.parameter_server.shard_state import Push, Sender, ShardState
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import ShardPlan, VariableSpec, plan_shards
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import Push, Sender, ShardState
 
 SHAPES = [(5, 3), (3,), (), (2, 2, 2)]
 SCHEDULE = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)

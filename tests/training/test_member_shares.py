@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import StrategyError
-from sparktrain.training.strategies import member_shares
+from sparktrain.training.frameworks.tensorflow.strategies import member_shares
 from tests.training.cluster_functions import BATCH, EPOCHS, ROWS
 from tests.training.cluster_functions import shares as shares_of
 from tests.training.clusters import results

@@ -6,8 +6,8 @@ import pytest
 
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.memory_callback import TakeSnapshots
-from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, ResumedState
+from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
+from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, ResumedState
 from tests.training.gluing import Hand, ids, member
 from tests.training.rings import ThreadRing, together
 

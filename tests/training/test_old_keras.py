@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.tensorflowonspark import old_keras
-from sparktrain.training.keras.keras_patches import put_back
+from sparktrain.training.frameworks.keras.keras_patches import put_back
 from tests.training.test_old_programs import PAGE
 
 pytestmark = [

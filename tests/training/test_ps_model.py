@@ -16,13 +16,13 @@ from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.threads import spawn
-from sparktrain.training.collectives.optimizer import distribute
-from sparktrain.training.parameter_server.keras_rule import keras_rule
-from sparktrain.training.parameter_server.live_places import LivePlaces
-from sparktrain.training.parameter_server.ps_model import PsModel
-from sparktrain.training.parameter_server.ps_ring import PsRing
-from sparktrain.training.parameter_server.shard_messages import Endpoint
-from sparktrain.training.parameter_server.shard_server import ShardServer
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute
+from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import keras_rule
+from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
+from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
+from sparktrain.training.frameworks.tensorflow.parameter_server.ps_ring import PsRing
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import Endpoint
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_server import ShardServer
 
 EQUAL = 1e-6
 

@@ -9,7 +9,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.strategies.sessions import CHIEF_TIMEOUT_S, SessionMember, _Sessions
+from sparktrain.training.frameworks.tensorflow.strategies.sessions import CHIEF_TIMEOUT_S, SessionMember, _Sessions
 
 PLACES = tuple(
     MemberAddress("gpu-1", "127.0.0.1", 4000 + rank, role) for rank, role in enumerate((Role.CHIEF, Role.WORKER))

@@ -12,7 +12,7 @@ from sparktrain.errors import SpecError
 from sparktrain.state.topology import MemberAddress
 from sparktrain.tensorflowonspark import TFNode
 from sparktrain.training.collectives.held_port import HeldPort
-from sparktrain.training.strategies.tf_cluster import port_kept
+from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import port_kept
 
 
 def alone(port: int) -> Any:

@@ -74,7 +74,7 @@ from sparktrain.testing.sampler_contract import SamplerContract
 from sparktrain.testing.store_contract import StoreContract
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing, Ring
-from sparktrain.training.strategies.strategy import _BY_RING
+from sparktrain.training.frameworks.tensorflow.strategies.strategy import _BY_RING
 from sparktrain.usercode.preload import _FRAMEWORKS
 from tests.unit.driver.stored import HandClock, typical
 from tests.unit.runs.test_plan import with_spec
@@ -256,7 +256,7 @@ def test_the_tables_of_backends_have_each_one() -> None:
 
 def test_the_module_of_a_backend_has_a_function_that_joins() -> None:
     for name in backend._MODULES.values():
-        tree = ast.parse((ROOT / "sparktrain" / "training" / "collectives" / f"{name}.py").read_text("utf-8"))
+        tree = ast.parse(ROOT.joinpath(*name.split(".")).with_suffix(".py").read_text("utf-8"))
         [join] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "join"]
         assert [argument.arg for argument in join.args.args] == ["joining"]
 
@@ -270,7 +270,7 @@ def test_a_backend_by_the_steps_gives_its_ring(monkeypatch: pytest.MonkeyPatch) 
     module = ModuleType("sparktrain.training.collectives.new_ring")
     module.join = lambda joining: NewRing(joining.formation)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(backend._MODULES, Backend.HOROVOD, "new_ring")
+    monkeypatch.setitem(backend._MODULES, Backend.HOROVOD, module.__name__)
     place = MemberAddress("host", "10.0.0.1", 4000, Role.CHIEF)
     formation = Formation(Rank(0), (place, msgspec.structs.replace(place, role=Role.WORKER)))
     joining = backend.Joining(formation, exchange=None, release_port=lambda: None, timeout_s=1.0)  # type: ignore[arg-type]

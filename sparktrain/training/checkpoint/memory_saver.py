@@ -23,11 +23,12 @@ from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
-from sparktrain.training.checkpoint import model_state, tensor_files
+from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.checkpoint.mapped_files import mapped_arrays
 from sparktrain.training.checkpoint.saver import EXTRA, State, capture
 from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.notices import notice
 
 _ONE_FILE = 2**62

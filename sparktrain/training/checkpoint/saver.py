@@ -31,9 +31,10 @@ from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
-from sparktrain.training.checkpoint import model_state, tensor_files
+from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 

@@ -54,7 +54,8 @@ class Joining:
 
 JoinRing = Callable[[Joining], Ring]
 """The one function of a backend's module: connects to the other members. Blocks until all are. Raises FormError."""
-_MODULES = {Backend.HOROVOD: "horovod_ring", Backend.TENSORFLOW: "tf_collectives"}
+_RINGS = "sparktrain.training.frameworks.tensorflow.collectives"
+_MODULES = {Backend.HOROVOD: f"{_RINGS}.horovod_ring", Backend.TENSORFLOW: f"{_RINGS}.tf_collectives"}
 
 
 def load(backend: Backend) -> JoinRing:
@@ -63,15 +64,15 @@ def load(backend: Backend) -> JoinRing:
         return lambda joining: LocalRing()
     if backend is Backend.PARAMETER_SERVER:
         return _without_ring
-    module = importlib.import_module(f"{__package__}.{_MODULES[backend]}")
+    module = importlib.import_module(_MODULES[backend])
     return cast(JoinRing, module.join)
 
 
 def _without_ring(joining: Joining) -> Ring:
     """Members that meet at their parameter servers alone."""
-    from sparktrain.training.parameter_server.live_places import LivePlaces
-    from sparktrain.training.parameter_server.ps_model import PsModel
-    from sparktrain.training.parameter_server.ps_ring import PsRing
+    from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
+    from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
+    from sparktrain.training.frameworks.tensorflow.parameter_server.ps_ring import PsRing
 
     formation = joining.formation
     places = LivePlaces(formation, joining.exchange.moved)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from sparktrain.training.collectives.call_log import CallLog
-    from sparktrain.training.parameter_server.ps_model import PsModel
+    from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
+    from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
 
 
 class Ring(ABC):

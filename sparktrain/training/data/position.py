@@ -7,7 +7,7 @@ call of `fit` is a stage: its epochs and passes count from 0, and its steps cont
 import threading
 from collections.abc import Sequence
 
-from sparktrain.training.keras.fit_stages import Stages
+from sparktrain.training.data.fit_stages import Stages
 
 
 class Position:

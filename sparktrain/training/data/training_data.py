@@ -90,7 +90,7 @@ class TrainingData:
         Float64 columns become Keras' `floatx`; strings, and bytes of unequal lengths, become `tf.string`.
         Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
         """
-        from sparktrain.training.data.row_feed import Selection, row_feed
+        from sparktrain.training.frameworks.tensorflow.data.row_feed import Selection, row_feed
 
         share = assignment.share(self._rank, self._size, uneven)
         selection = Selection.of(self.schema, feature_columns, label_columns, weight_column, stack, self._subject)

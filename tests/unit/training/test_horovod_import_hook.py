@@ -3,7 +3,7 @@
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.training.horovod_names import import_hook
+from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 
 
 @pytest.mark.parametrize("parent", ["horovod.keras", "horovod.tensorflow.keras"])

@@ -94,7 +94,7 @@ class OpenStreams:
 
     def _least(self, steps: int) -> int:
         """The least number of all members: a collective of the gang's ring."""
-        from sparktrain.training.collectives.user_ops import allgather
+        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allgather
 
         gathered: Any = allgather(self._gang.ring, steps)
         return int(gathered.min())

@@ -67,7 +67,7 @@ class StreamData:
         StreamError.
         """
         batch_size = assignment.batch_of(batch_size)
-        from sparktrain.training.data.stream.stream_feed import stream_feed  # it loads TensorFlow
+        from sparktrain.training.frameworks.tensorflow.data.stream_feed import stream_feed  # it loads TensorFlow
 
         selected = (feature_columns, label_columns, weight_column, stack, self._subject)
         return stream_feed(self._chunks, self.schema, selected, batch_size, ahead=self._size == 1)

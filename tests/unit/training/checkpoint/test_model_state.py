@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.training.checkpoint.model_state import value
+from sparktrain.training.frameworks.keras.model_state import value
 
 
 def variable(array: Any) -> Any:

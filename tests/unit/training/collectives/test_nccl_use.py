@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain.training.collectives import nccl_use
-from sparktrain.training.collectives.nccl_use import each_has_its_own, gpu_uuid, pop_uuids
+from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
+from sparktrain.training.frameworks.tensorflow.collectives.nccl_use import each_has_its_own, gpu_uuid, pop_uuids
 
 UUID = bytes(range(16))
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.training.checkpoint.extras import pack, unpack
-from sparktrain.training.keras.fit_stages import StagePosition, Stages
+from sparktrain.training.data.fit_stages import StagePosition, Stages
 
 
 class Model:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from sparktrain.training.keras.keras_patches import put_back, replace
+from sparktrain.training.frameworks.keras.keras_patches import put_back, replace
 
 
 class Base:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.errors import SpecError
-from sparktrain.training.parameter_server.shard_plan import ALIGNMENT, VariableSpec, plan_shards
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import ALIGNMENT, VariableSpec, plan_shards
 
 SHAPES = st.lists(st.lists(st.integers(0, 7), max_size=3).map(tuple), min_size=1, max_size=8)
 DTYPES = st.sampled_from(["float32", "float64", "float16"])

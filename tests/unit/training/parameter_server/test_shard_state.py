@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
-from sparktrain.training.parameter_server.shard_state import (
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import (
     AddDifferences,
     Push,
     PushAnswer,

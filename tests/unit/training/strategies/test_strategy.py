@@ -8,7 +8,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.strategies.strategy import Strategies
+from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
 
 def strategies(backend: Backend = Backend.TENSORFLOW, rank: int = 0, **counts: int) -> Strategies:

@@ -11,7 +11,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import ALONE, Formation, MemberAddress
-from sparktrain.training.strategies import tf_cluster
+from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
 
 
 def formation(rank: int = 0, ports: tuple[int, ...] = (), **counts: int) -> Formation:

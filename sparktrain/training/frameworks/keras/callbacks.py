@@ -1,0 +1,441 @@
+"""The callbacks that do what a member needs between the steps of `fit`, one for each concern, and their list.
+
+The order of the list matters. Metrics are averaged before other callbacks read them, so that the user's own callbacks,
+which come later, decide the same on all members. Callbacks run between the steps, outside of graphs.
+"""
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.clock import Clock
+from sparktrain.config.direction import mode_of
+from sparktrain.config.param_values import described
+from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
+from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
+from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
+    Cadence,
+    EndStage,
+    FitCheckpoints,
+    Resume,
+    SaveCheckpoints,
+    Scoring,
+)
+from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
+from sparktrain.training.frameworks.keras.ps_training import PsTraining
+from sparktrain.training.frameworks.keras.user_callbacks import (
+    Arrange,
+    CallbackStateKeeper,
+    InternalCallback,
+    ResumedState,
+    stops_midway,
+)
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged, own_optimizers, stray_optimizer
+
+PROGRESS_S = 0.5
+"""The shortest time between two reports of a member's step."""
+AGREE_S = 1.0
+"""About how often the members agree whether to stop; at most once a step."""
+
+_SEEDS = (
+    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(): TensorFlow makes orders "
+    "from both; for numbers that differ between members use keras.random.SeedGenerator(ctx.seed + ctx.rank)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackDeps:
+    """What a member's callbacks need of its context. No function blocks."""
+
+    ring: Ring
+    position: Position
+    clock: Clock
+    report: Callable[..., None]
+    """`report(step, **metrics)`; only the chief calls it."""
+    should_stop: Callable[[], bool]
+    """Whether this member should stop."""
+    stepped: Callable[[int, bool], None]
+    """`stepped(step, training)` reports progress: the steps in all, and whether more follow."""
+    compare: Callable[[Any, int | None], None]
+    """`compare(model, steps)`, called by all members before the first step, raises if their programs differ."""
+    check: Callable[[Any], None]
+    """`check(model)`, called by all members when they have averaged first, raises if their weights differ."""
+    checkpoints: FitCheckpoints | None
+    """None: no restore and no save."""
+    own_folders: tuple[str, ...] = ()
+    """Folders that only this member uses."""
+    memory: MemorySaver | None = None
+    """None: no snapshots in memory."""
+
+
+def keras_callbacks(
+    deps: CallbackDeps,
+    *,
+    checkpoint_every: Any = "epoch",
+    memory_checkpoint: Any = "auto",
+    monitor: str | None = None,
+    mode: str | None = None,
+    warmup: int = 0,
+) -> list[Any]:
+    """The callbacks of one call of `fit`; the user's own come after them.
+
+    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `memory_checkpoint`: how
+    often a gang takes snapshots in memory: "auto", a time such as "5s", or None for never. `monitor` names the metric
+    of the best checkpoint, in `mode` "max" or "min", by default inferred from the name; it is known at the end of an
+    epoch, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of
+    the optimizer from that of one member (`lr_schedule.Warmup` counts steps instead). Raises SpecError.
+    """
+    cadence = Cadence.of(checkpoint_every)
+    scoring = Scoring(monitor, mode_of(monitor, mode))
+    interval_s = None if memory_checkpoint is None else snapshot_interval(memory_checkpoint)
+    ring = deps.ring
+    position = deps.position
+    past = ResumedState()
+    keep = CallbackStateKeeper(position, past)
+    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
+    if warmup and ring.ps_model is not None:
+        raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
+    if warmup:
+        chain += [WarmUp(ring, position, warmup)]
+    chain += [Resume(ring, position, deps.checkpoints, past), StartTogether(ring, position, past, deps.compare)]
+    chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
+    if ring.ps_model is not None:
+        chain += [PsTraining(ring.ps_model, position)]
+    if ring.rank == 0:
+        chain += [ReportMetrics(position, deps.report)]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+    if deps.memory is not None and memory_checkpoint is not None:
+        chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
+    if deps.checkpoints is not None:
+        chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+    return chain
+
+
+class TrackPosition(InternalCallback):
+    """Keeps the position for all other callbacks, and ends epochs where Keras does not know their end.
+
+    Keras expects all steps of a resumed epoch, and assumes the length of a first epoch that runs out of data for all
+    epochs. It must not read beyond the end either: a step without data still counts the optimizer's iterations.
+    """
+
+    def __init__(self, position: Position) -> None:
+        super().__init__()
+        self._position = position
+        self._cut = False
+        self._over = False
+        self._quiet = ExitStack()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._position.start_fit(self.params.get("steps"))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._position.start_epoch(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Raises StopIteration, which ends the iterator of Keras; suppresses the warning about it."""
+        if self._over:
+            self._quiet.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            raise StopIteration
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        position = self._position
+        position.finish_step(batch)
+        if not position.at_epoch_end:
+            return
+        if position.per_epoch is None or (position.offset and not position.at_pass_end):
+            self._cut = self.model.stop_training = True
+        elif position.offset:
+            self._over = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._leave_epoch()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._leave_epoch()
+        if self._cut:
+            self._cut = self.model.stop_training = False
+
+    def _leave_epoch(self) -> None:
+        self._position.leave_epoch()
+        self._over = False
+        self._quiet.close()
+
+
+class StartTogether(InternalCallback):
+    """Gives all members the weights and the optimizer state of the chief; random seeds stay their own.
+
+    Also to a fit that resumes: a snapshot in memory has its member's own moving averages, and with `local_steps`
+    momentum.
+    """
+
+    def __init__(
+        self, ring: Ring, position: Position, past: ResumedState, compare: Callable[[Any, int | None], None]
+    ) -> None:
+        super().__init__()
+        self._past = past
+        self._ring = ring
+        self._position = position
+        self._compare = compare
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError if members would not train together, and what comparing them raises."""
+        if self._ring.size == 1:
+            return
+        if (stray := stray_optimizer(self.model)) is not None:
+            raise SpecError(
+                f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
+                f"{stray}=ctx.distribute(...)"
+            )
+        # `jit_compile="auto"`, the default of compile(), is True only where there is a GPU: a program that trains on
+        # CPUs would fail there.
+        if self.model.jit_compile:  # XLA cannot compile collectives
+            self.model.jit_compile = False
+            self.model.make_train_function(force=True)
+        self._compare_data()
+        self._compare(self.model, self.params.get("steps"))
+        optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
+        variables = [*self.model.weights, *(slot for opt in optimizers if opt is not None for slot in opt.variables)]
+        # After a loss the members have equal snapshots: a broadcast of 100 MB took 0.3 s of the time until the next
+        # step.
+        if not (unequal := self._unequal(variables)):
+            return
+        values = self._ring.broadcast([tf.convert_to_tensor(weight.value) for weight in unequal], name="start")
+        for variable, value in zip(unequal, values, strict=True):
+            variable.assign(value)
+        # The callbacks restore these values later: without the chief's in them, a member that resumed from its own
+        # snapshot continued with moving averages of its own.
+        ids = set(map(id, unequal))
+        self._past.values = [
+            (weight, model_state.value(weight) if id(weight) in ids else saved) for weight, saved in self._past.values
+        ]
+
+    def _unequal(self, variables: list[Any]) -> list[Any]:
+        """Those that are not equal on all members. After a loss, equal snapshots leave next to none."""
+        if not variables:
+            return []
+        digests = np.stack([_digest(tf.convert_to_tensor(variable.value)) for variable in variables])
+        gathered = np.asarray(self._ring.allgather(tf.constant(digests[np.newaxis]), name="start_digests"))
+        unequal = (gathered != gathered[0]).any(axis=(0, 2))
+        return [variable for variable, differs in zip(variables, unequal, strict=True) if differs]
+
+    def _compare_data(self) -> None:
+        """Raise, on all members, for differences that would break the training or spoil it silently."""
+        steps = self.params.get("steps")
+        facts = [
+            (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
+            (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
+        ]
+        mine = tf.constant([[value for value, _ in facts]], tf.int64)
+        gathered = np.asarray(self._ring.allgather(mine, name="start_alike"))
+        for column, (_, difference) in zip(gathered.T, facts, strict=True):
+            if len(set(column.tolist())) > 1:
+                shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
+                raise SpecError(f"the members of the gang have different {difference}{shown}")
+
+
+def _digest(value: tf.Tensor) -> "np.ndarray[Any, Any]":
+    """Four integers, which are a SHA-256: a collision would have members train with different weights."""
+    content = np.ravel(np.asarray(value)).view(np.uint8)
+    return np.frombuffer(hashlib.sha256(content.data).digest(), np.int64)
+
+
+class WarmUp(InternalCallback):
+    """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2).
+
+    Once for each optimizer: another `fit` with the same one continues.
+    """
+
+    def __init__(self, ring: Ring, position: Position, epochs: int) -> None:
+        super().__init__()
+        if type(epochs) is not int or epochs < 0:
+            raise SpecError(f"warmup is {described(epochs)}; pass a number of epochs")
+        self._size = ring.size
+        self._position = position
+        self._epochs = epochs
+        self._goal = 0.0
+        self._start_step = self._steps = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError without a learning rate to raise, or with epochs of unknown length."""
+        if isinstance(self.model.optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            raise SpecError(
+                "warmup needs a learning rate that is a number, and this one is a schedule: let it be Warmup(...)"
+            )
+        if not self.params.get("steps"):
+            raise SpecError(
+                "warmup counts epochs, and their steps are not known for this data: pass steps_per_epoch to fit"
+            )
+        position = self._position
+        optimizer = self.model.optimizer
+        if position.warmup is None or position.warmup[0] is not optimizer:  # before a checkpoint replaces it
+            position.warmup = optimizer, float(optimizer.learning_rate), position.step
+        _, self._goal, self._start_step = position.warmup
+        self._steps = self._epochs * self.params["steps"]
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        elapsed = self._position.step - self._start_step
+        if elapsed <= self._steps:
+            start = self._goal / self._size
+            rate = start + (self._goal - start) * min(1.0, elapsed / self._steps)
+            self.model.optimizer.learning_rate.assign(rate)
+
+
+class ProgressCallback(InternalCallback):
+    """Reports the member's step, which shows progress, and checks the weights after the first average."""
+
+    def __init__(
+        self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
+    ) -> None:
+        super().__init__()
+        self._position = position
+        self._stepped = stepped
+        self._check = check
+        self._checked = False
+        self._clock = clock
+        self._reported_at = -math.inf
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._checked = False
+        self._stepped(self._position.step, True)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stepped(self._position.step, False)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._check_weights()
+        self._report_step()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._check_weights()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._report_step()
+
+    def _check_weights(self) -> None:
+        if not self._checked and is_averaged(self.model):
+            self._check(self.model)
+            self._checked = True
+
+    def _report_step(self) -> None:
+        if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
+            self._reported_at = now
+            self._stepped(self._position.step, True)
+
+
+class ReportMetrics(InternalCallback):
+    """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`."""
+
+    def __init__(self, position: Position, report: Callable[..., None]) -> None:
+        super().__init__()
+        self._position = position
+        self._report = report
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
+
+
+class StopOnRequest(InternalCallback):
+    """Stops all members after the same step, soon after a request to one of them.
+
+    They agree after the first step of a fit, and then about every `AGREE_S`, at a step that they compute from the pace
+    of all, because clocks differ. The steps between two agreements at most double: the first steps may be slow or fast.
+    """
+
+    def __init__(self, ring: Ring, position: Position, should_stop: Callable[[], bool], clock: Clock) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = position
+        self._should_stop = should_stop
+        self._clock = clock
+        self._stop = False
+        self._next = self._gap = 1
+        self._since = (0, 0.0)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stop = False
+        self._gap = 1
+        self._since = (self._position.step, self._clock.now())
+        self._next = self._position.step + 1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._ring.size == 1:
+            self._stop = self._should_stop()
+        elif self._position.step >= self._next:
+            self._agree()
+        if self._stop:
+            self._position.stopped = self.model.stop_training = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._stop:
+            self.model.stop_training = True
+
+    def _agree(self) -> None:
+        step = self._position.step
+        now = self._clock.now()
+        pace = (now - self._since[1]) / max(1, step - self._since[0])
+        gathered = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
+        requested, slowest = np.asarray(gathered).max(axis=0).tolist()
+        self._stop = requested > 0
+        self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
+        self._since = (step, now)
+        self._next = step + self._gap
+
+
+class StopTogether(InternalCallback):
+    """Stops all members after the same step when a callback of the user has stopped one of them.
+
+    They agree at the end of each epoch, and after each step if a user's callback that might stop is called then.
+    """
+
+    last = True
+
+    def __init__(self, ring: Ring) -> None:
+        super().__init__()
+        self._ring = ring
+        self._midway = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._midway = self._ring.size > 1 and self._any(stops_midway(self))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._midway:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._ring.size > 1:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def _any(self, mine: bool) -> bool:
+        return bool(np.asarray(self._ring.allgather(tf.constant([int(mine)], tf.int32), name="stopping")).any())

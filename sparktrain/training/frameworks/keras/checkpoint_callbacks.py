@@ -1,0 +1,443 @@
+"""Saves a model when it is due and resumes its training: the Keras side of checkpoints."""
+
+import gc
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.clock import Clock
+from sparktrain.config.metric_names import Mode
+from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.config.quantities import seconds
+from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint.saver import CheckpointSaver
+from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.fit_stages import Finished, StagePosition
+from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.user_callbacks import (
+    CallbackStateKeeper,
+    InternalCallback,
+    ResumedState,
+    continue_files,
+)
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged, own_optimizers
+from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import OPTIMIZERS, PsModel
+from sparktrain.training.notices import notice
+
+FIT_STATE = "fit()"
+"""The name under which `fit` saves its state beside the model."""
+
+
+class FitCheckpoints:
+    """Saves and restores for `fit`, through `ctx.checkpoint`."""
+
+    def __init__(self, checkpoints: CheckpointSaver, keep: int, ps_model: PsModel | None = None) -> None:
+        self._checkpoints = checkpoints
+        self._keep = keep
+        self._ps_model = ps_model
+
+    def peek(self) -> StagePosition | None:
+        """The position of the newest checkpoint, None without one; one of the user's own loop has no epoch.
+
+        Changes nothing. Raises CheckpointError.
+        """
+        newest = self._checkpoints.peek()
+        if newest is None:
+            return None
+        return StagePosition(newest.step, newest.epoch or 0, newest.batch or 0, newest.extra.get(FIT_STATE, {}))
+
+    def restore(self, model: Any, *, alike: bool) -> None:
+        """Set the built `model`, its optimizer and the generators to the newest checkpoint.
+
+        `alike`: this member has drawn the same random numbers as the chief. Raises UserError, CheckpointError.
+        """
+        restored = self._checkpoints.restore(model, alike=alike)
+        if self._ps_model is not None and restored is not None:
+            self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
+
+    def save(self, model: Any, place: StagePosition, score: float | None) -> None:
+        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy. Only the chief calls it."""
+        content: dict[str, Any] = {FIT_STATE: dict(place.content)}
+        if self._ps_model is not None:
+            content[OPTIMIZERS] = self._ps_model.saved()
+        self._checkpoints.save(
+            place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
+        )
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often to make a checkpoint: one of the three, or never."""
+
+    steps: int | None = None
+    seconds: float | None = None
+    epochs: bool = False
+
+    @classmethod
+    def of(cls, value: Any) -> "Cadence":
+        """The cadence for a number of steps, a time such as "30s", "epoch", or None. Raises SpecError."""
+        if value is None:
+            return cls()
+        if value == "epoch":
+            return cls(epochs=True)
+        if isinstance(value, str):
+            return cls(seconds=seconds(value, "checkpoint_every"))
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(
+                f"checkpoint_every is {described(value)}; pass a number of steps, a time such as '30s', or 'epoch'"
+            )
+        return cls(steps=value)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The metric by which one checkpoint is better than another."""
+
+    monitor: str | None
+    mode: Mode
+
+    def score(self, logs: dict[str, Any]) -> float | None:
+        """The score: larger is better; None without a monitor. Raises SpecError if the metric is missing."""
+        if self.monitor is None:
+            return None
+        if self.monitor not in logs:
+            names = ", ".join(map(repr, sorted(logs)))
+            raise SpecError(
+                f"monitor {self.monitor!r} is none of the metrics {names}{did_you_mean(self.monitor, logs)}"
+            )
+        value = float(logs[self.monitor])
+        return value if self.mode == "max" else -value
+
+
+class Resume(InternalCallback):
+    """Builds the model and its optimizer, and resumes from the newest checkpoint, all members at the chief's position.
+
+    A `fit` that had finished before that checkpoint runs no epoch, and the `fit` of the checkpoint runs the rest. Comes
+    before the callback that broadcasts the chief's variables. In an epoch that resumes in its middle the saved metrics
+    continue too.
+    """
+
+    def __init__(self, ring: Ring, position: Position, checkpoints: FitCheckpoints | None, past: ResumedState) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = position
+        self._checkpoints = checkpoints
+        self._past = past
+        self._metrics: list[tuple[Any, Any]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError if the model cannot be built yet, and CheckpointError."""
+        self._past.states = {}
+        self._past.values = []
+        self._past.midway = False
+        self._metrics = []
+        if self._checkpoints is None and self._ring.size == 1:
+            return
+        position = self._position
+        stages = self._position.stages
+        if self._checkpoints is not None and not stages.opened:
+            self._open(self._checkpoints)
+        behind = stages.behind(position.fit) or stages.resumes(position.fit)
+        _build(self.model, position.spec, needed=behind or self._ring.size > 1)
+        if self._checkpoints is None:
+            return
+        if (finished := stages.finished_before(position.fit)) is not None:
+            self._skip(finished)
+        elif stages.resumes(position.fit) and stages.place is not None:
+            self._checkpoints.restore(self.model, alike=stages.alike)
+            self._resume(stages.place)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self.model._initial_epoch = None  # used; another fit starts at its own epoch
+        for variable, value in self._metrics:
+            variable.assign(value)
+        self._metrics = []
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self.model._initial_epoch = None
+
+    def _open(self, checkpoints: FitCheckpoints) -> None:
+        """Agree on the checkpoint of the chief."""
+        place = checkpoints.peek()
+        drawn = zlib.crc32(repr(model_state.generators()).encode())
+        mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
+        [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
+        step, epoch, batch, stage, chiefs = np.asarray(agreed).tolist()
+        content = place.content if place is not None and place.step == step else {"stage": stage}
+        self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
+
+    def _skip(self, finished: Finished) -> None:
+        facts = finished.facts
+        position = self._position
+        position.step = facts["step"]
+        position.reported = facts["reported"]
+        position.recall(facts["passes"])
+        position.stages.attach(position.fit, self.model)
+        self.model._initial_epoch = self.params["epochs"]
+        self._past.states = facts["callbacks"]
+        continue_files(self, self._past, None)
+
+    def _resume(self, place: StagePosition) -> None:
+        position = self._position
+        content = place.content
+        batch = place.batch
+        if not content.get("fed", bool(position.feeds)):
+            repeated = f"epoch {place.epoch} restarts from its first step, and " if batch else ""
+            notice(
+                f"{repeated}fit() shuffles in a new order: only data of ctx.shard() resumes in the middle of an "
+                "epoch, in the same order"
+            )
+            batch = 0
+        start_step = content.get("start_step", 0)
+        first = content.get("first", 0)
+        position.recall_rows(content.get("rows", []))
+        epoch, batch = position.place_now(place.epoch, batch)
+        self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
+        position.resume(epoch, batch, place.step, start_step=start_step, first=first)
+        position.reported = max(position.reported, content.get("reported", -1))
+        position.recall(content.get("passes", []))
+        variables = [*self.model.variables, *self.model.optimizer.variables]
+        self._past.states = content.get("callbacks", {})
+        self._past.midway = batch > 0
+        self._past.values = [(variable, model_state.value(variable)) for variable in variables]
+        if batch:
+            metrics = [variable for metric in self.model.metrics for variable in metric.variables]
+            self._metrics = [(variable, variable.numpy()) for variable in metrics]
+        continue_files(self, self._past, epoch)
+
+
+class SaveCheckpoints(InternalCallback):
+    """Saves the model on the chief when it is due, after the user's callbacks, with their state.
+
+    A save in the middle of an epoch after a number of steps, which all members know, has the metrics of all members;
+    one after a time has those of the chief. A save that is due with the last step of an epoch happens at the end of the
+    epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens after the next, so
+    that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
+    """
+
+    last = True
+
+    def __init__(
+        self,
+        ring: Ring,
+        checkpoints: FitCheckpoints,
+        keep: CallbackStateKeeper,
+        when: tuple[Cadence, Scoring],
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = keep.position
+        self._checkpoints = checkpoints
+        self._keep = keep
+        self._cadence, self._scoring = when
+        self._clock = clock
+        self._last = (0, 0.0)
+        self._quiet = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        # No restart resumes in a fit after a stopped one, or in one that only repeats an earlier one.
+        self._quiet = position.stopped or position.stages.behind(position.fit)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Raises what saving raises."""
+        if not self._due() or self._position.at_epoch_end or self.model.stop_training:
+            return
+        # Between two averages a checkpoint has the chief's weights alone, and a restart loses the steps of the others.
+        if is_averaged(self.model):
+            self._save(self._position.epoch, self._position.batch, None)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Raises what saving raises."""
+        if self.model.stop_training and not self._position.at_epoch_end:
+            return
+        if self._cadence.epochs or self._scoring.monitor is not None or self._due():
+            self._save(epoch + 1, 0, self._scoring.score(logs or {}))
+
+    def _due(self) -> bool:
+        step, at = self._last
+        if self._cadence.steps is not None:
+            return self._position.step - step >= self._cadence.steps
+        return self._cadence.seconds is not None and self._clock.now() - at >= self._cadence.seconds
+
+    def _save(self, epoch: int, batch: int, score: float | None) -> None:
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        if self._quiet:
+            return
+        # Before the others return: all members take part in the average, and the chief alone saves.
+        shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
+        if self._ring.rank:
+            return
+        place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
+        local_values = [(variable, variable.numpy()) for variable, _ in shared]
+        for variable, value in shared:
+            variable.assign(value)
+        self._checkpoints.save(self.model, place, score)
+        for variable, value in local_values:
+            variable.assign(value)
+
+    def _averaged_metrics(self) -> list[tuple[Any, Any]]:
+        """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
+        variables = [variable for variable in self.model.metrics_variables if tf.as_dtype(variable.dtype).is_floating]
+        tensors = [tf.convert_to_tensor(variable.value) for variable in variables]
+        return list(zip(variables, self._ring.allreduce(tensors, average=True, name="saved_metrics"), strict=True))
+
+
+def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
+    """What a `fit` needs to resume at `position`, beside the model."""
+    content = {
+        "stage": position.fit,
+        "start_step": position.start_step,
+        "first": position.first,
+        "reported": position.reported,
+        "passes": position.passes(),
+        "rows": position.rows(),
+        "fed": position.fed,
+        "stopped": model.stop_training and not position.stopped,
+        "callbacks": keep.states(),
+    }
+    return content | position.stages.packed()
+
+
+class EndStage(InternalCallback):
+    """The last callback: notes the state that a `fit` leaves, or restores it if an earlier process has noted it."""
+
+    last = True
+
+    def __init__(self, ring: Ring, keep: CallbackStateKeeper) -> None:
+        super().__init__()
+        self._rank = ring.rank
+        self._position = keep.position
+        self._keep = keep
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Note the optimizers of other models as late as possible, and drop what is not needed."""
+        stages = self._position.stages
+        if self._rank or stages.behind(self._position.fit):
+            return
+        if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):
+            gc.collect()  # models have reference cycles: this frees those that the function has released
+        for stage in stages.other_stages(self.model):
+            optimizer = stage.model().optimizer
+            if not stage.optimizer and optimizer is not None and optimizer.built:
+                stage.optimizer = _values(_named(stage.model(), "optimizer/"))
+        if text := stages.make_room(self.model):
+            notice(text)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Raises UserError if the model of a finished `fit` differs from the saved one."""
+        position = self._position
+        stages = self._position.stages
+        if (finished := stages.finished_before(position.fit)) is not None:
+            self._restore(finished)
+            return
+        facts = {
+            "step": position.step,
+            "reported": position.reported,
+            "passes": [[count, count] for _, count in position.passes()],
+            "callbacks": self._keep.states(),
+            "generators": _compact(model_state.generators()),
+            "seed": model_state.global_seed(),
+        }
+        chief = not self._rank and not position.stopped
+        stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
+
+    def _restore(self, finished: Finished) -> None:
+        facts = finished.facts
+        stages = self._position.stages
+        for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
+            if part:
+                tensors: Any = _TensorsInMemory(part)
+                model_state.assign(_named(self.model, *prefixes), tensors, facts["step"], self._rank)
+        if facts["seed"] is not None:
+            model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
+        if not self._rank or stages.alike:
+            model_state.assign_generators(_as_lists(facts["generators"]))
+
+
+class _TensorsInMemory:
+    """Tensors in memory, with the interface of files for `model_state.assign`."""
+
+    def __init__(self, tensors: dict[str, Array]) -> None:
+        self._tensors = tensors
+        self.document = {"variables": {name: f"{tensor.dtype} {tensor.shape}" for name, tensor in tensors.items()}}
+
+    def read(self, name: str) -> Array:
+        return self._tensors[name].copy()
+
+
+def _named(model: Any, *prefixes: str) -> dict[str, Any]:
+    return {name: variable for name, variable in model_state.named(model).items() if name.startswith(prefixes)}
+
+
+def _values(named: dict[str, Any]) -> dict[str, Array]:
+    return {name: model_state.value(variable) for name, variable in named.items()}
+
+
+def _compact(generators: dict[str, Any]) -> dict[str, Any]:
+    """The states of generators, with arrays for their thousands of numbers."""
+    version, internal, gauss = generators["python"]
+    states = {"python": [version, np.array(internal, np.uint32), gauss]}
+    if "numpy" in generators:
+        key, *scalars = generators["numpy"]
+        states["numpy"] = [np.array(key, np.uint32), *scalars]
+    return states
+
+
+def _as_lists(generators: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [part.tolist() if hasattr(part, "tolist") else part for part in state]
+        for name, state in generators.items()
+    }
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """The optimizer of `compile()`, those of the model's own train_step, and the ones that they wrap."""
+    optimizers = []
+    for optimizer in (getattr(model, "optimizer", None), *own_optimizers(model).values()):
+        while optimizer is not None:
+            optimizers.append(optimizer)
+            optimizer = getattr(optimizer, "inner_optimizer", None)
+    return optimizers
+
+
+def _build(model: Any, spec: Any, *, needed: bool) -> None:
+    """Build all variables of `model`, its metrics and its optimizer; `spec` is that of its batches, None if unknown.
+
+    Raises SpecError if the variables are `needed` and cannot be built; else Keras builds them with the first batch.
+    """
+    if not optimizers_of(model):
+        raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
+    leaves = [] if spec is None else tf.nest.flatten(spec)
+    if leaves and all(isinstance(leaf, tf.TensorSpec | tf.NoneTensorSpec) for leaf in leaves):
+        batch = tf.nest.map_structure(
+            lambda leaf_spec: leaf_spec if isinstance(leaf_spec, tf.TensorSpec) else None, spec
+        )
+        with suppress(RuntimeError):  # Keras asks to build it by hand, as below
+            model._symbolic_build(data_batch=batch)
+    if not model.built:
+        if not needed:
+            return
+        raise SpecError(
+            "the model has no variables yet, and all members must start with equal ones: give it an Input layer, or "
+            "build() it before fit()"
+        )
+    for name in [name for name, optimizer in own_optimizers(model).items() if not optimizer.built]:
+        notice(
+            f"after a restart the model's {name} has no state, because its first step builds it: "
+            f"call {name}.build(...) with the variables that it trains before fit()"
+        )
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)

@@ -1,0 +1,61 @@
+"""Connects the Keras callbacks to the context of a member. Imports TensorFlow and Keras."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sparktrain.clock import Clock
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
+from sparktrain.training.checkpoint.saver import CheckpointSaver
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
+from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as callbacks
+from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
+from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
+from sparktrain.training.frameworks.tensorflow.optimizers.consistency import check_equal, check_same_program
+from sparktrain.training.frameworks.tensorflow.optimizers.sync_batch_norm import synchronize_batches
+
+
+def prepare_keras(ring: Ring) -> None:
+    """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
+    weigh_losses(ring)
+    synchronize_batches(ring)
+
+
+def keras_callbacks(
+    ring: Ring,
+    position: Position,
+    clock: Clock,
+    checkpoints: CheckpointSaver,
+    report: Callable[..., None],
+    should_stop: Callable[[], bool],
+    stepped: Callable[[int, bool], None],
+    *,
+    own_folders: tuple[str, ...],
+    memory: MemorySaver | None,
+    keep: int,
+    **options: Any,
+) -> list[Any]:
+    """See `TrainContext.keras_callbacks`. Raises SpecError."""
+
+    def compare(model: Any, steps: int | None) -> None:
+        check_same_program(ring, model, steps=steps)
+
+    def check(model: Any) -> None:
+        if ring.size > 1:
+            check_equal(ring, model)
+
+    deps = CallbackDeps(
+        ring=ring,
+        position=position,
+        clock=clock,
+        report=report,
+        should_stop=should_stop,
+        stepped=stepped,
+        compare=compare,
+        check=check,
+        checkpoints=FitCheckpoints(checkpoints, keep, ring.ps_model),
+        own_folders=own_folders,
+        memory=memory,
+    )
+    return callbacks(deps, **options)

@@ -1,0 +1,261 @@
+"""The state of a Keras model: every variable that training changes, by name, and the random generators.
+
+Keras 3's own files lack the states of seed generators, so that a model with dropout resumes with other numbers; here
+they are part of the state.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparktrain.errors import UserError
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.notices import issued_notices, notice
+
+SEEDS = "seeds/"
+METRICS = "metrics/"
+OWN_OPTIMIZERS = "optimizers/"
+"""Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
+GLOBAL_SEED = "global_seed"
+"""The name of the state of Keras's generator for random operations without a seed of their own."""
+
+_SHOWN = 5
+"""How many differing variables an error names, of each kind."""
+_COUNTER = re.compile(r"_\d+(?=[_/#]|$)")
+"""The suffix that Keras appends to the names of layers after the first of a kind in a process."""
+
+
+def named(model: Any) -> dict[str, Any]:
+    """All variables of a built model by name: its own, those of its seed generators, its optimizers and its metrics.
+
+    Builds the optimizer. Raises UserError when the model is not built.
+    """
+    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import own_optimizers
+
+    if not model.built:
+        raise UserError(
+            f"model {model.name!r} has no variables yet: build it first, with an Input, model.build(), or a first call"
+        )
+    optimizer = getattr(model, "optimizer", None)
+    # An optimizer has no variables before it is built: Keras's own files then drop its state, with a warning alone.
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    variables: dict[str, Any] = {}
+    for variable in model.variables:
+        # Keras's own files bring a seed generator's state of [7, 30] back as [7, 0], and dropout draws other numbers.
+        _add(variables, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
+    for variable in optimizer.variables if optimizer is not None else ():
+        _add(variables, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer
+    for attribute, own_optimizer in own_optimizers(model).items():
+        for variable in own_optimizer.variables if own_optimizer.built else ():
+            _add(variables, f"{OWN_OPTIMIZERS}{attribute}/{variable.name}", variable)
+    for variable in model.metrics_variables:
+        _add(variables, METRICS + variable.path, variable)
+    return variables
+
+
+def value(variable: Any, spare: Array | None = None) -> Array:
+    """A copy of the variable's value in host memory: in `spare`, if that has its dtype and shape.
+
+    Allocating new memory may take ten times as long as the copy.
+    """
+    held = _own_part(variable.value)
+    tensor = held.read_value() if hasattr(held, "read_value") else held
+    view = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
+    if spare is None or (spare.dtype, spare.shape) != (view.dtype, view.shape):
+        return np.array(view)
+    np.copyto(spare, view)
+    return spare
+
+
+def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:
+    """The specs of all variables of a built model, and copies of them and of Keras's generator, in `spare` if they fit.
+
+    Raises UserError when the model is not built.
+    """
+    variables = named(model)
+    copies = {name: value(variable, spare.get(name)) for name, variable in variables.items()}
+    if (seed := global_seed()) is not None:
+        copies[GLOBAL_SEED] = seed
+    return {name: spec(variable) for name, variable in variables.items()}, copies
+
+
+def notice_own_steps(model: Any) -> None:
+    """Print once when a checkpoint has steps that this member has made by itself since the newest average."""
+    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged
+
+    text = (
+        "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
+        "own save after a multiple of local_steps"
+    )
+    if not is_averaged(model) and text not in issued_notices():
+        notice(text)
+
+
+def _own_part(held: Any) -> Any:
+    """This member's part of a variable under a strategy of several members; anything else as it is.
+
+    TensorFlow adds up some variables over the members when they are read, such as those of metrics: all members must
+    read them then, and one alone saves.
+    """
+    strategy = getattr(held, "distribute_strategy", None)
+    if strategy is None or not getattr(strategy.extended, "_in_multi_worker_mode", lambda: False)():
+        return held
+    return held.values[0]
+
+
+def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
+    """Set the variables to the values in `files`; a rank other than the chief keeps the seeds of its generators.
+
+    Raises UserError, and changes nothing, if the files are of another model. Metrics that differ keep their values,
+    because the first batch builds them; so do a model's own optimizers that only one side has built.
+    """
+    stored = files.document["variables"]
+    built = _group_names(variables)
+    saved = _group_names(stored)
+    targets = _but_metrics({name: variable for name, variable in variables.items() if _group(name) in saved | {""}})
+    sources = _matched(
+        targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
+    )
+    for name, source in sources.items():
+        content = files.read(source)
+        if name.startswith(SEEDS) and rank:
+            content[0] = value(variables[name])[0]
+        variables[name].assign(content)
+    assign_metrics(variables, files)
+
+
+def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
+    """Set the metrics' variables to the values in `files`; False, without a change, if the files have other metrics."""
+    metrics = {name: variable for name, variable in variables.items() if name.startswith(METRICS)}
+    stored = {name: form for name, form in files.document["variables"].items() if name.startswith(METRICS)}
+    try:
+        sources = _matched(metrics, stored, 0)
+    except UserError:
+        return False
+    for name, source in sources.items():
+        metrics[name].assign(files.read(source))
+    return True
+
+
+# ---- random generators of the process
+
+
+def global_seed() -> Array | None:
+    """The state of Keras's global seed generator; None before its first use."""
+    from keras.src.backend.common import global_state
+    from keras.src.random import seed_generator
+
+    generator = global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+    return None if generator is None else value(generator.state)
+
+
+def assign_global_seed(state: Array, rank: int) -> None:
+    """Set Keras's global seed generator to `state`; a rank other than the chief keeps its seed."""
+    from keras.src.random import seed_generator
+
+    generator = seed_generator.global_seed_generator()
+    if rank:
+        state[0] = value(generator.state)[0]
+    generator.state.assign(state)
+
+
+def generators() -> dict[str, Any]:
+    """The states of Python's and NumPy's global generators, as JSON values."""
+    version, internal, gauss = random.getstate()
+    states: dict[str, Any] = {"python": [version, list(internal), gauss]}
+    numpy_state: Any = np.random.get_state(legacy=False)
+    if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
+        key = numpy_state["state"]["key"].tolist()
+        pos = numpy_state["state"]["pos"]
+        states["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
+    return states
+
+
+def assign_generators(states: Mapping[str, Any]) -> None:
+    """Set Python's and NumPy's global generators to `states`."""
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    if "numpy" in states:
+        key, pos, has_gauss, cached = states["numpy"]
+        np.random.set_state(("MT19937", np.array(key, "uint32"), pos, has_gauss, cached))
+
+
+# ---- which variable is which
+
+
+def spec(variable: Any) -> str:
+    """Dtype and shape as text, for comparisons and messages."""
+    return f"{variable.dtype} {tuple(variable.shape)}"
+
+
+def _add(table: dict[str, Any], name: str, value: Any) -> None:
+    count = 1
+    unique = name
+    while unique in table:
+        count += 1
+        unique = f"{name}#{count}"
+    table[unique] = value
+
+
+def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: variable for name, variable in variables.items() if not name.startswith(METRICS)}
+
+
+def _group(name: str) -> str:
+    """The attribute of the model's own optimizer that has the variable `name`; empty for other variables."""
+    return name.split("/")[1] if name.startswith(OWN_OPTIMIZERS) else ""
+
+
+def _group_names(names: Iterable[str]) -> set[str]:
+    return set(map(_group, names)) - {""}
+
+
+def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int) -> dict[str, str]:
+    """The stored name for each variable's name. `stored` has the specs by name, in order."""
+    specs = {name: spec(variable) for name, variable in variables.items()}
+    if specs == stored:
+        return {name: name for name in specs}
+    if [(_kind(name), form) for name, form in specs.items()] == [(_kind(name), form) for name, form in stored.items()]:
+        return dict(zip(specs, stored, strict=True))
+    raise UserError(
+        f"the checkpoint of step {step} is of another model than the function has built: {_difference(specs, stored)}; "
+        "build the same model in each generation, or start a new run"
+    )
+
+
+def _kind(name: str) -> str:
+    """The last two parts of a name without Keras's counters, which depend on the models that were built before."""
+    return "/".join(_COUNTER.sub("", name).split("/")[-2:])
+
+
+def _difference(specs: Mapping[str, str], stored: Mapping[str, str]) -> str:
+    model_names = {name: name for name in specs}
+    stored_names = {name: name for name in stored}
+    without = _without_counters(specs), _without_counters(stored)
+    if len(without[0].keys() & without[1].keys()) > len(model_names.keys() & stored_names.keys()):
+        model_names, stored_names = without
+    lacking = [f"{stored_names[name]} {stored[stored_names[name]]}" for name in stored_names if name not in model_names]
+    surplus = [f"{model_names[name]} {specs[model_names[name]]}" for name in model_names if name not in stored_names]
+    pairs = [(stored[stored_names[name]], model_names[name]) for name in model_names if name in stored_names]
+    mismatches = [f"{name} {specs[name]}, in the checkpoint {form}" for form, name in pairs if specs[name] != form]
+    kinds = {"the model lacks": lacking, "the checkpoint lacks": surplus, "of another shape or type:": mismatches}
+    parts = [f"{kind} {_shown(names)}" for kind, names in kinds.items() if names]
+    return "; ".join(parts) or f"the same variables come in another order, {_shown(specs)}"
+
+
+def _without_counters(names: Iterable[str]) -> dict[str, str]:
+    """The names by their text without Keras's counters, numbered where that is equal."""
+    bare_names: dict[str, str] = {}
+    for name in names:
+        _add(bare_names, _COUNTER.sub("", name), name)
+    return bare_names
+
+
+def _shown(names: Iterable[str]) -> str:
+    names = list(names)
+    tail = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + tail

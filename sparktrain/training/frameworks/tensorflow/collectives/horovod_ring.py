@@ -1,0 +1,164 @@
+"""A ring of Horovod, over Gloo, or NCCL for sums of floating-point numbers.
+
+It uses only the operations of `horovod.tensorflow`: Horovod's optimizer and callbacks for Keras do not know Keras 3,
+and its optimizer then reduces nothing, without an error. The members meet before `init`, which aborts a process that
+waits too long, and find each other by a rendezvous of our own. Horovod matches operations by their names, which are
+equal on all members. An operation that some member does not call ends after `operation_s`, the time of Horovod's
+stall check.
+
+Operations run on the CPU, and tensors of a GPU travel through host memory, unless Horovod is built with NCCL
+(`scripts/build_horovod.sh --nccl`), and each member has a GPU of its own: then gradients stay on GPUs.
+"""
+
+import atexit
+import os
+import sys
+from collections.abc import Sequence
+
+import psutil
+import tensorflow as tf
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
+from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
+from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
+from sparktrain.training.frameworks.tensorflow.collectives.gloo_rendezvous import Rendezvous
+from sparktrain.training.frameworks.tensorflow.collectives.named_ring import HOST, NamedRing
+from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+
+try:
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow import mpi_ops  # its init and shutdown: those of `hvd` are replaced for users
+except (ImportError, tf.errors.NotFoundError) as error:
+    raise ImportError(
+        f"backend 'horovod' needs a Horovod that is built for TensorFlow {tf.__version__}: run `make horovod` or "
+        f"`scripts/build_horovod.sh`, and install its wheel on all executors; or take backend 'tensorflow' ({error})"
+    ) from error
+
+WITHOUT_NCCL = (
+    "gradients travel through host memory, for NCCL needs a GPU of its own for each member, and Horovod with it"
+)
+# Horovod has no sums of bfloat16: `carry` has such numbers travel as float32.
+_REDUCED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
+_MOVED = (*_REDUCED, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.bool)
+
+
+def join(joining: Joining) -> Ring:
+    """See `sparktrain.training.collectives.backend.JoinRing`."""
+    formation = joining.formation
+    if formation.size == 1:
+        return LocalRing()
+    joining.release_port()  # Gloo takes ports of its own
+    offers = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    # Gloo's timeout also bounds how far apart members may call init, and one that is missing aborts the others by
+    # SIGABRT: meet first.
+    shared = barrier.wait_for_all(joining, SystemClock(), offers)
+    # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
+    by_nccl = nccl_use.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
+    if offers and not by_nccl:
+        print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
+    with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
+        # With this variable Horovod expects the driver of its own elastic runs.
+        os.environ.pop("HOROVOD_ELASTIC", None)
+        os.environ.update(_environment(formation, rendezvous.address, joining))
+        try:
+            mpi_ops.init()
+        except Exception as error:
+            raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
+    # At exit it would wait for dead members; `close` leaves the living ones.
+    atexit.unregister(mpi_ops.shutdown)
+    return HorovodRing(formation, joining.operation_s, by_nccl=by_nccl)
+
+
+def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
+    """The environment variables that Horovod and NCCL read. Raises FormError."""
+    wait_s = barrier.whole_seconds(joining.operation_s)
+    interface = _interface(formation)
+    values = {
+        "RANK": formation.rank,
+        "SIZE": formation.size,
+        "LOCAL_RANK": formation.local_rank,
+        "LOCAL_SIZE": formation.local_size,
+        "CROSS_RANK": formation.cross_rank,
+        "CROSS_SIZE": formation.cross_size,
+        "HOSTNAME": formation.mine.host,
+        "CONTROLLER": "gloo",
+        "CPU_OPERATIONS": "gloo",
+        "GLOO_RENDEZVOUS_ADDR": address[0],
+        "GLOO_RENDEZVOUS_PORT": address[1],
+        "GLOO_IFACE": interface,
+        "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
+        # Only with the patch of `scripts/build_horovod.sh`: under Gloo, Horovod's stall check counts no ranks and never
+        # acts.
+        "STALL_CHECK_TIME_SECONDS": max(1, wait_s // 2),
+        "STALL_SHUTDOWN_TIME_SECONDS": max(2, wait_s),  # must be more than the check's
+    }
+    nccl = {} if "NCCL_SOCKET_IFNAME" in os.environ else {"NCCL_SOCKET_IFNAME": f"={interface}"}
+    return {f"HOROVOD_{name}": str(value) for name, value in values.items()} | nccl
+
+
+def _interface(formation: Formation) -> str:
+    """The network interface with this member's address: without a name, Gloo takes any, such as loopback."""
+    address = formation.mine.address
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(nic_address.address == address for nic_address in addresses):
+            return name
+    raise FormError(
+        f"{barrier.this_member(formation)}: no network interface of this host has the address {address}; "
+        "the executor's host name must resolve to an address of the host itself"
+    )
+
+
+def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
+    silent = sorted(set(range(formation.size)) - heard)
+    hosts = ", ".join(f"{rank} on {formation.places[rank].host}" for rank in silent)
+    detail = f"nothing came from rank {hosts}: see its log" if silent else "all members had started to connect"
+    return f"{barrier.this_member(formation)}: Horovod's ring could not be formed; {detail} ({error})"
+
+
+class HorovodRing(NamedRing):
+    """See base class. Made by `join`."""
+
+    def __init__(self, formation: Formation, timeout_s: float, *, by_nccl: bool = False) -> None:
+        super().__init__(formation, timeout_s, _MOVED)
+        self._sums_on = "/GPU:0" if by_nccl else HOST
+        """Where sums of floating-point numbers are computed."""
+
+    @as_written
+    def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
+        """See base class. Horovod itself joins small tensors."""
+        # Without `in_chunks`, which other rings need: Horovod's own fusion sums 40 tensors of 1 KB in 3.6 ms.
+        device = self._sums_on if all(tensor.dtype.is_floating for tensor in tensors) else HOST
+        with self._operation("allreduce", name, tensors, device) as unique:
+            carried = [carry(tensor, _REDUCED) for tensor in tensors]
+            sums = self._sums([tensor for tensor, _ in carried], unique)
+            reduced = averaged(sums, self.size) if average else sums
+            return [back(tensor) for tensor, (_, back) in zip(reduced, carried, strict=True)]
+
+    def _sums(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
+        sums = list(tensors)
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            indices = [
+                i for i, tensor in enumerate(tensors) if tensor.dtype is dtype and tensor.shape.num_elements() != 0
+            ]
+            if indices:
+                group = [tensors[index] for index in indices]
+                label = f"{name}.sum.{dtype.name}"
+                reduced = hvd.grouped_allreduce(group, op=hvd.Sum, name=label, ignore_name_scope=True)
+                for index, total in zip(indices, reduced, strict=True):
+                    sums[index] = total
+        return sums
+
+    def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:
+        return hvd.broadcast(flat, 0, name=name, ignore_name_scope=True)
+
+    def _gathered(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        return hvd.allgather(tensor, name=name, ignore_name_scope=True)
+
+    def _shut_down(self) -> None:
+        # After a sum of all: with a dead member, Horovod's shutdown blocks for the whole timeout of Gloo.
+        mpi_ops.shutdown()

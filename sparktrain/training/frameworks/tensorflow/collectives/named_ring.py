@@ -1,0 +1,94 @@
+"""What the rings of frameworks share: operations that are matched by name, noted for others, and cast for the way."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import tensorflow as tf
+
+from sparktrain.errors import RingError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import in_chunks
+from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
+from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
+from sparktrain.training.frameworks.tensorflow.collectives.op_names import PREFIX, OpNames, as_written
+
+HOST = "/CPU:0"
+
+
+class NamedRing(Ring):
+    """See base class."""
+
+    calls: CallLog
+    _ends_with_error = False
+    """Whether an operation that has failed ends all others of the process."""
+
+    def __init__(self, formation: Formation, timeout_s: float, moved: Collection[tf.DType]) -> None:
+        """`timeout_s` is that of an operation, 0 for none; `moved` are the types that `_copy` and `_gathered` take."""
+        self.rank = formation.rank
+        self.size = formation.size
+        self.timeout_s = timeout_s
+        self.calls = CallLog()
+        self._formation = formation
+        self._moved = moved
+        self._names = OpNames()
+        self._closed = False
+
+    @as_written
+    def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
+        """See base class."""
+        with self._operation("broadcast", name, tensors) as unique:
+            carried = [carry(tensor, self._moved) for tensor in tensors]
+            sent = in_chunks(
+                [tensor for tensor, _ in carried], lambda flat, label: self._copy(flat, f"{unique}.copy.{label}")
+            )
+            return [back(tensor) for tensor, (_, back) in zip(sent, carried, strict=True)]
+
+    @as_written
+    def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
+        """See base class."""
+        with self._operation("allgather", name, [tensor]) as unique:
+            if not tensor.shape.rank:
+                raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
+            carried, back = carry(tensor, self._moved)
+            # No slash in a name: Horovod takes what follows the last one, and two operations would have one name.
+            return back(self._gathered(carried, f"{unique}.gather"))
+
+    def close(self) -> None:
+        """See base class. The members wait for each other, so that none ends while another still needs it."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(RingError):  # a member that is gone does not undo the work of the others
+            self.allreduce([tf.zeros([1])], average=False, name="closing")
+            self._shut_down()
+
+    @abstractmethod
+    def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:
+        """The chief's tensor."""
+
+    @abstractmethod
+    def _gathered(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """The tensors of all members, one after the other along their first axis."""
+
+    def _shut_down(self) -> None:
+        """Leave what connects the members, once all of them have come to that."""
+
+    @contextmanager
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor], device: str = HOST) -> Iterator[str]:
+        """Note an operation, and name it uniquely. Raises RingError where it fails."""
+        try:
+            with tf.name_scope(PREFIX), tf.device(HOST):
+                noted = self.calls.note(kind, name, tensors)
+            with tf.name_scope(PREFIX), tf.device(device), tf.control_dependencies([noted]):
+                yield self._names.unique(name)
+        # Horovod, too, raises TensorFlow's UnknownError for every loss, and its own HorovodInternalError never.
+        except tf.errors.OpError as error:
+            self._closed = self._closed or self._ends_with_error
+            late = f", has not called it for {self.timeout_s:g} s" if self.timeout_s else ""
+            raise RingError(
+                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone"
+                f"{late}, or passed another shape ({error.message})"
+            ) from error

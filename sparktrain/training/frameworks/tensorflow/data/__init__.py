@@ -1,0 +1,1 @@
+"""Datasets of TensorFlow with a member's share of the rows."""

@@ -1,0 +1,1 @@
+"""What averages gradients and weights of a model over a ring."""

@@ -1,0 +1,154 @@
+"""Connects the strategies and servers that a program makes by itself of TF_CONFIG, without `ctx.strategy()`.
+
+`install` changes three classes of TensorFlow in this process, so that programs as tutorials have them run in a gang:
+MultiWorkerMirroredStrategy, ParameterServerStrategy and Server. Imports TensorFlow.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import (
+    CollectiveAllReduceExtended,
+    CollectiveAllReduceStrategy,
+)
+from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterServerStrategyV2
+from tensorflow.python.eager import context
+
+from sparktrain.clock import Clock
+from sparktrain.config.gang_spec import Backend
+from sparktrain.errors import StrategyError
+from sparktrain.state.topology import Formation
+from sparktrain.training.frameworks.keras.keras_patches import replace
+from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster, tf_start
+from sparktrain.training.source_homes import Homes
+from sparktrain.training.user_lines import named_use
+
+_MIRRORED = "tf.distribute.MultiWorkerMirroredStrategy()"
+_SERVED = "tf.distribute.ParameterServerStrategy()"
+_MUST_MAKE = "every member that trains must make the strategy, and soon after the others: see its log"
+_MUST_SERVE = "it should serve the chief: see its log"
+
+
+class ConnectedGang(Protocol):
+    """What the classes need of the gang of this process."""
+
+    formation: Formation
+    release_port: Callable[[], None]
+
+    @property
+    def connected(self) -> bool:
+        """Whether a ring connects the members already."""
+        ...
+
+    def trained_by(self, strategy: str) -> None:
+        """Note that `strategy` trains, in place of the ring. Raises StrategyError when the ring trains already."""
+        ...
+
+
+def install(gang: ConnectedGang, backend: Backend, homes: Homes, timeout_s: float, clock: Clock) -> None:
+    """Have strategies that this process makes connect `gang`, or refuse to. Call it once."""
+    strategies = _OwnStrategies(gang, backend, homes, timeout_s, clock)
+    replace(CollectiveAllReduceStrategy, "__init__", strategies.mirrored)
+    replace(ParameterServerStrategyV2, "__init__", strategies.served)
+    replace(tf.distribute.Server, "__init__", strategies.server)
+    tf_start.watch(homes)
+
+
+class _OwnStrategies:
+    """Makes the new `__init__` of each class."""
+
+    def __init__(self, gang: ConnectedGang, backend: Backend, homes: Homes, timeout_s: float, clock: Clock) -> None:
+        self._gang = gang
+        self._backend = backend
+        self._homes = homes
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def mirrored(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of MultiWorkerMirroredStrategy: use the server of the ring where there is one, else connect the members."""
+
+        @functools.wraps(plain)
+        def init(strategy: Any, *args: Any, **kwargs: Any) -> None:
+            if tf_cluster.port_is_kept():  # ctx.strategy() makes it, and does the rest
+                plain(strategy, *args, **kwargs)
+                return
+            line = self._check_backend(_MIRRORED)
+            self._gang.trained_by(line)
+            if self._gang.connected:
+                _attach()
+                plain(strategy, *args, **kwargs)
+            else:
+                self._connect(line, _MUST_MAKE, lambda: plain(strategy, *args, **kwargs))
+            from sparktrain.training.frameworks.tensorflow.strategies import keras_guards, member_shares
+
+            keras_guards.install()
+            member_shares.keep_whole(strategy)
+
+        return init
+
+    def served(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of ParameterServerStrategy: wait for the servers first, with a deadline."""
+
+        @functools.wraps(plain)
+        def init(strategy: Any, *args: Any, **kwargs: Any) -> None:
+            if tf_cluster.port_is_kept():  # as above
+                plain(strategy, *args, **kwargs)
+                return
+            line = self._check_backend(_SERVED)
+            if not tf_cluster.has_ps(self._gang.formation):
+                raise StrategyError(f"{line} in a gang without parameter servers: pass ps=1, or more, and workers=2")
+            self._connect(line, _MUST_SERVE, lambda: plain(strategy, *args, **kwargs))
+            from sparktrain.training.frameworks.tensorflow.strategies import keras_guards
+
+            keras_guards.install()
+
+        return init
+
+    def server(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of Server: bind the port that this member holds."""
+
+        @functools.wraps(plain)
+        def init(server: Any, *args: Any, **kwargs: Any) -> None:
+            if tf_cluster.port_is_kept():  # this package starts it
+                plain(server, *args, **kwargs)
+                return
+            with tf_cluster.port_kept(self._gang.formation.mine, self._gang.release_port):
+                plain(server, *args, **kwargs)
+
+        return init
+
+    def _check_backend(self, use: str) -> str:
+        """The strategy with the user's line. Raises StrategyError where TF_CONFIG describes no gang."""
+        line = named_use(use, self._homes)
+        if self._backend is not Backend.TENSORFLOW:
+            raise StrategyError(
+                f"{line} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "
+                "'tensorflow'; pass backend='tensorflow' (--backend tensorflow), or train with "
+                "ctx.distribute(optimizer) and without a strategy"
+            )
+        return line
+
+    def _connect(self, line: str, why: str, make: Callable[[], None]) -> None:
+        gang = self._gang
+        if tf_start.initialized():
+            raise StrategyError(
+                f"{line} came after TensorFlow had started: {tf_start.advice()}make the strategy before you build a "
+                "model, a dataset or a tensor"
+            )
+        with tf_cluster.port_kept(gang.formation.mine, gang.release_port):
+            tf_cluster.await_members(gang.formation, self._timeout_s, why, self._clock)
+            make()
+
+
+def _attach() -> None:
+    """Have strategies of this process use the server that connects the ring.
+
+    They find its collectives configured as they would. The agent's lease and `hang_timeout` detect the loss of a
+    member, so TensorFlow's own checks stay off: its coordination service cannot start this late.
+    """
+    # The ring has configured TensorFlow's server as a strategy does, and a process can have no second one.
+    CollectiveAllReduceExtended._std_server_started = True
+    CollectiveAllReduceExtended._enable_check_health = False
+    context.context().configure_coordination_service = lambda *_, **__: None
