@@ -15,6 +15,7 @@ from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 _STEP = "pass mirrored=True to local_context(), by which the others have the values of this member, pass size=1"
@@ -68,6 +69,12 @@ class MirrorRing(Ring):
         import tensorflow as tf
 
         return tf.concat([tensor] * self.size, axis=0)
+
+    def tensor(self, array: "np.ndarray[Any, Any]") -> "tf.Tensor":
+        """See base class."""
+        import tensorflow as tf
+
+        return tf.constant(array)
 
     def close(self) -> None:
         """See base class."""

@@ -240,9 +240,10 @@ class TrainContext:
         """A `tf.distribute.Strategy` for this gang, or for the devices of this member.
 
         `kind` is "multi_worker_mirrored", "parameter_server", "mirrored", "central_storage" or "one_device"; None
-        chooses by the roles of the gang. See `sparktrain.training.frameworks.tensorflow.strategies.strategy.Strategies.strategy` for their
-        options. Call it in the main thread before any TensorFlow op. The first two kinds block until the other members
-        call it. Raises SpecError, StrategyError, FormError.
+        chooses by the roles of the gang. Their options: see
+        `sparktrain.training.frameworks.tensorflow.strategies.strategy.Strategies.strategy`. Call it in the main thread
+        before any TensorFlow op. The first two kinds block until the other members call it. Raises SpecError,
+        StrategyError, FormError.
         """
         if self._strategies is None:
             gang = self._gang
@@ -294,7 +295,8 @@ class TrainContext:
         """This member's share of `data`, a `tf.data.Dataset` for `fit`: each batch once in an epoch, over all members.
 
         All members have the same number of steps; after a restart training resumes in the middle of the epoch. Every
-        member calls it with the same data. Does not block. See `sparktrain.training.frameworks.tensorflow.data.shard.shard`.
+        member calls it with the same data. Does not block. See
+        `sparktrain.training.frameworks.tensorflow.data.shard.shard`.
 
         Args:
             data: a dataset of batches, arrays such as `(x, y)` or `(x, y, sample_weight)` with examples along the first

@@ -10,6 +10,7 @@ from sparktrain.errors import FormError, OutOfStepError, RingError, UserError
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.training.agent_pipe import sendable
 from sparktrain.training.collectives.ring_errors import causes
+from sparktrain.training.frameworks.imported import ALL
 from sparktrain.training.source_homes import Homes
 
 SUMMARY_CHARS = 500
@@ -20,8 +21,6 @@ _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _ELSEWHERE = Homes()
 _KERAS_ASKS = "register_keras_serializable"
 """Keras names it in its error for an object with a class that it cannot find while unpickling."""
-_MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
-"""What TensorFlow and torch raise for a device without memory; they derive from no MemoryError."""
 
 
 def of_exception(
@@ -41,7 +40,7 @@ def of_exception(
         return Failure(FailureKind.MISMATCH, _line(_summary(error)), text)
     if isinstance(error, RingError) or ring_broke(error):
         return Failure(FailureKind.RING, _line(_summary(error)), text)
-    if isinstance(error, MemoryError) or type(error).__name__ in _MEMORY:
+    if isinstance(error, MemoryError) or any(framework.is_out_of_memory(error) for framework in ALL):
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)
     return Failure(FailureKind.EXCEPTION, _line(_summary(error), homes.hint(error)), text)

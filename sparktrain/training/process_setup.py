@@ -17,7 +17,8 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import Formation
 from sparktrain.threads import spawn
-from sparktrain.training import gpu_limit, no_spark
+from sparktrain.training import no_spark
+from sparktrain.training.frameworks.imported import ALL, imported
 
 EXIT_TIMEOUT_S = 5.0
 """How long a member's threads and exit handlers have together before the process ends."""
@@ -62,22 +63,23 @@ def choose_devices(assignment: Assignment, formation: Formation) -> None:
 
 
 def limit_gpus(assignment: Assignment) -> None:
-    """Limit the memory of GPUs that TensorFlow uses. Call it before code of the user, with the devices chosen.
+    """Limit the memory of GPUs that frameworks use. Call it before code of the user, with the devices chosen.
 
-    Raises EnvironmentMismatchError where TensorFlow sees no GPU.
+    Raises EnvironmentMismatchError where a framework that is imported sees no GPU.
     """
     if assignment.call.gpu_mib:
-        gpu_limit.limit(assignment.call.gpu_mib)
+        for framework in ALL:
+            framework.limit_gpu_memory(assignment.call.gpu_mib)
 
 
 def seed(value: int) -> None:
-    """Seed the random generators of Python, and of numpy and Keras where they are imported."""
-    bounded = value % 2**32  # the range of numpy and Keras
+    """Seed the random generators of Python, and of numpy and each framework where they are imported."""
+    bounded = value % 2**32  # the range of numpy, and of frameworks
     random.seed(value)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(bounded)
-    if "keras" in sys.modules:
-        sys.modules["keras"].utils.set_random_seed(bounded)
+    for framework in imported():
+        framework.seed(bounded)
 
 
 def flush() -> None:

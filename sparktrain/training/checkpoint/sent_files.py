@@ -1,10 +1,9 @@
-"""Gets the files of a snapshot from rank 0 to members that lack it. Imports TensorFlow."""
+"""Gets the files of a snapshot from rank 0 to members that lack it."""
 
 import json
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.training.collectives.ring import Ring
@@ -22,8 +21,8 @@ def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
     offer = json.loads(_broadcast(ring, _offer(source) if source is not None and not ring.rank else b""))
     # A file that a neighbor has is read in place: over the ring 100 MB take longer than the rest of a restart.
     folder = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
-    lack = ring.allgather(tf.constant([int(folder is None)], tf.int64), name=_NAME)
-    if not np.asarray(lack).any():
+    lack = ring.allgather_array(np.array([folder is None], "int64"), name=_NAME)
+    if not lack.any():
         assert folder is not None
         return folder
     if folder is None:
@@ -51,14 +50,14 @@ def _send_file(ring: Ring, source: Path | None, target: Path, size: int) -> None
         for start in range(0, size, CHUNK_BYTES):
             count = min(CHUNK_BYTES, size - start)
             chunk = file.read(count) if source is not None and not ring.rank else bytes(count)
-            [sent] = ring.broadcast([tf.constant(np.frombuffer(chunk, np.uint8))], name=_NAME)
+            [sent] = ring.broadcast_arrays([np.frombuffer(chunk, np.uint8)], name=_NAME)
             if source is None:
-                file.write(np.asarray(sent).tobytes())
+                file.write(sent.tobytes())
 
 
 def _broadcast(ring: Ring, content: bytes) -> bytes:
     """Rank 0's `content`, on every member."""
-    [length] = ring.broadcast([tf.constant([len(content)], tf.int64)], name=_NAME)
-    mine = content if not ring.rank else bytes(int(np.asarray(length)[0]))
-    [sent] = ring.broadcast([tf.constant(np.frombuffer(mine, np.uint8))], name=_NAME)
-    return np.asarray(sent).tobytes()
+    [length] = ring.broadcast_arrays([np.array([len(content)], "int64")], name=_NAME)
+    mine = content if not ring.rank else bytes(int(length[0]))
+    [sent] = ring.broadcast_arrays([np.frombuffer(mine, np.uint8)], name=_NAME)
+    return sent.tobytes()

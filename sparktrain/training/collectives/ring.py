@@ -11,13 +11,17 @@ A ring that has failed once does not recover: its gang ends, and another generat
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    from numpy.typing import NDArray
 
     from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
     from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
+
+
+Tensor = Any
+"""Of the ring's framework."""
 
 
 class Ring(ABC):
@@ -35,28 +39,48 @@ class Ring(ABC):
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 
     @abstractmethod
-    def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
+    def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:
         """Elementwise sum, or mean, of each dense tensor over all members; of any float or integer dtype.
 
         `name` distinguishes collectives that may run at the same time; it is the same on all members.
         """
 
     @abstractmethod
-    def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
+    def broadcast(self, tensors: Sequence[Tensor], *, name: str) -> list[Tensor]:
         """The values of rank 0, on every member; of any dtype but strings."""
 
     @abstractmethod
-    def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
+    def allgather(self, tensor: Tensor, *, name: str) -> Tensor:
         """The members' tensors, by rank, one after the other along their first axis, which may differ in length."""
 
     @abstractmethod
     def close(self) -> None:
         """Leave the ring together with all other members. A second call does nothing."""
 
+    # ---- the same collectives for NumPy's arrays, for code that knows no framework
 
-def averaged(sums: "Sequence[tf.Tensor]", size: int) -> "list[tf.Tensor]":
-    """The mean of `size` members from each sum over them; of integers, rounded down."""
-    return [total // size if total.dtype.is_integer else total / size for total in sums]
+    def tensor(self, array: "NDArray[Any]") -> Tensor:
+        """A tensor of the ring's framework, on the host, with the values of `array`."""
+        return array
+
+    def allreduce_arrays(self, arrays: "Sequence[NDArray[Any]]", *, average: bool, name: str) -> "list[NDArray[Any]]":
+        """`allreduce` of arrays. Called eagerly alone."""
+        import numpy as np  # a zygote of functions without NumPy imports this module too
+
+        tensors = [self.tensor(array) for array in arrays]
+        return [np.asarray(total) for total in self.allreduce(tensors, average=average, name=name)]
+
+    def broadcast_arrays(self, arrays: "Sequence[NDArray[Any]]", *, name: str) -> "list[NDArray[Any]]":
+        """`broadcast` of arrays. Called eagerly alone."""
+        import numpy as np
+
+        return [np.asarray(value) for value in self.broadcast([self.tensor(array) for array in arrays], name=name)]
+
+    def allgather_array(self, array: "NDArray[Any]", *, name: str) -> "NDArray[Any]":
+        """`allgather` of an array. Called eagerly alone."""
+        import numpy as np
+
+        return np.asarray(self.allgather(self.tensor(array), name=name))
 
 
 class LocalRing(Ring):
@@ -65,15 +89,15 @@ class LocalRing(Ring):
     rank = 0
     size = 1
 
-    def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
+    def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:
         """See base class."""
         return list(tensors)
 
-    def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
+    def broadcast(self, tensors: Sequence[Tensor], *, name: str) -> list[Tensor]:
         """See base class."""
         return list(tensors)
 
-    def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
+    def allgather(self, tensor: Tensor, *, name: str) -> Tensor:
         """See base class."""
         return tensor
 

@@ -1,20 +1,9 @@
 """Recognizes exceptions of a broken ring, as opposed to a mistake in the training function."""
 
-import sys
 from collections.abc import Iterator
 
 from sparktrain.errors import RingError
-
-_MARKS = (
-    "sparktrain_ring",  # in the name of the failed operation of a graph
-    "RingError: ",  # raised within tf.numpy_function
-    "Collective ops is aborted by",
-    "Horovod has been shut down",
-    "HorovodAllreduce",
-    "HorovodGroupedAllreduce",
-    "HorovodAllgather",
-    "HorovodBroadcast",
-)
+from sparktrain.training.frameworks.imported import imported
 
 
 def is_ring_error(error: BaseException) -> bool:
@@ -22,15 +11,11 @@ def is_ring_error(error: BaseException) -> bool:
 
     For exceptions that leave user code such as `model.fit`. Imports nothing.
     """
-    return any(isinstance(cause, RingError) or _of_operation(cause) for cause in causes(error))
+    return any(isinstance(cause, RingError) or _of_collective(cause) for cause in causes(error))
 
 
-def _of_operation(error: BaseException) -> bool:
-    # Without its classes where an import of TensorFlow has failed, or another thread imports it.
-    kind = getattr(getattr(sys.modules.get("tensorflow"), "errors", None), "OpError", None)
-    if kind is None or not isinstance(error, kind):
-        return False
-    return any(mark in str(error) for mark in _MARKS)
+def _of_collective(error: BaseException) -> bool:
+    return any(framework.is_broken_collective(error) for framework in imported())
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.config.direction import mode_of
@@ -218,7 +217,7 @@ class StartTogether(InternalCallback):
         # step.
         if not (unequal := self._unequal(variables)):
             return
-        values = self._ring.broadcast([tf.convert_to_tensor(weight.value) for weight in unequal], name="start")
+        values = self._ring.broadcast_arrays([model_state.view(weight) for weight in unequal], name="start")
         for variable, value in zip(unequal, values, strict=True):
             variable.assign(value)
         # The callbacks restore these values later: without the chief's in them, a member that resumed from its own
@@ -232,8 +231,8 @@ class StartTogether(InternalCallback):
         """Those that are not equal on all members. After a loss, equal snapshots leave next to none."""
         if not variables:
             return []
-        digests = np.stack([_digest(tf.convert_to_tensor(variable.value)) for variable in variables])
-        gathered = np.asarray(self._ring.allgather(tf.constant(digests[np.newaxis]), name="start_digests"))
+        digests = np.stack([_digest(model_state.view(variable)) for variable in variables])
+        gathered = self._ring.allgather_array(digests[np.newaxis], name="start_digests")
         unequal = (gathered != gathered[0]).any(axis=(0, 2))
         return [variable for variable, differs in zip(variables, unequal, strict=True) if differs]
 
@@ -244,17 +243,17 @@ class StartTogether(InternalCallback):
             (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
             (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
         ]
-        mine = tf.constant([[value for value, _ in facts]], tf.int64)
-        gathered = np.asarray(self._ring.allgather(mine, name="start_alike"))
+        mine = np.array([[value for value, _ in facts]], "int64")
+        gathered = self._ring.allgather_array(mine, name="start_alike")
         for column, (_, difference) in zip(gathered.T, facts, strict=True):
             if len(set(column.tolist())) > 1:
                 shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
 
 
-def _digest(value: tf.Tensor) -> "np.ndarray[Any, Any]":
+def _digest(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """Four integers, which are a SHA-256: a collision would have members train with different weights."""
-    content = np.ravel(np.asarray(value)).view(np.uint8)
+    content = np.ravel(value).view(np.uint8)
     return np.frombuffer(hashlib.sha256(content.data).digest(), np.int64)
 
 
@@ -402,8 +401,8 @@ class StopOnRequest(InternalCallback):
         step = self._position.step
         now = self._clock.now()
         pace = (now - self._since[1]) / max(1, step - self._since[0])
-        gathered = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
-        requested, slowest = np.asarray(gathered).max(axis=0).tolist()
+        gathered = self._ring.allgather_array(np.array([[float(self._should_stop()), pace]]), name="stop")
+        requested, slowest = gathered.max(axis=0).tolist()
         self._stop = requested > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since = (step, now)
@@ -438,4 +437,4 @@ class StopTogether(InternalCallback):
             self.model.stop_training = self._any(self.model.stop_training)
 
     def _any(self, mine: bool) -> bool:
-        return bool(np.asarray(self._ring.allgather(tf.constant([int(mine)], tf.int32), name="stopping")).any())
+        return bool(self._ring.allgather_array(np.array([mine], "int32"), name="stopping").any())

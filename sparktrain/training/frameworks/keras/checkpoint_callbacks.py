@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+from keras.backend import is_float_dtype
 
 from sparktrain.clock import Clock
 from sparktrain.config.metric_names import Mode
@@ -26,6 +26,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     ResumedState,
     continue_files,
 )
+from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
 from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged, own_optimizers
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import OPTIMIZERS, PsModel
 from sparktrain.training.notices import notice
@@ -169,8 +170,8 @@ class Resume(InternalCallback):
         place = checkpoints.peek()
         drawn = zlib.crc32(repr(model_state.generators()).encode())
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
-        [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
-        step, epoch, batch, stage, chiefs = np.asarray(agreed).tolist()
+        [agreed] = self._ring.broadcast_arrays([np.array(mine, "int64")], name="resume")
+        step, epoch, batch, stage, chiefs = agreed.tolist()
         content = place.content if place is not None and place.step == step else {"stage": stage}
         self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
 
@@ -290,9 +291,9 @@ class SaveCheckpoints(InternalCallback):
 
     def _averaged_metrics(self) -> list[tuple[Any, Any]]:
         """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
-        variables = [variable for variable in self.model.metrics_variables if tf.as_dtype(variable.dtype).is_floating]
-        tensors = [tf.convert_to_tensor(variable.value) for variable in variables]
-        return list(zip(variables, self._ring.allreduce(tensors, average=True, name="saved_metrics"), strict=True))
+        variables = [variable for variable in self.model.metrics_variables if is_float_dtype(variable.dtype)]
+        means = self._ring.allreduce_arrays(list(map(model_state.view, variables)), average=True, name="saved_metrics")
+        return list(zip(variables, means, strict=True))
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
@@ -420,11 +421,7 @@ def _build(model: Any, spec: Any, *, needed: bool) -> None:
     """
     if not optimizers_of(model):
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
-    leaves = [] if spec is None else tf.nest.flatten(spec)
-    if leaves and all(isinstance(leaf, tf.TensorSpec | tf.NoneTensorSpec) for leaf in leaves):
-        batch = tf.nest.map_structure(
-            lambda leaf_spec: leaf_spec if isinstance(leaf_spec, tf.TensorSpec) else None, spec
-        )
+    if (batch := symbolic_batch(spec)) is not None:
         with suppress(RuntimeError):  # Keras asks to build it by hand, as below
             model._symbolic_build(data_batch=batch)
     if not model.built:

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
@@ -111,9 +110,9 @@ class TakeSnapshots(InternalCallback):
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""
         rows = np.zeros((self._ring.size, len(mine)))
         rows[self._ring.rank] = mine
-        [summed] = self._ring.allreduce([tf.constant(rows)], average=False, name="memory")
-        return np.asarray(summed)
+        [summed] = self._ring.allreduce_arrays([rows], average=False, name="memory")
+        return summed
 
     def _broadcast(self, content: bytes, name: str) -> bytes:
-        [chiefs] = self._ring.broadcast([tf.constant(np.frombuffer(content, np.uint8))], name=name)
-        return np.asarray(chiefs).tobytes()
+        [chiefs] = self._ring.broadcast_arrays([np.frombuffer(content, np.uint8)], name=name)
+        return chiefs.tobytes()

@@ -62,13 +62,17 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
     Allocating new memory may take ten times as long as the copy.
     """
-    held = _own_part(variable.value)
-    tensor = held.read_value() if hasattr(held, "read_value") else held
-    view = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
-    if spare is None or (spare.dtype, spare.shape) != (view.dtype, view.shape):
-        return np.array(view)
-    np.copyto(spare, view)
+    now = view(variable)
+    if spare is None or (spare.dtype, spare.shape) != (now.dtype, now.shape):
+        return np.array(now)
+    np.copyto(spare, now)
     return spare
+
+
+def view(variable: Any) -> Array:
+    """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes."""
+    held = _own_part(variable.value)
+    return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
 
 
 def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:

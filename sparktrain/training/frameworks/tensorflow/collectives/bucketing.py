@@ -74,3 +74,8 @@ def _joined(tensors: Sequence[tf.Tensor], operate: Operate, label: str) -> list[
     joined = operate(tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0), label)
     parts = tf.split(joined, [tensor.shape.num_elements() for tensor in tensors])
     return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def averaged(sums: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
+    """The mean of `size` members from each sum over them; of integers, rounded down."""
+    return [total // size if total.dtype.is_integer else total / size for total in sums]

@@ -23,8 +23,9 @@ from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
+from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
 from sparktrain.training.frameworks.tensorflow.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import HOST, NamedRing

@@ -3,7 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from sparktrain.errors import RingError
@@ -55,6 +57,10 @@ class NamedRing(Ring):
             carried, back = carry(tensor, self._moved)
             # No slash in a name: Horovod takes what follows the last one, and two operations would have one name.
             return back(self._gathered(carried, f"{unique}.gather"))
+
+    def tensor(self, array: "np.ndarray[Any, Any]") -> tf.Tensor:
+        """See base class."""
+        return tf.constant(array)
 
     def close(self) -> None:
         """See base class. The members wait for each other, so that none ends while another still needs it."""

@@ -24,8 +24,8 @@ from sparktrain.errors import FormError, FunctionError, RingError, StrategyError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
-from sparktrain.training.frameworks.tensorflow.collectives.bucketing import in_chunks
+from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import NamedRing
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
@@ -48,9 +48,10 @@ NO_TIMEOUT = 0.0
 timeout TensorFlow keeps a thread that sleeps for so long, and a host has room for those of some thousand steps."""
 
 _LEADER_FIRST_S = 1.0
-"""How much later than on rank 0 an operation times out on the other members. These ask rank 0 for the parameters of each
-operation. When the answer comes while their own timeout ends the operation, TensorFlow uses memory that it has freed:
-with equal timeouts about one of 80 gangs that called different operations ended with SIGSEGV in place of an error."""
+"""How much later than on rank 0 an operation times out on the other members, which ask rank 0 for its parameters.
+
+When the answer comes while their own timeout ends the operation, TensorFlow uses memory that it has freed: with equal
+timeouts about one of 80 gangs that called different operations ended with SIGSEGV in place of an error."""
 
 
 def join(joining: Joining) -> Ring:

@@ -292,3 +292,11 @@ def _measured(shard: Any, cursor: Cursor, number: Any) -> Any:
     values = shard.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
     ahead = values.scan((tf.constant(0, tf.int64), holds.void), step)
     return ahead.filter(plain(lambda ready, held: ready)).map(plain(lambda ready, held: holds.batch(held)))
+
+
+def symbolic_batch(spec: Any) -> Any:
+    """A dataset's `spec` as Keras builds a model with it; None where a part of it is no dense tensor."""
+    leaves = [] if spec is None else tf.nest.flatten(spec)
+    if not leaves or not all(isinstance(leaf, tf.TensorSpec | tf.NoneTensorSpec) for leaf in leaves):
+        return None
+    return tf.nest.map_structure(lambda leaf: leaf if isinstance(leaf, tf.TensorSpec) else None, spec)

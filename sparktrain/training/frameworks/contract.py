@@ -1,0 +1,35 @@
+"""What a framework gives a member, whichever functions use it: the contract of the folders beside this module.
+
+No method imports a framework, so that one that the process does not use costs nothing:
+`sparktrain.training.frameworks.imported` lists those that it has imported. One suite tests all of them,
+`tests/training/test_frameworks.py`.
+"""
+
+from abc import ABC, abstractmethod
+
+
+class Framework(ABC):
+    """One framework, in a process that trains. Its methods belong to the main thread, and none blocks."""
+
+    module: str
+    """The package that the process has imported when it uses the framework."""
+
+    @abstractmethod
+    def seed(self, value: int) -> None:
+        """Seed its global generators with a number from 0 to 2**32 - 1. Nothing where it has none."""
+
+    @abstractmethod
+    def limit_gpu_memory(self, mib: int) -> None:
+        """Let it use `mib` MiB of each GPU that this process sees: now, or right after its import.
+
+        Call it once the devices of the process are chosen, and before the framework has initialised them: a zygote
+        never does. Raises EnvironmentMismatchError where it sees no GPU, or has initialised them.
+        """
+
+    @abstractmethod
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether `error` says that a device, or the host, lacks memory. For errors that are no MemoryError."""
+
+    @abstractmethod
+    def is_broken_collective(self, error: BaseException) -> bool:
+        """Whether a collective of this package raised `error`, as opposed to other operations of the framework."""

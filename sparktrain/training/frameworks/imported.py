@@ -1,0 +1,17 @@
+"""The frameworks that this process has imported. Imports none of them."""
+
+import sys
+
+from sparktrain.training.frameworks.contract import Framework
+from sparktrain.training.frameworks.jax.jax_framework import Jax
+from sparktrain.training.frameworks.keras.keras_framework import Keras
+from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
+from sparktrain.training.frameworks.torch.torch_framework import Torch
+
+ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), Keras())
+"""Keras comes last: its seeds are those of its backend too."""
+
+
+def imported() -> list[Framework]:
+    """The frameworks that this process has imported, by themselves or through others."""
+    return [framework for framework in ALL if framework.module in sys.modules]

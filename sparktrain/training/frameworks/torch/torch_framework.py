@@ -1,0 +1,48 @@
+"""PyTorch as a framework. Imports nothing of it."""
+
+import sys
+from typing import Any
+
+from sparktrain.errors import EnvironmentMismatchError
+from sparktrain.patched_imports import patch_when_imported
+from sparktrain.training.frameworks.contract import Framework
+
+_CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
+_MIB = 2**20
+
+
+class Torch(Framework):
+    """See base class."""
+
+    module = "torch"
+
+    def seed(self, value: int) -> None:
+        """See base class. Those of its GPUs too, once they are initialised."""
+        sys.modules[self.module].manual_seed(value)
+
+    def limit_gpu_memory(self, mib: int) -> None:
+        """See base class. Torch's limit is a fraction of the memory of each device."""
+        patch_when_imported(self.module, lambda torch: _limit(torch, mib))
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """See base class."""
+        if type(error) is RuntimeError:  # a class of the user's may have a text that raises
+            return _CPU_ALLOCATOR in str(error)
+        return type(error).__name__ == "OutOfMemoryError"
+
+    def is_broken_collective(self, error: BaseException) -> bool:
+        """See base class."""
+        return False
+
+
+def _limit(torch: Any, mib: int) -> None:
+    count = torch.cuda.device_count()
+    if not count:
+        raise EnvironmentMismatchError(
+            f"gpu_memory ({mib} MiB) limits PyTorch on a GPU, and PyTorch {torch.__version__} sees none in this "
+            "process: install a build of torch for CUDA on the executors, with a driver of NVIDIA that it supports, or "
+            "leave gpu_memory out"
+        )
+    for device in range(count):
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, mib * _MIB / total), device)
