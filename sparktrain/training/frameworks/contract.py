@@ -28,7 +28,7 @@ class Framework(ABC):
 
     @abstractmethod
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether `error` says that a device, or the host, lacks memory. For errors that are no MemoryError."""
+        """Whether `error` reports that a device, or the host, lacks memory. For errors that are no MemoryError."""
 
     @abstractmethod
     def is_broken_collective(self, error: BaseException) -> bool:
