@@ -266,9 +266,9 @@ class TrainContext:
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
         their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.frameworks.tensorflow.optimizers.optimizer.distribute`. Raises SpecError, FormError.
+        See `sparktrain.training.frameworks.keras.distribution.distribute`. Raises SpecError, FormError.
         """
-        from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute
+        from sparktrain.training.frameworks.keras.distribution import distribute
 
         return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
 

@@ -32,7 +32,7 @@ from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
-    from sparktrain.training.frameworks.keras.missing_wrappers import UndistributedOptimizers
+    from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -151,7 +151,7 @@ class JoinedGang:
     def _watch_optimizers(self) -> None:
         """Watch for optimizers without the ring, if the function uses Keras."""
         if self.formation.size > 1 and "tensorflow" in sys.modules:  # the backend of a ring has imported it
-            from sparktrain.training.frameworks.keras.missing_wrappers import UndistributedOptimizers
+            from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import UndistributedOptimizers
 
             self._undistributed = UndistributedOptimizers()
             if "keras" in sys.modules:

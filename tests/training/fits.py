@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.training.collectives.ring import LocalRing, Ring
-from sparktrain.training.frameworks.tensorflow.optimizers.consistency import check_equal, check_same_program
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute, distribute_tape
+from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
+from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
 

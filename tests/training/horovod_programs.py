@@ -12,8 +12,8 @@ import tensorflow as tf
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SparktrainError
 from sparktrain.training.collectives.backend import Joining, load
+from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
 from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_distributed
 from sparktrain.training.gang_join import JoinedGang
 from tests.training.programs import data, mlp
 

@@ -14,10 +14,12 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
+from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
+from sparktrain.training.frameworks.keras.distribution import distribute
 from sparktrain.training.frameworks.tensorflow.optimizers import user_ops
-from sparktrain.training.frameworks.tensorflow.optimizers.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import averaged_gradients
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute, distribute_tape, is_distributed
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 from tests.training.fits import data, fit, mlp
 
 TYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -7,8 +7,8 @@ import numpy as np
 
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.frameworks.keras.distributed_apply import average_weights
 from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import average_weights
 from sparktrain.training.metrics import NotANumberError, number
 
 

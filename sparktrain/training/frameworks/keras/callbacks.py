@@ -33,6 +33,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     SaveCheckpoints,
     Scoring,
 )
+from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.user_callbacks import (
@@ -42,7 +43,6 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     ResumedState,
     stops_midway,
 )
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged, own_optimizers, stray_optimizer
 
 PROGRESS_S = 0.5
 """The shortest time between two reports of a member's step."""

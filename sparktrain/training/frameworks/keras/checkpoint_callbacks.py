@@ -20,14 +20,13 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.fit_stages import Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     InternalCallback,
     ResumedState,
     continue_files,
 )
-from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged, own_optimizers
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import OPTIMIZERS, PsModel
 from sparktrain.training.notices import notice
 
@@ -414,6 +413,15 @@ def optimizers_of(model: Any) -> list[Any]:
     return optimizers
 
 
+def _symbolic(spec: Any) -> Any:
+    """What Keras builds a model with, from the element spec of a dataset of TensorFlow; None where it is unknown."""
+    if spec is None:
+        return None
+    from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
+
+    return symbolic_batch(spec)
+
+
 def _build(model: Any, spec: Any, *, needed: bool) -> None:
     """Build all variables of `model`, its metrics and its optimizer; `spec` is that of its batches, None if unknown.
 
@@ -421,7 +429,7 @@ def _build(model: Any, spec: Any, *, needed: bool) -> None:
     """
     if not optimizers_of(model):
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
-    if (batch := symbolic_batch(spec)) is not None:
+    if (batch := _symbolic(spec)) is not None:
         with suppress(RuntimeError):  # Keras asks to build it by hand, as below
             model._symbolic_build(data_batch=batch)
     if not model.built:

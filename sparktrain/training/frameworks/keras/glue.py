@@ -1,4 +1,4 @@
-"""Connects the Keras callbacks to the context of a member. Imports TensorFlow and Keras."""
+"""Connects the Keras callbacks to the context of a member. Imports Keras."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,16 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
 from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as callbacks
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
-from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
-from sparktrain.training.frameworks.tensorflow.optimizers.consistency import check_equal, check_same_program
-from sparktrain.training.frameworks.tensorflow.optimizers.sync_batch_norm import synchronize_batches
+from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 
 
 def prepare_keras(ring: Ring) -> None:
     """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
+    if ring.size == 1:
+        return
+    from sparktrain.training.frameworks.tensorflow.optimizers.loss_scaling import weigh_losses
+    from sparktrain.training.frameworks.tensorflow.optimizers.sync_batch_norm import synchronize_batches
+
     weigh_losses(ring)
     synchronize_batches(ring)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
@@ -34,11 +34,12 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[m
 
     def __call__(self, step: Any) -> Any:
         """The rate of `step`, from 0."""
-        step = tf.cast(step, tf.float32)
-        goal = tf.cast(self._after(tf.zeros_like(step)), tf.float32)
+        step = ops.cast(step, "float32")
+        goal = ops.cast(self._after(ops.zeros_like(step)), "float32")
         start = goal / self._steps if self._start is None else self._start
         rising = start + (goal - start) * step / self._steps
-        return tf.where(step < self._steps, rising, tf.cast(self._after(tf.maximum(step - self._steps, 0)), tf.float32))
+        later = ops.cast(self._after(ops.maximum(step - self._steps, 0)), "float32")
+        return ops.where(step < self._steps, rising, later)
 
     def get_config(self) -> dict[str, Any]:
         """See base class."""
@@ -54,7 +55,7 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[m
         return cls(**config)
 
     def _after(self, step: Any) -> Any:
-        return self._target(step) if self._scheduled else tf.fill(tf.shape(step), self._target)
+        return self._target(step) if self._scheduled else ops.full(ops.shape(step), self._target, "float32")
 
 
 def _rate(value: Any, name: str) -> float:

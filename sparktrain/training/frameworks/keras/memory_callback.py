@@ -10,8 +10,8 @@ from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver,
 from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, fit_content
+from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, InternalCallback
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged
 
 LOOK_S = 0.5
 """How often the members of a gang that may grow look whether it does."""

@@ -33,7 +33,7 @@ def named(model: Any) -> dict[str, Any]:
 
     Builds the optimizer. Raises UserError when the model is not built.
     """
-    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import own_optimizers
+    from sparktrain.training.frameworks.keras.distributed_apply import own_optimizers
 
     if not model.built:
         raise UserError(
@@ -89,7 +89,7 @@ def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], di
 
 def notice_own_steps(model: Any) -> None:
     """Print once when a checkpoint has steps that this member has made by itself since the newest average."""
-    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_averaged
+    from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 
     text = (
         "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "

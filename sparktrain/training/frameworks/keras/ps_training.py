@@ -4,12 +4,12 @@ from typing import Any
 
 from sparktrain.errors import SpecError
 from sparktrain.training.data.position import Position
-from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import (
+from sparktrain.training.frameworks.keras.distributed_apply import (
     is_distributed,
     own_optimizers,
     reduce_outside_scale,
 )
+from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel, learning_rate
 
 

@@ -11,10 +11,12 @@ from keras.src.trainers.trainer import Trainer
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
+from sparktrain.training.frameworks.keras.distribution import distribute
 from sparktrain.training.frameworks.keras.glue import prepare_keras
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_formation, current_ring
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute, distribute_tape, is_distributed
+from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 
 _ALONE = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 """The environment in which Horovod's operations work in a process without a gang."""

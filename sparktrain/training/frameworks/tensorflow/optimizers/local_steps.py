@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.frameworks.keras.missing_wrappers import FirstStep
+from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import FirstStep
 from sparktrain.training.frameworks.tensorflow.optimizers.outer_scale import OuterScale
 from sparktrain.training.notices import notice
 
@@ -60,14 +61,14 @@ class RingAverager(Averager):
                 variable.assign(variable.constraint(variable))
 
 
-class LocalSteps:
-    """Takes the place of an optimizer's `apply`: applies this member's own gradients, and averages when it is time."""
+class LocalSteps(DistributedApply):
+    """Applies this member's own gradients, and averages when it is time."""
 
     def __init__(self, optimizer: Any, averager: Averager, steps: int) -> None:
         """Averages after each `steps` calls; also those that a loss scale skips, so that all members count alike."""
-        self.optimizer = optimizer
-        self.averager = averager
-        self.steps = steps
+        self._optimizer = optimizer
+        self._averager = averager
+        self._steps = steps
         self._apply = optimizer.apply
         self._outer = OuterScale(optimizer)
         with tf.device("/CPU:0"):
@@ -84,10 +85,10 @@ class LocalSteps:
         self._outer.refuse()
         gradients = list(grads)
         variables = None if trainable_variables is None else list(trainable_variables)
-        self.averager.check(gradients, self.optimizer._trainable_variables if variables is None else variables)
+        self._averager.check(gradients, self._optimizer._trainable_variables if variables is None else variables)
         self._apply(gradients, variables)
         # A variable counts, and not Python: in a traced step, and with several steps per execution, Python runs once.
-        due = self._since.assign_add(1) >= self.steps
+        due = self._since.assign_add(1) >= self._steps
         if tf.executing_eagerly():
             if due:
                 self.average()
@@ -99,9 +100,13 @@ class LocalSteps:
 
         tf.cond(due, average, lambda: False)
 
+    def around(self, outer: Any) -> "LocalSteps":
+        """See base class."""
+        return LocalSteps(outer, self._averager, self._steps)
+
     def average(self) -> None:
         """Average now, and count from 0. All members of a ring call it at the same step; blocks until they do."""
-        self.averager.average(getattr(self.optimizer, "inner_optimizer", self.optimizer))
+        self._averager.average(getattr(self._optimizer, "inner_optimizer", self._optimizer))
         self._since.assign(0)
 
 

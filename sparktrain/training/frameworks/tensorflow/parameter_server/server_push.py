@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
+from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import Averager
 from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import check_optimizer
@@ -28,8 +29,10 @@ def distribute_to_servers(optimizer: Any, ps_model: PsModel) -> Any:
     return optimizer
 
 
-class ServerPush:
-    """Takes the place of an optimizer's `apply`."""
+class ServerPush(DistributedApply):
+    """Sends gradients to the servers, and takes the variables from them."""
+
+    belongs_outside_scale = False
 
     def __init__(self, optimizer: Any, ps_model: PsModel) -> None:
         self._optimizer = optimizer
@@ -47,6 +50,10 @@ class ServerPush:
         for variable, value in zip(variables, values, strict=True):
             variable.assign(tf.reshape(value, variable.shape))
         optimizer.iterations.assign_add(1)
+
+    def around(self, outer: Any) -> "ServerPush":
+        """See base class."""
+        return ServerPush(outer, self._ps_model)
 
 
 class ServerAverager(Averager):

@@ -19,8 +19,8 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras import keras_patches
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import optimizers_of
+from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import is_distributed
 from sparktrain.training.notices import notice
 
 _MEANS = ("sum_over_batch_size", "mean")

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.frameworks.keras.missing_wrappers import digest, unequal
-from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import reduce_outside_scale
+from sparktrain.training.frameworks.keras.distributed_apply import reduce_outside_scale
+from sparktrain.training.frameworks.keras.weight_digests import digest, unequal
 
 _SHOWN = 3
 
@@ -35,11 +34,12 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
     facts = _facts(model, steps)
     text = json.dumps(facts).encode()
     # A digest first: the texts themselves travel only where they differ.
-    digests = ring.allgather(tf.constant([digest(np.frombuffer(text, np.uint8))], tf.int64), name="program").numpy()
+    content = np.frombuffer(text, np.uint8)
+    digests = ring.allgather_array(np.array([digest(content)], "int64"), name="program")
     if len(set(digests.tolist())) == 1:
         return
-    lengths = ring.allgather(tf.constant([len(text)], tf.int64), name="program-lengths").numpy()
-    texts = ring.allgather(tf.constant(np.frombuffer(text, np.uint8)), name="program-texts").numpy()
+    lengths = ring.allgather_array(np.array([len(text)], "int64"), name="program-lengths")
+    texts = ring.allgather_array(content, name="program-texts")
     parts = np.split(texts, np.cumsum(lengths)[:-1])
     programs = [dict(json.loads(part.tobytes())) for part in parts]
     raise OutOfStepError("\n".join(["the members of the gang do not run the same program:", *_differences(programs)]))
@@ -57,7 +57,7 @@ def check_equal(ring: Ring, model: Any) -> None:
         variables += model.optimizer.variables
     # An optimizer that reduces nothing raises no error: with Horovod's own, members of Keras 3 train apart in silence.
     digests = [digest(variable.numpy()) for variable in variables]
-    table = ring.allgather(tf.constant([digests], tf.int64), name="weights").numpy()
+    table = ring.allgather_array(np.array([digests], "int64"), name="weights")
     if difference := unequal(table, [variable.path for variable in variables]):
         raise OutOfStepError(
             f"{difference}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the "

@@ -4,8 +4,6 @@ Each finding names the line to write. A call that changes what is trained is an 
 is a line in the chief's log.
 """
 
-import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -16,6 +14,7 @@ import tensorflow as tf
 from sparktrain.errors import OutOfStepError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras import keras_patches
+from sparktrain.training.frameworks.keras.weight_digests import digest, unequal
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.notices import notice
 
@@ -161,27 +160,6 @@ def _watched(plain: Callable[..., None]) -> Callable[..., None]:
         return plain(optimizer, grads, trainable_variables)
 
     return apply
-
-
-def unequal(table: np.ndarray[Any, Any], names: Sequence[str]) -> str:
-    """Which ranks differ, and in what; empty if none does. `table` has a row for each rank, a column for each name."""
-    columns = [index for index in range(len(names)) if len(set(table[:, index].tolist())) > 1]
-    if not columns:
-        return ""
-    rows = [tuple(row) for row in table.tolist()]
-    usual, _ = Counter(rows).most_common(1)[0]
-    odd_ranks = ", ".join(str(rank) for rank, row in enumerate(rows) if row != usual)
-    shown = ", ".join(repr(names[index]) for index in columns[:SHOWN])
-    excess = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
-    return f"rank {odd_ranks} differs from the others in {shown}{excess}"
-
-
-def digest(*arrays: Any) -> int:
-    """A checksum of the bytes of arrays, several times as fast as a cryptographic hash: it is for mistakes alone."""
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(np.ravel(array).view(np.uint8).data, checksum)
-    return checksum
 
 
 def _some(values: Sequence[T]) -> Sequence[T]:
