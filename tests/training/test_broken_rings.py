@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.config.gang_spec import Role
+from sparktrain.ids import Rank
+from sparktrain.state.topology import Formation, MemberAddress
 from tests.training import breaking
 from tests.training.gangs import gang_ends, run_gang
 
@@ -69,6 +72,17 @@ def test_other_shapes_are_an_error_on_all_members(backend: str) -> None:
     for result in run_gang(breaking.out_of_step, 2, backend, ring_timeout_s=TIMEOUT_S):
         assert result["typed"], result
         assert "passed another shape" in result["text"]
+
+
+def test_an_operation_of_tensorflow_times_out_on_rank_0_first() -> None:
+    """With equal timeouts one of 80 members ended with SIGSEGV in the test above."""
+    from sparktrain.training.frameworks.tensorflow.collectives.tf_collectives import NO_TIMEOUT, CollectiveRing
+
+    places = tuple(MemberAddress("here", "127.0.0.1", 4000 + rank, Role.WORKER) for rank in range(2))
+    chief, worker = (CollectiveRing(Formation(Rank(rank), places), TIMEOUT_S) for rank in range(2))
+    assert chief._operation_timeout_s() == TIMEOUT_S < worker._operation_timeout_s()
+    worker.timeout_s = NO_TIMEOUT
+    assert worker._operation_timeout_s() == NO_TIMEOUT
 
 
 def test_a_ring_of_tensorflow_is_not_used_again_after_an_error() -> None:
