@@ -44,6 +44,15 @@ def require_pandas(subject: str) -> None:
         raise SpecError(f"{subject} needs pandas, which is not installed: pip install 'sparktrain[pandas]'")
 
 
+def require_tensorflow(subject: str, instead: str) -> None:
+    """Raise SpecError where TensorFlow is not installed. `instead` is what to write for `subject` without it."""
+    if not _is_installed("tensorflow"):
+        raise SpecError(
+            f"{subject} needs TensorFlow, which is not installed in this process: {instead}, or install it on the "
+            "executors: pip install 'sparktrain[tensorflow]'"
+        )
+
+
 def _is_installed(package: str) -> bool:
     """Whether this process can import `package`, where a program of the user may have blocked it."""
     try:

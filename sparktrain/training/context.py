@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
+from sparktrain.optional_packages import require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -245,6 +246,7 @@ class TrainContext:
         before any TensorFlow op. The first two kinds block until the other members call it. Raises SpecError,
         StrategyError, FormError.
         """
+        require_tensorflow("ctx.strategy()", "use ctx.distribute(optimizer)")
         if self._strategies is None:
             gang = self._gang
             backend = self._call.gang.backend
@@ -278,6 +280,7 @@ class TrainContext:
         Every member uses it in each step; `gradient()` blocks until all do. `compression`: as for `distribute`. Raises
         SpecError, FormError.
         """
+        require_tensorflow("ctx.distribute_tape()", "use ctx.distribute(optimizer)")
         from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 
         return distribute_tape(tape, self._known_ring("ctx.distribute_tape()"), compression=compression)
@@ -309,6 +312,7 @@ class TrainContext:
 
         Raises SpecError.
         """
+        require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
         from sparktrain.training.frameworks.tensorflow.data.shard import shard
 
         chosen = self.seed % 2**31 if seed is None else seed

@@ -11,6 +11,7 @@ from sparktrain.datasets.columns import Column, chosen
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.errors import SpecError
+from sparktrain.optional_packages import require_tensorflow
 from sparktrain.training.data import assignment
 from sparktrain.training.data.ordered_reader import OrderedReader
 from sparktrain.training.data.position import Position
@@ -90,6 +91,7 @@ class TrainingData:
         Float64 columns become Keras' `floatx`; strings, and bytes of unequal lengths, become `tf.string`.
         Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
         """
+        require_tensorflow("to_tf()", "use to_numpy() or iter_batches()")
         from sparktrain.training.frameworks.tensorflow.data.row_feed import Selection, row_feed
 
         share = assignment.share(self._rank, self._size, uneven)

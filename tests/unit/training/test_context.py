@@ -1,13 +1,16 @@
 """The messages of `ctx`, with a wire that records them."""
 
 import os
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sparktrain.errors import SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
@@ -164,3 +167,22 @@ def test_hears_advice(ctx: TrainContext, wire: Recorder) -> None:
     assert not ctx.should_stop()
     wire.advised = True
     assert ctx.should_stop()
+
+
+@pytest.mark.parametrize(
+    ("use", "instead"),
+    [
+        (lambda ctx: ctx.shard([1.0]), "pass the arrays to fit"),
+        (lambda ctx: ctx.strategy(), "use ctx.distribute"),
+        (lambda ctx: ctx.distribute_tape(None), "use ctx.distribute"),
+    ],
+    ids=["shard", "strategy", "distribute_tape"],
+)
+def test_what_needs_tensorflow_names_the_extra_and_what_to_write_without(
+    ctx: TrainContext, use: Callable[[TrainContext], Any], instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(
+        SpecError, match=rf"needs TensorFlow, which is not installed.*{instead}.*sparktrain\[tensorflow"
+    ):
+        use(ctx)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sparktrain.datasets.columns import Column, ColumnKind, chosen
 from sparktrain.datasets.values import check_values, shaped, to_numpy
 from sparktrain.errors import DataError, SpecError, StreamError
+from sparktrain.optional_packages import require_tensorflow
 from sparktrain.training.data import assignment
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader
 
@@ -67,6 +68,7 @@ class StreamData:
         StreamError.
         """
         batch_size = assignment.batch_of(batch_size)
+        require_tensorflow("to_tf()", "use iter_batches()")
         from sparktrain.training.frameworks.tensorflow.data.stream_feed import stream_feed  # it loads TensorFlow
 
         selected = (feature_columns, label_columns, weight_column, stack, self._subject)

@@ -12,7 +12,17 @@ class Keras(Framework):
 
     def seed(self, value: int) -> None:
         """See base class."""
-        sys.modules[self.module].utils.set_random_seed(value)
+        keras = sys.modules[self.module]
+        if keras.backend.backend() == "tensorflow" or "tensorflow" in sys.modules:
+            keras.utils.set_random_seed(value)
+            return
+        # That function would import TensorFlow, where it is installed, into a process that runs on another backend.
+        from keras.src.backend.common import global_state
+        from keras.src.random import seed_generator
+        from keras.src.utils import rng_utils
+
+        global_state.set_global_attribute(rng_utils.GLOBAL_RANDOM_SEED, value)
+        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
 
     def limit_gpu_memory(self, mib: int) -> None:
         """See base class."""

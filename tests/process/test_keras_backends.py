@@ -1,0 +1,83 @@
+"""Trials of Keras 3 on JAX: reports, checkpoints, and a resume in the middle, without TensorFlow."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+
+EPOCHS = 4
+STEPS = 6
+KILLED_AT = 2 * STEPS + 3
+"""Steps: in the middle of the third epoch."""
+
+
+def train(kill: bool, ctx: st.TrainContext) -> dict[str, float]:
+    """Fit a small model by the callbacks; `kill` ends its first process in the middle of an epoch."""
+    import sys
+
+    import keras
+    import numpy as np
+
+    start = keras.initializers.GlorotUniform(seed=1)
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(8, "relu", kernel_initializer=start),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.2, seed=3),
+            keras.layers.Dense(1, kernel_initializer=start),
+        ]
+    )
+    optimizer = ctx.distribute(keras.optimizers.Adam(st.Warmup(0.01, 5)))
+    model.compile(optimizer, "mse", metrics=["mae"])
+    rows = np.random.default_rng(2).normal(size=(STEPS * 8, 4)).astype("float32")
+
+    class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        steps = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.steps += 1
+            if kill and ctx.generation == 1 and self.steps == KILLED_AT:
+                ctx.checkpoint.wait()
+                os.kill(os.getppid(), signal.SIGKILL)  # the zygote: the process itself would count as out of memory
+
+    history = model.fit(
+        rows, rows.sum(axis=1), batch_size=8, epochs=EPOCHS, shuffle=False, verbose=0,
+        callbacks=[*ctx.keras_callbacks(checkpoint_every="epoch"), Kill()],
+    )  # fmt: skip
+    if loaded := sorted({name.partition(".")[0] for name in sys.modules} & {"tensorflow", "torch"}):
+        raise AssertionError(f"{loaded} are imported, and Keras runs on {keras.backend.backend()}")
+    digest = float(sum(np.abs(weight).sum(dtype="float64") for weight in model.get_weights()))
+    return {"mae": history.history["mae"][-1], "weights": digest, "generation": ctx.generation}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The trials: one that is not killed, and one that is."""
+    return st.sweep(
+        train, {"kill": [False, True]}, metric="mae", mode="min", spark=st.local(slots=1), progress=False,
+        dir=str(tmp_path_factory.mktemp("runs")), env={"KERAS_BACKEND": "jax"},
+    )  # fmt: skip
+
+
+def test_trials_succeed_and_report_each_epoch(run: Any) -> None:
+    assert [trial.error for trial in run.trials] == [None, None]
+    history = run.history()
+    for trial in (0, 1):
+        steps = history[history["trial"] == trial]["step"].tolist()
+        assert steps == list(range(EPOCHS))
+
+
+def test_a_killed_trial_resumes_and_ends_with_the_same_weights(run: Any) -> None:
+    plain, killed = (trial.metrics for trial in run.trials)
+    assert (plain["generation"], killed["generation"]) == (1.0, 2.0)
+    assert killed["weights"] == plain["weights"]
+    assert killed["mae"] == plain["mae"]
+
+
+def test_checkpoints_are_in_the_run_directory(run: Any) -> None:
+    assert any(Path(run.directory).rglob("*.safetensors"))
