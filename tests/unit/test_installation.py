@@ -42,7 +42,7 @@ def test_spark_and_pandas_are_extras_and_no_requirement() -> None:
 
 def test_what_make_installs_has_every_extra_that_tests_need() -> None:
     (ours,) = (text for text in EXTRAS["dev"] if text.startswith("sparktrain["))
-    assert set(ours[len("sparktrain[") : -1].split(",")) == set(EXTRAS) - {"dev", "horovod", "gp"}
+    assert set(ours[len("sparktrain[") : -1].split(",")) == set(EXTRAS) - {"dev", "horovod", "torch", "gp"}
     locked = (ROOT / "constraints.txt").read_text("utf-8")
     for extra in ("spark", "pandas", "dev"):
         for text in EXTRAS[extra]:
