@@ -3,10 +3,11 @@
     python -m benchmarks.fork_safety [--children 200] [--together 4] [--deadline 60] [LIBRARY ...]
 
 For each library, a process imports it, and counts the seconds of a core that this takes, and what exists then: its
-threads, those of native code, the OpenMP runtimes that are loaded, and open devices. Then it forks children, several at a time, which train a small model each
-with 1 and with 4 threads. A child that is not done by the deadline hangs. The control forks children from a process
-that has trained itself before, which is what a zygote never does: with most libraries they hang. Libraries joined by
-`+` are imported into one process. Those that are not installed are left out.
+threads, those of native code, the OpenMP runtimes that are loaded, and open devices. Then it forks children, several at
+a time, which train a small model each with 1 and with 4 threads. A child that is not done by the deadline hangs. The
+control forks children from a process that has trained itself before, which is what a zygote never does: with most
+libraries they hang. Libraries that are not installed are left out; those joined by
+`+` are imported into one process.
 """
 
 import argparse
@@ -273,7 +274,7 @@ def rows(names: list[str], children: int, together: int, deadline_s: float) -> I
             continue
         command = [sys.executable, "-m", "benchmarks.fork_safety", "--examine", name]
         command += ["--children", str(children), "--together", str(together), "--deadline", str(deadline_s)]
-        # What libraries print, such as the lines of TensorFlow, says nothing here.
+        # The lines that libraries print, such as those of TensorFlow, are not for this table.
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             yield name, "", "", ran.stderr.strip().splitlines()[-1][:60], "", ""

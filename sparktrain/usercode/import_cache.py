@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from sparktrain.clock import SystemClock
-from sparktrain.usercode import source_imports
+from sparktrain.usercode import environment_writes, source_imports
 from sparktrain.usercode.source_imports import Imports, imports_of_source
 
 SMALL_BYTES = 100_000
@@ -48,6 +48,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     texts: list[str]
     relative: list[str]
     dotted: list[str]
+    variables: list[str]
 
 
 class ImportCache:
@@ -96,7 +97,9 @@ class ImportCache:
             stored = msgspec.msgpack.decode(raw, type=_Stored)
         except msgspec.DecodeError:
             return None
-        return Imports(set(stored.modules), set(stored.texts), set(stored.relative), set(stored.dotted))
+        return Imports(
+            set(stored.modules), set(stored.texts), set(stored.relative), set(stored.dotted), set(stored.variables)
+        )
 
     def _payload(self, others: dict[str, msgspec.Raw]) -> bytes:
         """The results that this process used, and those of other processes, as far as they fit."""
@@ -112,7 +115,13 @@ class ImportCache:
 
 
 def _stored(imports: Imports) -> _Stored:
-    return _Stored(sorted(imports.modules), sorted(imports.texts), sorted(imports.relative), sorted(imports.dotted))
+    return _Stored(
+        sorted(imports.modules),
+        sorted(imports.texts),
+        sorted(imports.relative),
+        sorted(imports.dotted),
+        sorted(imports.variables),
+    )
 
 
 @functools.cache
@@ -128,7 +137,8 @@ def default_file() -> Path | None:
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        codes = [Path(str(path)).read_bytes() for path in (source_imports.__file__, __file__)]
+        parts = (environment_writes.__file__, source_imports.__file__, __file__)
+        codes = [Path(str(path)).read_bytes() for path in parts]
     except (OSError, RuntimeError):
         return None
     # The code of the analysis is part of the name: another version finds other imports in the same source.

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from sparktrain.usercode.environment_writes import written_by
 from sparktrain.usercode.import_cache import shared
 from sparktrain.usercode.module_aliases import is_alias
 from sparktrain.usercode.source_imports import IMPORT_MODULE, Imports
@@ -153,6 +154,7 @@ class Sources:
             imports.modules |= file_imports.modules
             imports.texts |= file_imports.texts
             imports.dotted |= file_imports.dotted
+            imports.variables |= file_imports.variables
             new_tops = {name.partition(".")[0] for name in file_imports.modules} - tops
             tops |= new_tops
             todo.extend(source for name in new_tops for source in self.files_of(name))
@@ -290,6 +292,7 @@ def _reads(function: FunctionType, imports: Imports) -> Iterator[object]:
 def _add_code(code: CodeType, names: Mapping[str, object], imports: Imports) -> None:
     """Add what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
     _add_texts(code.co_consts, imports)
+    imports.variables |= written_by(code)
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):

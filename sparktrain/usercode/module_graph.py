@@ -58,6 +58,7 @@ class _Walk:
         self._imports.modules |= imports.modules
         self._imports.texts |= imports.texts
         self._imports.dotted |= imports.dotted
+        self._imports.variables |= imports.variables
         names = {*imports.modules, *_absolute(imports.relative, package)}
         for name in names:
             self._add(name)

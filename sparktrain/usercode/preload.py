@@ -1,17 +1,23 @@
 """Chooses the modules that a zygote imports before it forks, so that no trial pays for their import."""
 
+import fnmatch
 import importlib.machinery
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
+from sparktrain.usercode.environment_writes import ANY
 from sparktrain.usercode.source_imports import Imports
 
 SAFE = frozenset(
     {
+        "catboost",
         "h5py",
+        "jax",
         "joblib",
         "keras",
+        "lightgbm",
         "matplotlib",
         "numpy",
         "optuna",
@@ -22,40 +28,93 @@ SAFE = frozenset(
         "scipy",
         "sklearn",
         "tensorflow",
+        "torch",
+        "transformers",
+        "xgboost",
     }
 )
 """Libraries that start no Python thread and use no device on import, and that work in a child forked afterwards.
 
-Measured, each in a separate process: `threading.active_count()` is 1 after the import, and a forked child does real
-work (training, BLAS, multi-threaded reads). NumPy and SciPy start OpenBLAS's threads, which a child restarts when
-it needs them, and PyArrow starts one that returns memory, which a child does without. PySpark alone starts no JVM and
-does not import its Connect client, which uses gRPC.
+Measured by `benchmarks/fork_safety.py`, each in a process of its own: the threads and OpenMP runtimes that exist after
+the import, and how many of 200 forked children train to the end, with 1 and with 4 threads. The table is in
+docs/code-and-environment.md. NumPy and SciPy start OpenBLAS's threads, which a child restarts when it needs them, and
+PyArrow starts jemalloc's, which return memory, and which a child does without. torch, XGBoost, LightGBM and
+scikit-learn load a libgomp each, which starts threads in its first parallel region alone, and JAX makes its client for
+its first operation: no zygote runs either, and a child forked after that hangs with all of them. PySpark alone starts
+no JVM and does not import its Connect client, which uses gRPC.
 
-Left out: polars, and statsmodels.api, which imports it (threads and locks that do not survive a fork); pyarrow.flight
-(gRPC); cv2 (a thread pool of its own); torch, jax, xgboost and lightgbm (not measured).
+Left out: polars, which starts a thread of its own that a child lacks, and statsmodels.api, which imports it;
+pyarrow.flight (gRPC); cv2 (a thread pool of its own).
 """
 
 _UNSAFE_PARTS = ("pyarrow.flight",)
+_UNSAFE = {
+    "cv2": "it starts threads on import, which a fork loses",
+    "polars": "it starts a thread on import, which a fork loses",
+}
+"""Libraries that trials import themselves, with the reason."""
+_IMPORTERS = {"catboost": "polars"}
+"""Libraries that import an unsafe one where it is installed, and do not use it: trials that do import both."""
+
+_TENSORFLOW = "tensorflow"
+_IMPORT_S = {
+    "catboost": 1.1,
+    "jax": 0.6,
+    "keras": 4.0,
+    "lightgbm": 1.3,
+    "numpy": 0.1,
+    "optuna": 0.2,
+    "pandas": 0.4,
+    "polars": 0.5,
+    "pyarrow": 0.1,
+    "scipy": 0.8,
+    "sklearn": 1.3,
+    "tensorflow": 4.2,
+    "torch": 5.7,
+    "xgboost": 1.3,
+}
+"""Seconds of a core that an import takes, with what it imports in turn, on two cores of an AMD EPYC."""
+_USED_AT_ONCE = {"torch": ("torch._dynamo",)}
+"""Modules that the first use of a library imports, such as any optimizer of torch: each trial would pay for them."""
 
 _NATIVE = SAFE - {"pyspark"}
 """Libraries that start native threads on import, as many as the environment asks for, or that import such a library."""
-_READ_AT_IMPORT = {
+_READ_AT_IMPORT: dict[str, Collection[str]] = {
     "KERAS_BACKEND": {"keras"},
     "TF_USE_LEGACY_KERAS": {"keras", "tensorflow"},
     "MPLBACKEND": {"matplotlib"},
-    "OMP_NUM_THREADS": _NATIVE,
-    "OPENBLAS_NUM_THREADS": _NATIVE,
-    "MKL_NUM_THREADS": _NATIVE,
+    "OMP_*": _NATIVE,
+    "OPENBLAS_*": _NATIVE,
+    "MKL_*": _NATIVE,
+    "JAX_*": {"jax"},
+    "XLA_FLAGS": {"jax"},
+    "TORCH_*": {"torch"},
+    "SCIPY_ARRAY_API": {"scipy", "sklearn"},
+    "SKLEARN_*": {"sklearn"},
 }
-"""Environment variables that a library reads on import: code that names one wants to set it before."""
-_GIVEN_AT_IMPORT = {
+"""Environment variables that a library reads on import: what sets one, in code or for trials, does so before."""
+_LOGGED_AT_IMPORT = {
     "TF_CPP_MIN_LOG_LEVEL": {"keras", "tensorflow"},
     "TF_ENABLE_ONEDNN_OPTS": {"keras", "tensorflow"},
 }
-"""The same, but without them the import only logs more, so that code which names them may be ignored."""
+"""The same, but without them the import only logs more, so that code which sets them may be ignored."""
 
-
-_EAGER_PACKAGES = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pyspark", "tensorflow"})
+_EAGER_PACKAGES = frozenset(
+    {
+        "h5py",
+        "jax",
+        "joblib",
+        "keras",
+        "lightgbm",
+        "numpy",
+        "optuna",
+        "pandas",
+        "pyspark",
+        "tensorflow",
+        "torch",
+        "xgboost",
+    }
+)
 """Each of these loads its parts when it is imported; PySpark leaves out those that need NumPy or gRPC."""
 
 _FRAMEWORKS = {
@@ -70,22 +129,87 @@ _WRAPPED = "sklearn"
 """What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
 
 
-def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> tuple[str, ...]:
-    """The safe modules among those that some code imports, and those that connect its gang, sorted.
+@dataclass(frozen=True)
+class PreloadChoice:
+    """What a zygote imports, and what it leaves to its trials though their code imports it."""
 
-    Leaves out modules that read a variable of `env`, or one that the code names, when they are imported.
+    modules: tuple[str, ...]
+    """Sorted."""
+    notes: tuple[str, ...] = ()
+    """A line for each reason why something is left to the trials, with what that costs each of them."""
+
+
+def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> PreloadChoice:
+    """The safe modules among those that some code imports, and those that connect its gang.
+
+    Leaves out modules that read a variable of `env`, or one that the code may set, when they are imported.
     """
-    excluded = set().union(
-        *(names for variable, names in _READ_AT_IMPORT.items() if variable in imports.texts or variable in env),
-        *(names for variable, names in _GIVEN_AT_IMPORT.items() if variable in env),
-    )
-    if not _keras_runs_on_tensorflow():
+    variables = _variables(imports) - set(env)
+    by_code = _readers(_READ_AT_IMPORT, variables)
+    by_call = _readers(_READ_AT_IMPORT | _LOGGED_AT_IMPORT, env)
+    excluded = {*by_code, *by_call}
+    backend = _keras_backend()
+    if backend != _TENSORFLOW:
         excluded.add("keras")
     # Keras imports scikit-learn only for its wrappers, so a zygote imports it only where a wrapper is named.
     names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
-    modules = {_module(name) for name in names if name.partition(".")[0] in SAFE - excluded}
+    tops = {name.partition(".")[0] for name in names}
+    importers = sorted(name for name, unsafe in _IMPORTERS.items() if {name, unsafe} <= tops)
+    modules = {_module(name) for name in names if name.partition(".")[0] in SAFE - excluded - {*importers}}
     safe = {name for name in modules if not name.startswith(_UNSAFE_PARTS)}
-    return tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded))))
+    safe |= {part for name in safe for part in _USED_AT_ONCE.get(name, ())}
+    notes = [
+        *(f"{_imported([name])}: {_UNSAFE[name]}" for name in sorted(tops & _UNSAFE.keys())),
+        *(f"{_imported([name])}: it imports {_IMPORTERS[name]}" for name in importers),
+        *_notes(by_code, tops, "the code"),
+        *_notes(by_call, tops, "the call"),
+    ]
+    if backend != _TENSORFLOW and "keras" in tops:
+        notes.append(f"{_imported(['keras'])}: here it runs on {backend}")
+    return PreloadChoice(tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded)))), tuple(notes))
+
+
+def _variables(imports: Imports) -> set[str]:
+    """The variables that the code may set: all that it names, where it computes the name of one."""
+    # `for name in NAMES: os.environ[name] = "1"` may have the names in another file.
+    return imports.variables | (imports.texts if ANY in imports.variables else set())
+
+
+def _readers(table: Mapping[str, Collection[str]], variables: Collection[str]) -> dict[str, set[str]]:
+    """For each library that reads some of `variables` on import, those that it reads."""
+    readers: dict[str, set[str]] = {}
+    for pattern, libraries in table.items():
+        for variable in fnmatch.filter(variables, pattern):
+            for library in libraries:
+                readers.setdefault(library, set()).add(variable)
+    return readers
+
+
+def _notes(readers: Mapping[str, Collection[str]], tops: Collection[str], setter: str) -> Iterator[str]:
+    """A line for each set of variables that keeps some of the libraries `tops` from the zygote."""
+    by_variables: dict[tuple[str, ...], list[str]] = {}
+    for library in sorted(readers.keys() & tops):
+        by_variables.setdefault(tuple(sorted(readers[library])), []).append(library)
+    for variables, libraries in by_variables.items():
+        yield (
+            f"{_imported(libraries)}: read on import, {_listed(variables)} {_are(variables)} set by {setter}; "
+            f"preload={libraries} imports {'it' if len(libraries) == 1 else 'them'} before"
+        )
+
+
+def _imported(libraries: Sequence[str]) -> str:
+    """The start of a line: what trials import themselves, and how long that takes where it is known."""
+    costs = [f"{name} ({_IMPORT_S[name]:.1f} s)" if name in _IMPORT_S else name for name in libraries]
+    return f"{_listed(costs)} {_are(libraries)} imported in each trial"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *head, last = names
+    return f"{', '.join(head)} and {last}" if head else last
 
 
 def _connecting(gang: GangSpec) -> frozenset[str]:
@@ -97,10 +221,11 @@ def _with_importers(excluded: set[str]) -> set[str]:
     return excluded | ({"horovod.tensorflow"} if "tensorflow" in excluded else set())
 
 
-def _keras_runs_on_tensorflow() -> bool:
+def _keras_backend() -> str:
+    """The back end of the Keras that this process has imported; TensorFlow where it has imported none."""
     backend = getattr(sys.modules.get("keras"), "backend", None)
     name = getattr(backend, "backend", None)
-    return not callable(name) or name() == "tensorflow"
+    return str(name()) if callable(name) else _TENSORFLOW
 
 
 def _module(name: str) -> str:

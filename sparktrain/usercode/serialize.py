@@ -33,7 +33,7 @@ from sparktrain.usercode.keras_registry import registered
 from sparktrain.usercode.module_graph import reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.pickler import ScriptPickler, Sink, TooLargeError
-from sparktrain.usercode.preload import chosen
+from sparktrain.usercode.preload import PreloadChoice, chosen
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
@@ -95,7 +95,18 @@ def preload_for(
     *,
     sources: Sources | None = None,
 ) -> tuple[str, ...]:
-    """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing.
+    """The modules of `preload_choice`, sorted."""
+    return preload_choice(function, gang, env, sources=sources).modules
+
+
+def preload_choice(
+    function: Callable[..., Any] | Target,
+    gang: GangSpec = ALONE,
+    env: Collection[str] = (),
+    *,
+    sources: Sources | None = None,
+) -> PreloadChoice:
+    """The modules that a zygote should import before its children train in `gang`. Imports nothing.
 
     `env` has the names of variables that trials get: modules that read one on import are left to the trials.
     """

@@ -5,9 +5,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sparktrain.usercode.environment_writes import EnvironmentWrites
+
 IMPORT_MODULE = "importlib.import_module"
 MOST_CHARS = 200
 """Of the name of a module."""
+_OF_ENVIRONMENT = (b"environ", b"putenv", b"unsetenv")
+"""What every source that may set a variable contains: few do, and looking at each node takes as long as parsing."""
 _DOTTED = re.compile(r"[^\W\d]\w*[.:]\S*\Z")
 
 
@@ -23,6 +27,8 @@ class Imports:
     """Names of relative imports, with their dots: `..models.build`."""
     dotted: set[str] = field(default_factory=set)
     """Text constants that could be, or start, the name of a module in a package: `models.`."""
+    variables: set[str] = field(default_factory=set)
+    """Variables of the environment that the code may set; `environment_writes.ANY` for those that it computes."""
 
     def __or__(self, other: "Imports") -> "Imports":
         return Imports(
@@ -30,6 +36,7 @@ class Imports:
             self.texts | other.texts,
             self.relative | other.relative,
             self.dotted | other.dotted,
+            self.variables | other.variables,
         )
 
     def add_text(self, text: str) -> None:
@@ -49,7 +56,10 @@ def imports_of_source(source: bytes) -> Imports:
         return imports
     bound: dict[str, str] = {}
     parts: list[tuple[str, str]] = []
+    writes = EnvironmentWrites() if any(word in source for word in _OF_ENVIRONMENT) else None
     for node in _nodes(tree):
+        if writes is not None:
+            writes.visit(node)
         if isinstance(node, ast.Import):
             imports.modules.update(alias.name for alias in node.names)
             bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
@@ -64,6 +74,7 @@ def imports_of_source(source: bytes) -> Imports:
             imports.modules.add(IMPORT_MODULE)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             parts.append((node.value.id, node.attr))
+    imports.variables |= writes.variables if writes is not None else set()
     # `import scipy` alone does not show that scipy.stats is used
     imports.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
     return imports

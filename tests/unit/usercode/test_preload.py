@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.serialize import preload_choice, preload_for
 from sparktrain.usercode.target import resolve
 
 BODIES = [
@@ -22,9 +22,17 @@ BODIES = [
     ("from sklearn import ensemble", ("sklearn.ensemble",)),
     ("import keras; keras.wrappers.SKLearnClassifier", ("keras", "sklearn")),
     ("import pyarrow.flight, pyarrow.parquet", ("pyarrow.parquet",)),
-    ("import torch, json, polars, os.path", ()),
+    ("import torch.nn.functional, json, polars, os.path", ("torch", "torch._dynamo")),
+    ("import xgboost as xgb; xgb.train; import lightgbm, jax.numpy as jnp", ("jax", "lightgbm", "xgboost")),
+    ("import catboost, transformers", ("catboost", "transformers")),
+    ("import catboost, polars", ()),
+    ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
+    ("import os; os.environ['TORCH_LOGS'] = 'dynamo'; import jax, torch", ("jax",)),
     ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),
     ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy", ()),
+    ("import os; print(os.environ.get('OMP_NUM_THREADS')); import numpy", ("numpy",)),
+    ("import os; print('OMP_NUM_THREADS'); os.environ['OTHER'] = '1'; import numpy", ("numpy",)),
+    ("import os\n    for name in ('OMP_NUM_THREADS', 'OTHER'):\n        os.environ[name] = '1'\n    import numpy", ()),
     ("from pyspark.sql import SparkSession", ("pyspark",)),
     ("import pyspark.sql.connect.session, pyspark.ml.feature", ("pyspark",)),
     ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy, pyspark", ("pyspark",)),
@@ -130,7 +138,9 @@ def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch)
         backend = Backend
 
     monkeypatch.setitem(sys.modules, "keras", Keras)  # type: ignore[arg-type]  # stands in for the module
-    assert preload_for(cell("def train():\n    import keras, numpy")) == ("numpy",)
+    choice = preload_choice(cell("def train():\n    import keras, numpy"))
+    assert choice.modules == ("numpy",)
+    assert choice.notes == ("keras (4.0 s) is imported in each trial: here it runs on jax",)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +156,55 @@ def test_modules_that_read_a_trials_variable_on_import_are_left_to_trials(
     env: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     assert preload_for(cell("def train():\n    import numpy, tensorflow"), env=env) == left
+
+
+@pytest.mark.parametrize(
+    ("body", "env", "notes"),
+    [
+        ("import numpy, wandb", (), ()),
+        (
+            "import polars, catboost",
+            (),
+            (
+                "polars (0.5 s) is imported in each trial: it starts a thread on import, which a fork loses",
+                "catboost (1.1 s) is imported in each trial: it imports polars",
+            ),
+        ),
+        (
+            "import os; os.environ['OMP_NUM_THREADS'] = os.environ['MKL_NUM_THREADS'] = '1'; import numpy, torch",
+            (),
+            (
+                "numpy (0.1 s) and torch (5.7 s) are imported in each trial: read on import, MKL_NUM_THREADS and "
+                "OMP_NUM_THREADS are set by the code; preload=['numpy', 'torch'] imports them before",
+            ),
+        ),
+        (
+            "import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, matplotlib",
+            ("MPLBACKEND", "JAX_PLATFORMS"),
+            (
+                "jax (0.6 s) is imported in each trial: read on import, JAX_PLATFORMS is set by the call; "
+                "preload=['jax'] imports it before",
+                "matplotlib is imported in each trial: read on import, MPLBACKEND is set by the call; "
+                "preload=['matplotlib'] imports it before",
+            ),
+        ),
+    ],
+)
+def test_what_is_left_to_trials_is_noted_with_its_reason(
+    body: str, env: tuple[str, ...], notes: tuple[str, ...]
+) -> None:
+    assert preload_choice(cell(f"def train():\n    {body}"), env=env).notes == notes
+
+
+def test_a_name_in_another_file_counts_where_a_name_is_computed(folder: Path) -> None:
+    (folder / "ship_names.py").write_text("NAMES = ['OMP_NUM_THREADS']\n")
+    (folder / "ship_sets.py").write_text(
+        "import os, numpy, ship_names\nfor name in ship_names.NAMES:\n    os.environ[name] = '1'\ndef train(): pass\n"
+    )
+    assert preload_for(resolve(f"{folder / 'ship_sets.py'}:train")) == ()
+    (folder / "ship_sets.py").write_text("import numpy, ship_names\ndef train(): pass\n")
+    del sys.modules["ship_sets"]
+    assert preload_for(resolve(f"{folder / 'ship_sets.py'}:train")) == ("numpy",)
 
 
 def test_nothing_is_imported() -> None:
