@@ -28,7 +28,7 @@ from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.testing.in_process import LocalContext, local_context
 from sparktrain.training import attempt, failure
-from sparktrain.usercode.serialize import pack, preload_for, sizes_of_captures
+from sparktrain.usercode.serialize import pack, preload_choice, sizes_of_captures
 from sparktrain.usercode.target import Target, check_call, resolve
 
 OK = "ok"
@@ -170,7 +170,9 @@ class FunctionCheck:
         gang = self._gang(strategy)
         check_installed(gang)
         self._ship(target)
-        report.shipment.preload = preload_for(target, gang, request.env)
+        choice = preload_choice(target, gang, request.env)
+        report.shipment.preload = choice.modules
+        report.hints += choice.notes
         self._hint(target, strategy)
         with stderr_without(OF_TENSORFLOW):
             for module in report.shipment.preload:

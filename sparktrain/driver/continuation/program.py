@@ -20,7 +20,8 @@ from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
-from sparktrain.usercode.serialize import pack, preload_for
+from sparktrain.usercode.preload import PreloadChoice
+from sparktrain.usercode.serialize import pack, preload_choice
 from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
 
@@ -36,6 +37,8 @@ class PackedProgram(NamedTuple):
     parts: dict[str, str]
     preload: Sequence[str]
     text: str
+    notes: tuple[str, ...] = ()
+    """What zygotes leave to trials, for the first lines of the run."""
 
 
 class FunctionProgram:
@@ -69,10 +72,20 @@ class FunctionProgram:
         # One reading for all: a call that read its modules for each took 160 ms for 440 files, before its first trial.
         sources = Sources()
         target = self._target
-        needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
+        if preload is None:
+            choice = preload_choice(target, gang, env, sources=sources)
+        else:
+            choice = PreloadChoice(tuple(preload))
         code = pack(target, limit, sources=sources, values=self._values)
         parts = fingerprint(target, code, sources=sources)
-        return PackedProgram(name=target.name, code=code, parts=parts, preload=needed, text=text_of(target))
+        return PackedProgram(
+            name=target.name,
+            code=code,
+            parts=parts,
+            preload=choice.modules,
+            text=text_of(target),
+            notes=choice.notes,
+        )
 
 
 class StoredProgram:

@@ -89,7 +89,7 @@ class CheckedCall:
     concurrent: int | None = None
     """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
     notes: tuple[str, ...] = ()
-    """What the call changes in a run that exists, for its first lines."""
+    """What zygotes leave to trials, and what the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
     """The warm start that was asked for: read where the run is new, which the plan has from then on."""
     data: DataPlan = field(default_factory=DataPlan)
@@ -180,6 +180,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         choice=choice,
         agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
         concurrent=None if search is None else search.max_concurrent_trials,
+        notes=packed.notes,
         warm=warm,
         data=data,
         cache=MemberData(cache_dir=_absolute(keywords.data_cache), cache_bytes=keywords.data_cache_limit),

@@ -63,3 +63,18 @@ def test_another_sampler_and_another_space_are_explained(tmp_path: Path) -> None
         "knows the results of tpe",
         "r: another space, as allow_changed allows: trials with a result keep it, the others are of the new space",
     ]
+
+
+def test_what_each_trial_imports_itself_is_named_with_its_cost(tmp_path: Path) -> None:
+    @of_a_script
+    def frames(x: float = 0.0) -> float:
+        import polars
+
+        return float(polars.Series([x]).sum())
+
+    options = SweepOptions(metric="y", mode="max", name="r", dir=str(tmp_path), trials=4, seed=1)
+    first, *_ = opening(attach(compose(frames, space(x=uniform(0, 1)), options)))
+    assert first == "r: polars (0.5 s) is imported in each trial: it starts a thread on import, which a fork loses"
+    named = SweepOptions(metric="y", mode="max", name="n", dir=str(tmp_path), trials=4, seed=1, preload=["polars"])
+    lines = list(opening(attach(compose(frames, space(x=uniform(0, 1)), named))))
+    assert not [line for line in lines if "polars" in line]
