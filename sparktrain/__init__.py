@@ -52,7 +52,7 @@ from sparktrain.errors import (
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparktrain import data, ml, optuna, testing
+    from sparktrain import data, ml, optuna, sklearn, testing
     from sparktrain.api import Pool, extend, launch, pool, refit, resume, run, session, sweep
     from sparktrain.config.distribution import (
         Distribution,
@@ -186,7 +186,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("data", "ml", "optuna", "tensorflowonspark", "testing"):
+    if name in ("data", "ml", "optuna", "sklearn", "tensorflowonspark", "testing"):
         return import_module(f"sparktrain.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'sparktrain' has no attribute {name!r}")
@@ -206,6 +206,7 @@ def __dir__() -> list[str]:
         "errors",
         "ml",
         "optuna",
+        "sklearn",
         "tensorflowonspark",
         "testing",
         "__doc__",
@@ -328,6 +329,7 @@ __all__ = [
     "resume",
     "run",
     "session",
+    "sklearn",
     "space",
     "sweep",
     "testing",

@@ -35,7 +35,7 @@ from sparktrain.config.option_catalog import (
     SweepKeywords,
 )
 from sparktrain.config.quantities import MIB
-from sparktrain.driver.agent_sources import OpenAgents, OwnAgents, PoolAgents
+from sparktrain.driver.agent_sources import HeldAgents, OpenAgents, OwnAgents, PoolAgents
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.refit import compose_refit
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -244,13 +244,36 @@ def sweep_as(
     pool: "Pool | None",
 ) -> SweepResult:
     """Sweep for the public function `call` of another module, which takes the options of `launch`."""
+    check_agents_of(call, spark, pool)
+    return sweep_on(agents_of(spark if pool is None else pool), call, train, space, options)
+
+
+def check_agents_of(call: str, spark: "Session | LocalMachine | None", pool: "Pool | None") -> None:
+    """Check where the public function `call` of another module shall train. Raises SpecError, SessionError."""
     if pool is None:
         _check_place(call, spark)
     elif spark is not None:
         raise SpecError(f"{call}() is given spark= and pool=, and a pool has its session already: leave out spark=")
-    accepted = LaunchKeywords if pool is None else PoolLaunchKeywords
+
+
+def sweep_on(
+    agents: OpenAgents, call: str, train: Callable[..., Any], space: Space, options: Mapping[str, Any]
+) -> SweepResult:
+    """Sweep on `agents` for the public function `call` of another module, which takes the options of `launch`."""
+    accepted = PoolLaunchKeywords if isinstance(agents, PoolAgents) else LaunchKeywords
     chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
-    return launch_call(compose(train, space, chosen), agents_of(spark if pool is None else pool))
+    return launch_call(compose(train, space, chosen), agents)
+
+
+def refit_on(agents: OpenAgents, run: SweepResult, train: Callable[..., Any], options: Mapping[str, Any]) -> RunResult:
+    """Refit a trial on `agents` for a public function of another module, which takes the options of `refit`."""
+    call = compose_refit(directory_of(run), {}, options, train)
+    return run_end(call, launch_call(call, agents)).result()
+
+
+def held_agents(spark: "Session | LocalMachine | None") -> HeldAgents:
+    """Agents for several runs of one call. Blocks on a session. Raises UserError."""
+    return HeldAgents(engine_of(spark))
 
 
 @users_call

@@ -53,6 +53,12 @@ def require_tensorflow(subject: str, instead: str) -> None:
         )
 
 
+def require_sklearn(subject: str) -> None:
+    """Raise SpecError where scikit-learn is not installed. `subject` is what needs it."""
+    if not _is_installed("sklearn"):
+        raise SpecError(f"{subject} needs scikit-learn, which is not installed: pip install 'sparktrain[sklearn]'")
+
+
 def _is_installed(package: str) -> bool:
     """Whether this process can import `package`, where a program of the user may have blocked it."""
     try:

@@ -281,6 +281,10 @@ class StudyKeywords(ConcurrencyKeywords, TrialsKeywords):
     """Options of `optuna.optimize`, which has its own callbacks."""
 
 
+class FoldSearchKeywords(CallbackKeywords, ConcurrencyKeywords, TrialsKeywords):
+    """Options of `sklearn.search_cv`, which has its metric, folds and data of its own."""
+
+
 class LaunchKeywords(ConcurrencyKeywords, PoolLaunchKeywords):
     """Options of `launch`, and of the command line's `sweep`."""
 

@@ -130,6 +130,23 @@ class GroupReader:
         """Rows `start` to `end - 1`; as `take`."""
         return self.take(np.arange(start, end, dtype=np.int64), names)
 
+    def joined_bytes(self) -> memoryview:
+        """All rows of the only column, bytes of equal lengths, one after the other, mapped from a file of this host.
+
+        The first process of the host that needs them reads and joins all groups; read-only. Blocks on the store, or on
+        that process. Raises StoreError and DataError.
+        """
+        # Its number is the first one that no group of the dataset has.
+        batch = self._cached().get(len(self._places), self._joined_groups)
+        column = batch.column(0)
+        width = column.type.byte_width
+        start = column.offset * width
+        return memoryview(column.buffers()[1])[start : start + len(column) * width]
+
+    def _joined_groups(self) -> pa.RecordBatch:
+        parts = [self._fetcher.fetch(file, group) for file, group in self._places]
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
     def close(self) -> None:
         """Stop fetching ahead, and release the mapped files."""
         if self._pool is not None:

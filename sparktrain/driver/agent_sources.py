@@ -1,9 +1,9 @@
 """Where a run gets its agents, and whether it fits there: checks of engine, cluster and directory before any starts."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sparktrain.cluster import preflight
 from sparktrain.config.data_sources import PushedSource, StreamSource
@@ -50,9 +50,12 @@ class OwnAgents:
         slots_of_feeds(call, engine, agents)
         return Admitted(attach(call, engine), engine, agents, without_gpus)
 
-    @contextmanager
-    def pool(self, admitted: Admitted) -> Iterator[AgentPool]:
+    def pool(self, admitted: Admitted) -> AbstractContextManager[AgentPool]:
         """The agents for a run, until the context ends. Raises SessionError, PoolError."""
+        return self._opened(admitted)
+
+    @contextmanager
+    def _opened(self, admitted: Admitted) -> Iterator[AgentPool]:
         run, engine, agents, without_gpus = admitted
         pool = AgentPool(engine, agents, run.definition.plan.preload, None, without_gpus, self._times)
         self._pool = pool
@@ -67,6 +70,30 @@ class OwnAgents:
         """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread."""
         if (pool := self._pool) is not None:
             pool.stop(reason, grace_s)
+
+
+class HeldAgents(OwnAgents):
+    """Agents that start for the first of several runs and end with the context: later runs start at once."""
+
+    def __init__(self, engine: Engine, times: PoolTimes = POOL_TIMES) -> None:
+        super().__init__(engine, times)
+        self._until_end = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._until_end.close()
+
+    def admit(self, call: CheckedCall) -> Admitted:
+        """See base class; for a later run as `PoolAgents.admit`."""
+        return super().admit(call) if self._pool is None else PoolAgents(self._pool).admit(call)
+
+    def pool(self, admitted: Admitted) -> AbstractContextManager[AgentPool]:
+        """The agents, which stay open. Raises SessionError, PoolError."""
+        if self._pool is not None:
+            return nullcontext(self._pool)
+        return nullcontext(self._until_end.enter_context(super().pool(admitted)))
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,10 @@ def _fetched(store: Store, path: str, folder: Path) -> Path:
 
 
 def _skops(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
-    return _library("skops.io", model).load(path, **options)
+    skops = _library("skops.io", model)
+    if callable(trusts := options.get("trusted")):
+        options = {**options, "trusted": [name for name in skops.get_untrusted_types(file=path) if trusts(name)]}
+    return skops.load(path, **options)
 
 
 def _joblib(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:

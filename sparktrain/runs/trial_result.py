@@ -132,7 +132,8 @@ class TrialResult:
 
         A model of Keras, or of XGBoost, an estimator of scikit-learn, a `Booster` of LightGBM; of a file or folder the
         path of a local copy, which is deleted when this process ends. `options` are those of the library:
-        `custom_objects`, `compile` and `safe_mode` of `keras.saving.load_model`, `trusted` of `skops.io.load`.
+        `custom_objects`, `compile` and `safe_mode` of `keras.saving.load_model`, `trusted` of `skops.io.load`, which
+        may also be a function that decides by the full name of a type.
 
         An estimator that was exported where skops is not installed is a pickle, and runs the code in it: load it only
         from a directory that you trust. Blocks on the store and on the local disk. Raises MissingFileError when the

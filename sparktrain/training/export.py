@@ -47,6 +47,16 @@ def export(model: Any, home: str | os.PathLike[str], rank: int) -> None:
         _keep(folder, lambda place: _saver_of(model)(model, place))
 
 
+def export_estimator(model: Any, home: str | os.PathLike[str]) -> None:
+    """Keep an estimator of any library by scikit-learn's interface, so that what is loaded is the same estimator.
+
+    A booster of LightGBM alone would lack its classes. Blocks and raises as `export`.
+    """
+    folder = Path(home)
+    folder.mkdir(parents=True, exist_ok=True)
+    _keep(folder, lambda place: _save_estimator(model, place))
+
+
 def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:
     unfinished = folder / f".{uuid4().hex}.keras"  # Keras requires the suffix
     try:

@@ -143,6 +143,14 @@ class TrainingData:
         arrays = self._reader.span(first, last, self._names(columns))
         return {name: np.array(array) for name, array in arrays.items()}
 
+    def joined_bytes(self) -> memoryview:
+        """All rows of a dataset of one column, bytes of equal lengths, one after the other, for `sparktrain.sklearn`.
+
+        Read-only memory that all processes of the host share. Blocks on the store, or on the process of this host that
+        reads them first. Raises DataError, StoreError.
+        """
+        return self._reader.joined_bytes()
+
     @property
     def _subject(self) -> str:
         return f"data[{self.name!r}]"

@@ -1,0 +1,38 @@
+"""The modules that the zygotes of a search import: those of the classes in its estimator, which no source names."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sparktrain.sklearn.fold_fit import SearchTask
+from sparktrain.usercode.preload import chosen
+from sparktrain.usercode.source_imports import Imports
+
+_MEMBERS_OWN = "sparktrain.sklearn.fold_fit"
+"""What each fit imports: it brings scikit-learn's model selection, and the readers of data."""
+_DEPTH = 4
+
+
+def modules_of(task: SearchTask, rows: object) -> tuple[str, ...]:
+    """The modules that are safe to fork after, of the estimator, of the values of the space and of the rows."""
+    modules = {kind.__module__ for kind in {type(rows), *classes_of(task)}}
+    return (*chosen(Imports(modules={*modules, "numpy", "pyarrow"})), _MEMBERS_OWN)
+
+
+def classes_of(task: SearchTask) -> set[type]:
+    """The classes of the estimator and of the values of the space, and of the estimators that these are made of."""
+    values = [task.estimator, *(value for objects in task.codes.objects.values() for value in objects.values())]
+    return {type(part) for value in values for part in _parts(value, _DEPTH)}
+
+
+def _parts(value: Any, depth: int) -> Iterator[Any]:
+    """The value, and the estimators that it is made of."""
+    yield value
+    if isinstance(value, type) or not depth:
+        return
+    inner: Iterable[Any] = ()
+    if callable(getattr(value, "get_params", None)):
+        inner = value.get_params(deep=False).values()
+    elif isinstance(value, list | tuple):
+        inner = value
+    for part in inner:
+        yield from _parts(part, depth - 1)

@@ -1,0 +1,210 @@
+"""Checks what a search is called with, before anything starts: estimator, rows, splits and scorers."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.model_selection import check_cv
+from sklearn.utils import indexable
+
+from sparktrain import formatting
+from sparktrain.config.data_sources import is_frame
+from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.config.replication import MOST_REPLICAS
+from sparktrain.errors import SpecError
+from sparktrain.optional_packages import require_pandas
+from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData
+
+Refit = bool | str | Callable[[Mapping[str, Any]], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreChoice:
+    """What a search measures."""
+
+    names: tuple[str, ...]
+    """The names of the scores."""
+    several: bool
+    metric: str | None
+    """The metric of the sweep; None where `refit` names no score of several."""
+
+
+def check_estimator(estimator: Any) -> None:
+    """Check that an object is an estimator that can be cloned. Raises SpecError."""
+    if isinstance(estimator, type):
+        raise SpecError(f"estimator is the class {estimator.__name__}: pass an object of it, {estimator.__name__}()")
+    if not callable(getattr(estimator, "fit", None)) or not callable(getattr(estimator, "get_params", None)):
+        raise SpecError(
+            f"estimator is {described(estimator)}, an estimator of scikit-learn is expected: an object with fit and "
+            "get_params, such as Pipeline([...])"
+        )
+    try:
+        clone(estimator)
+    except Exception as error:  # its constructor is the user's
+        raise SpecError(
+            f"estimator {shown(estimator)} cannot be cloned, and each candidate is a clone: "
+            f"{' '.join(str(error).split())}; its __init__ must store each argument as it is, under its own name"
+        ) from error
+
+
+def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any) -> SearchData:
+    """The rows and their splits. Collects Spark DataFrames, and splits, which blocks. Raises SpecError."""
+    if is_frame(X):
+        require_pandas("search_cv() with a DataFrame of Spark")
+        X = X.toArrow().to_pandas()
+    y = _rows_of("y", y)
+    groups = _rows_of("groups", groups)
+    columns = {name: value for name, value in (("y", y), ("groups", groups)) if isinstance(value, str)}
+    if columns:
+        X, parts = _taken(X, columns)
+        y = parts.get("y", y)
+        groups = parts.get("groups", groups)
+    _check_lengths({"X": X, "y": y, "groups": groups})
+    for name, value in (fit_params or {}).items():
+        if not isinstance(name, str):
+            raise SpecError(f"fit_params has the name {described(name)}: write the names of arguments of fit() as text")
+        if is_frame(value):
+            raise SpecError(f"fit_params[{name!r}] is a DataFrame of Spark: pass an array of its values")
+    X, y = indexable(_contiguous(X), _contiguous(y))
+    return SearchData(X=X, y=y, splits=_splits(cv, X, y, groups, estimator), fit_params=dict(fit_params or {}))
+
+
+def scoring_of(estimator: Any, scoring: Any, refit: object) -> ScoreChoice:
+    """What is measured, and what decides. Raises SpecError."""
+    try:
+        scorer = check_scoring(estimator, scoring=scoring)
+    except (ValueError, TypeError, KeyError) as error:
+        known = get_scorer_names()
+        requested = (
+            [scoring] if isinstance(scoring, str) else list(scoring) if isinstance(scoring, list | tuple) else []
+        )
+        unknown = next((name for name in requested if isinstance(name, str) and name not in known), None)
+        if unknown is not None:
+            raise SpecError(
+                f"scoring ({shown(unknown)}) is no scorer of scikit-learn{did_you_mean(unknown, known)}; "
+                "sklearn.metrics.get_scorer_names() lists them, and make_scorer() makes one of a function"
+            ) from None
+        raise SpecError(f"scoring is {described(scoring)}: {' '.join(str(error).split())}") from error
+    several = isinstance(scoring, list | tuple | set | dict)
+    names = tuple(scorer._scorers) if several else (SINGLE,)
+    return ScoreChoice(names=names, several=several, metric=_metric(names, several, callable(scoring), refit))
+
+
+def check_scores(error_score: object, return_train_score: object) -> None:
+    """Raises SpecError for what is no score, and no switch."""
+    if not isinstance(return_train_score, bool):
+        raise SpecError(f"return_train_score is {described(return_train_score)}: pass True or False")
+    if error_score == RAISE or (isinstance(error_score, int | float) and not isinstance(error_score, bool)):
+        return
+    raise SpecError(f"error_score is {described(error_score)}: pass 'raise', or a number such as float('nan')")
+
+
+def _metric(names: tuple[str, ...], several: bool, is_callable: bool, refit: object) -> str | None:
+    if not isinstance(refit, bool | str) and not callable(refit):
+        raise SpecError(f"refit is {described(refit)}: pass True, False, the name of a score, or a function")
+    if isinstance(refit, str) and (several or is_callable):
+        if several and refit not in names:
+            raise SpecError(
+                f"refit ({refit!r}) must be one of the scores {', '.join(names)}{did_you_mean(refit, names)}"
+            )
+        return f"test_{refit}"
+    if several and refit is True:
+        raise SpecError(f"refit is True with the scores {', '.join(names)}: name the one that decides, or pass False")
+    return None if several else f"test_{SINGLE}"
+
+
+def _rows_of(name: str, value: Any) -> Any:
+    if is_frame(value):
+        raise SpecError(
+            f"{name} is a DataFrame of Spark, and two of them have no common order of rows: pass the name of its "
+            f"column in X, such as {name}='label'"
+        )
+    return value
+
+
+def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    """X without the columns, and these. Raises SpecError."""
+    names = getattr(X, "columns", None)
+    for part, column in columns.items():
+        if names is None:
+            raise SpecError(
+                f"{part} is the name {column!r}, and X is {type(X).__name__}, which has no names: pass values"
+            )
+        if column not in names:
+            raise SpecError(f"{part} ({column!r}) is no column of X{did_you_mean(column, map(str, names))}")
+    return X.drop(columns=list(dict.fromkeys(columns.values()))), {part: X[column] for part, column in columns.items()}
+
+
+def _check_lengths(parts: Mapping[str, Any]) -> None:
+    lengths: dict[str, int] = {}
+    for name, value in parts.items():
+        if value is None and name != "X":
+            continue
+        shape = getattr(value, "shape", None)
+        if shape is None and (not isinstance(value, Sequence) or isinstance(value, str | bytes)):
+            raise SpecError(
+                f"{name} is {described(value)}: pass an array, a sparse matrix, a DataFrame or a list of rows"
+            )
+        if shape is not None and not len(shape):
+            raise SpecError(f"{name} is {described(value)}, a single number: pass an array with an entry for each row")
+        lengths[name] = int(shape[0]) if shape is not None else len(value)
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} has {formatting.count(length, 'row')}" for name, length in lengths.items())
+        raise SpecError(f"{listed}: they must be equally long, row by row; check filters and joins")
+    if not lengths["X"]:
+        raise SpecError("X has no rows: check filters and joins")
+
+
+def _contiguous(rows: Any) -> Any:
+    """An array without gaps in its memory, to map it; its order of axes stays, and so do all other types."""
+    if isinstance(rows, np.memmap):
+        rows = rows.view(np.ndarray)
+    if isinstance(rows, np.ndarray) and not (rows.flags.c_contiguous or rows.flags.f_contiguous):
+        return np.array(rows, order="K")
+    return rows
+
+
+def _splits(cv: Any, X: Any, y: Any, groups: Any, estimator: Any) -> list[tuple[Any, Any]]:
+    """The rows of each fold: those to fit, and those to score. Raises SpecError."""
+    try:
+        splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+        splits = [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(X, y, groups)]
+        repeated = list(splitter.split(X, y, groups))
+    except Exception as error:  # the splitter may be the user's
+        raise SpecError(f"cv ({shown(cv)}) cannot split the rows: {' '.join(str(error).split())}") from error
+    if not splits:
+        raise SpecError(f"cv ({shown(cv)}) has no splits, and a search needs at least one: pass a number such as 5")
+    if len(splits) > MOST_REPLICAS:
+        raise SpecError(
+            f"cv ({shown(cv)}) has {len(splits):,} splits, and must have at most {MOST_REPLICAS}: use fewer"
+        )
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    for fold, parts in enumerate(splits):
+        for name, part in zip(("train", "test"), parts, strict=True):
+            _check_part(f"the {name} rows of split {fold} of cv", part, rows)
+    if not all(map(_are_equal, splits, repeated)):
+        warnings.warn(
+            f"cv ({shown(cv)}) draws other splits each time, so that the same call cannot resume this search: pass "
+            "random_state=0 to it",
+            UserWarning,
+            stacklevel=5,
+        )
+    return splits
+
+
+def _are_equal(one: Sequence[Any], two: Sequence[Any]) -> bool:
+    return all(np.array_equal(part, other_part) for part, other_part in zip(one, two, strict=True))
+
+
+def _check_part(subject: str, part: Any, rows: int) -> None:
+    if not (part.any() if part.dtype.kind == "b" else part.size):
+        raise SpecError(f"{subject} are empty: use fewer splits, or check the groups")
+    if part.ndim != 1 or part.dtype.kind not in "iub":
+        raise SpecError(f"{subject} are {shown(part)}: a split is a pair of arrays with numbers of rows")
+    if part.dtype.kind != "b" and (part.max() >= rows or part.min() < -rows):
+        worst = part.max() if part.max() >= rows else part.min()
+        raise SpecError(f"{subject} have the number {worst}, and X has the rows 0 to {rows - 1}: correct the split")
