@@ -8,7 +8,20 @@ from importlib import metadata
 from rich.console import Console
 from rich.table import Table
 
-PACKAGES = ("sparktrain", "pyspark", "tensorflow", "keras", "pyarrow", "grpcio", "msgspec", "ray", "hyperopt")
+PACKAGES = (
+    "sparktrain",
+    "pyspark",
+    "tensorflow",
+    "keras",
+    "pyarrow",
+    "grpcio",
+    "msgspec",
+    "scikit-learn",
+    "joblib",
+    "ray",
+    "hyperopt",
+)
+
 
 _WIDTH = 100
 """Width of everything that is printed, independent of the terminal."""

@@ -7,8 +7,8 @@ from sparktrain.sklearn.fold_fit import SearchTask
 from sparktrain.usercode.preload import chosen
 from sparktrain.usercode.source_imports import Imports
 
-_MEMBERS_OWN = "sparktrain.sklearn.fold_fit"
-"""What each fit imports: it brings scikit-learn's model selection, and the readers of data."""
+_MEMBERS_OWN = "sparktrain.sklearn.fold_rehearsal"
+"""What prepares a zygote for fits."""
 _DEPTH = 4
 
 

@@ -24,6 +24,7 @@ from sparktrain.config.call_option import documented_by, options_in, settled
 from sparktrain.config.data_sources import TableSource
 from sparktrain.config.option_catalog import FoldSearchKeywords, RefitKeywords
 from sparktrain.config.param_values import described
+from sparktrain.config.stoppers import Wilcoxon
 from sparktrain.datasets.shared_objects import object_table
 from sparktrain.driver.agent_sources import OpenAgents
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -167,7 +168,12 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name, step in _OF_THE_SEARCH.items():
         if name in options:
             raise SpecError(f"search_cv() has no option {name}: {step}")
-    settled(FoldSearchKeywords, options, _CALL)
+    rules = settled(FoldSearchKeywords, options, _CALL).stopper
+    if judging := [rule for rule in rules if not isinstance(rule, Wilcoxon)]:
+        raise SpecError(
+            f"stopper {judging[0]} judges what trials report while they train, and a fit reports nothing: pass "
+            "racing=True or stopper='wilcoxon', which compare folds"
+        )
     if options.get("workers_per_trial", 1) != 1:
         raise SpecError(
             f"workers_per_trial ({options['workers_per_trial']}) must be 1: a fit is one process; leave it out"
@@ -207,13 +213,14 @@ def _check_fits(sweep: SweepResult, fits: FoldTable, error_score: float | str) -
     """Warn of fits that failed. Raises NoBestTrialError where all did, or one did that must not."""
     failed = fits.failed_fits
     total = len(sweep.trials)
+    ended = int(np.isfinite(fits.metrics["fit_time"]).sum())
     error = next((trial for trial in sweep.trials if trial.error is not None), None)
     if error_score == RAISE and error is not None and error.error is not None:
         raise NoBestTrialError(
             f"trial {error.id} of {sweep.directory} failed: {error.error.summary}; its log is {error.log}. Correct the "
             "candidate, or pass a number as error_score, which is the score of fits that fail"
         )
-    if not total or failed == total:
+    if failed == ended:
         raise NoBestTrialError(no_best(sweep))
     if failed:
         warnings.warn(

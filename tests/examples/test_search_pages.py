@@ -1,4 +1,4 @@
-"""The programs on the pages about search, stoppers and Optuna, each page as one program on this machine."""
+"""The programs of the pages about search, stoppers, Optuna and scikit-learn, each page as one program here."""
 
 import re
 import subprocess
@@ -52,6 +52,7 @@ class Model:
 
 build = Model
 """,
+    "sklearn": "",
 }
 """What the readers of a page have."""
 AFTER = {
@@ -59,6 +60,13 @@ AFTER = {
     "search-reference": "assert isinstance(TestBisection().make(), Bisection)\n",
     "stopping": 'assert st.sweep(train, {"lr": [0.1]}, metric="accuracy").best.metrics == {"accuracy": 0.5}\n',
     "optuna": "assert len(kept.trials) == 4, kept.trials\n",
+    "sklearn": """
+from sklearn.model_selection import GridSearchCV
+
+expected = GridSearchCV(pipeline, space, cv=5, scoring="accuracy").fit(X, y)
+assert search.best_score_ == expected.best_score_
+assert (labels == expected.predict(X)).all()
+""",
 }
 SMALLER = {
     "trials=60": "trials=6",

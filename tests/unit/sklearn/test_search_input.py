@@ -81,6 +81,8 @@ def test_what_is_no_estimator_is_refused(estimator: Any, message: str) -> None:
         ({"folds": 3}, r"search_cv\(\) has no option folds: pass cv="),
         ({"repeats": 3}, r"search_cv\(\) has no option repeats"),
         ({"data": {}}, r"search_cv\(\) has no option data: X and y"),
+        ({"stopper": "asha"}, "stopper asha judges what trials report while they train"),
+        ({"stopper": ["wilcoxon", "median"]}, "stopper median"),
         ({"workers_per_trial": 2}, r"workers_per_trial \(2\) must be 1"),
         ({"metric": "a"}, "sklearn.search_cv has no option 'metric'"),
         ({"sampeler": "tpe"}, "has no option 'sampeler'; did you mean 'sampler'"),
