@@ -45,7 +45,7 @@ FORKED = tuple(
 )
 """Tests of gangs that are forked from one process, which has loaded TensorFlow and Horovod for all of them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
-LATE = ("spark", "hosts", "examples", "faults", "training", "process", "gpu")
+LATE = ("spark", "hosts", "examples", "faults", "training", "torch", "process", "gpu")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
 all workers end at about the same time."""
 LONG = ("tests/process/test_streams.py",)

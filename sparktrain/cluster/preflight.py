@@ -185,6 +185,15 @@ def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_instal
         )
 
 
+def check_executors(gang: GangSpec, have: Callable[[str], bool]) -> None:
+    """Raises ResourceError when executors lack the package that connects a gang. `have` may block on them."""
+    if gang.size > 1 and gang.backend is Backend.TORCH and not have("torch"):
+        raise ResourceError(
+            f"backend 'torch' of a gang of {gang.size} needs PyTorch, and the executors have none: install "
+            "sparktrain[torch] for their Python, or pass a backend of what they have"
+        )
+
+
 def check_cluster(facts: Facts) -> None:
     """Raises ResourceError when YARN will never give the session an executor. Blocks for some seconds at most; other
     cluster managers are not queried."""

@@ -18,8 +18,14 @@ class Backend(StrEnum):
 
     HOROVOD = "horovod"  # a ring of Horovod over Gloo
     TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
+    TORCH = "torch"  # PyTorch's process groups, as torchrun sets them up
     PARAMETER_SERVER = "parameter-server"  # own servers, which apply the gradients of members that do not wait
     NONE = "none"  # the members only know each other's addresses
+
+    @property
+    def uses_tensorflow(self) -> bool:
+        """Whether members that it connects train by TensorFlow."""
+        return self not in (Backend.TORCH, Backend.NONE)
 
 
 class Role(StrEnum):
@@ -109,6 +115,11 @@ class GangSpec:
                 f"{prefix} backend 'none': it averages nothing; choose backend 'horovod', 'tensorflow' or "
                 "'parameter-server', or leave local_steps out"
             )
+        if self.backend is Backend.TORCH:
+            raise SpecError(
+                f"{prefix} backend 'torch': DistributedDataParallel averages gradients, and sparktrain averages "
+                "weights of Keras models alone; leave local_steps out, and use torch's post-localSGD communication hook"
+            )
         if self.backend is Backend.TENSORFLOW and (self.ps or self.evaluator):
             raise SpecError(
                 f"{prefix} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
@@ -146,7 +157,7 @@ class GangSpec:
     @property
     def needs_tensorflow(self) -> bool:
         """Whether the members train by TensorFlow: a gang that connects them by itself may use anything."""
-        return self.size > 1 and self.backend is not Backend.NONE
+        return self.size > 1 and self.backend.uses_tensorflow
 
     @property
     def in_step(self) -> bool:

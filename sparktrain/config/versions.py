@@ -6,7 +6,7 @@ from collections.abc import Sequence
 COMPARED = ("sparktrain", "tensorflow", "keras")
 """Packages with versions that must match where both sides have them, like Python's major and minor version."""
 
-REPORTED = (*COMPARED, "horovod")
+REPORTED = (*COMPARED, "horovod", "torch")
 """Packages that agents report."""
 
 

@@ -38,16 +38,20 @@ class Choice(Struct, frozen=True):
         return Choice(before, "the run started with it")
 
 
-def choose(servers: bool, strategy: bool, installed: Callable[[str], bool] = is_installed) -> Choice:
-    """For a gang of several members, with `servers` when some of them are parameter servers or evaluators, and
-    `strategy` when the function makes one of TensorFlow's.
+def choose(
+    servers: bool, strategy: bool, installed: Callable[[str], bool] = is_installed, *, torch: bool = False
+) -> Choice:
+    """For a gang of several members, with `servers` when some of them are parameter servers or evaluators.
 
-    Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
+    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow.
+    Others have Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
     """
     if servers:
         return Choice(Backend.TENSORFLOW, "only it has parameter servers and evaluators")
     if strategy:
         return Choice(Backend.TENSORFLOW, "the function makes a strategy, which only it connects")
+    if torch:
+        return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)

@@ -63,11 +63,16 @@ def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
 
 
 def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
-    """The run with a backend that its agents have. Blocks until one has joined, where the driver cannot know."""
+    """The run with a backend that its agents have. Blocks until one has joined, where the driver cannot know.
+
+    Raises ResourceError where they lack that of the run.
+    """
+    spec = run.definition.spec
+    preflight.check_executors(spec.gang, lambda package: agents.have(package, spec.start_timeout_s))
     choice = run.call.choice
     if choice is None or not choice.tentative:
         return run
-    has_horovod = agents.have(HOROVOD, run.definition.spec.start_timeout_s)
+    has_horovod = agents.have(HOROVOD, spec.start_timeout_s)
     return replace(run, call=run.call.with_backend(choice.settled(has_horovod)))
 
 

@@ -424,9 +424,8 @@ class TrainContext:
         Every member calls it, with equal shapes and types; it blocks until all do. The result has the kinds and shapes
         of `value`. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
-        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allreduce
-
-        return allreduce(self._gang.ring, value, average=average)
+        ring = self._gang.ring
+        return ring.values.allreduce(ring, value, average=average)
 
     def broadcast(self, value: Any) -> Any:
         """The chief's value of a number, an array, a tensor, or nested lists and dicts of them.
@@ -434,9 +433,8 @@ class TrainContext:
         Every member calls it, with equal shapes and types; it blocks until all do. Raises RingError, FormError, and
         TypeError for a value that is not a number.
         """
-        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import broadcast
-
-        return broadcast(self._gang.ring, value)
+        ring = self._gang.ring
+        return ring.values.broadcast(ring, value)
 
     def allgather(self, value: Any) -> Any:
         """Concatenate the arrays or tensors of all members by rank, along the first axis, which may differ in length.
@@ -444,9 +442,8 @@ class TrainContext:
         Every member calls it, with equal types and equal other axes; it blocks until all do. Numbers give an array with
         one element for each member. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
-        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allgather
-
-        return allgather(self._gang.ring, value)
+        ring = self._gang.ring
+        return ring.values.allgather(ring, value)
 
     # ---- internal
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock, pause
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
-from sparktrain.errors import FormError, RingError, StrategyError
+from sparktrain.errors import FormError, RingError, SpecError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
@@ -20,7 +20,7 @@ from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
-from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
     has_ps,
@@ -91,10 +91,16 @@ class JoinedGang:
         return self._ring
 
     def training_ring(self, use: str) -> Ring:
-        """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own."""
+        """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own, and
+        SpecError where the ring is one of another framework than TensorFlow."""
         if self._trains:  # a tape comes here in each step
             return self.ring
         call = named_use(use, self.homes)
+        if self._ring is not None and self._ring.framework != TENSORFLOW:
+            raise SpecError(
+                f"{call} trains Keras on TensorFlow, and this gang is connected by {self._ring.framework}: pass "
+                f"backend='horovod' or 'tensorflow' for Keras, or leave {use} out"
+            )
         if self._strategy:
             raise StrategyError(
                 f"{call} averages over the members, and {self._strategy} does already: leave {use} out, and use "
@@ -150,7 +156,7 @@ class JoinedGang:
 
     def _watch_optimizers(self) -> None:
         """Watch for optimizers without the ring, if the function uses Keras."""
-        if self.formation.size > 1 and "tensorflow" in sys.modules:  # the backend of a ring has imported it
+        if self.formation.size > 1 and self.ring.framework == TENSORFLOW and TENSORFLOW in sys.modules:
             from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import UndistributedOptimizers
 
             self._undistributed = UndistributedOptimizers()
@@ -193,6 +199,8 @@ def form(
         slow_s=SLOW_S,
         servers=call.gang.servers,
         incarnation=assignment.member.incarnation,
+        generation=assignment.member.generation,
+        take_port=held.take,
     )
 
     def connect() -> Ring:

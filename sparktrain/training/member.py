@@ -81,7 +81,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         import_hook.install()
-        if call.gang.size > 1 and call.gang.backend is not Backend.NONE:
+        if call.gang.size > 1 and call.gang.backend.uses_tensorflow:
             keras_guard.guard(homes)
         if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)

@@ -120,6 +120,7 @@ _EAGER_PACKAGES = frozenset(
 _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
+    Backend.TORCH: frozenset({"torch"}),
     Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }

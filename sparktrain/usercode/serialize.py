@@ -34,6 +34,7 @@ from sparktrain.usercode.module_graph import reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.pickler import ScriptPickler, Sink, TooLargeError
 from sparktrain.usercode.preload import PreloadChoice, chosen
+from sparktrain.usercode.source_imports import Imports
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
@@ -111,7 +112,15 @@ def preload_choice(
     `env` has the names of variables that trials get: modules that read one on import are left to the trials.
     """
     target = function if isinstance(function, Target) else Target.of(function)
-    sources = sources or Sources()
+    return chosen(_reached(target, sources or Sources()), gang, env)
+
+
+def imported_packages(target: Target) -> set[str]:
+    """The top-level names of the modules that the function, or one of the user's modules that it reaches, imports."""
+    return {name.partition(".")[0] for name in _reached(target, Sources()).modules}
+
+
+def _reached(target: Target, sources: Sources) -> Imports:
     imports = imports_of_function(target.function)
     modules = set(imports.modules)
     files = [target.file] if target.file else []
@@ -121,7 +130,7 @@ def preload_choice(
         files.append(Path(defined.__file__))
     # Only what the function's own modules reach, and no package that a text may name: one file that names
     # OMP_NUM_THREADS kept TensorFlow out of the zygote, and each trial paid for the import.
-    return chosen(imports | reached_imports(sources, modules, files), gang, env)
+    return imports | reached_imports(sources, modules, files)
 
 
 def _modules_archive(target: Target, sources: Sources, values: Collection[str]) -> bytes:

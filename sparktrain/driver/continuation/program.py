@@ -21,8 +21,8 @@ from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
 from sparktrain.usercode.preload import PreloadChoice
-from sparktrain.usercode.serialize import pack, preload_choice
-from sparktrain.usercode.source_imports import MOST_CHARS
+from sparktrain.usercode.serialize import imported_packages, pack, preload_choice
+from sparktrain.usercode.source_imports import MOST_CHARS, imports_of_source
 from sparktrain.usercode.target import Target, check_call
 
 MOST_CASES = 10_000
@@ -62,6 +62,10 @@ class FunctionProgram:
     def makes_strategy(self) -> bool:
         """Whether it makes a strategy of TensorFlow."""
         return uses.makes_strategy(self._target.function)
+
+    def uses_torch(self) -> bool:
+        """Whether its modules import PyTorch, and neither TensorFlow nor Keras. Blocks on the local disk."""
+        return _is_of_torch(imported_packages(self._target))
 
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
@@ -107,6 +111,11 @@ class StoredProgram:
         """As `FunctionProgram.makes_strategy`. By its source."""
         return any(word in self._plan.text for word in (f".{uses.STRATEGY}(", *uses.OWN_STRATEGIES))
 
+    def uses_torch(self) -> bool:
+        """As `FunctionProgram.uses_torch`. By its source, and by what its zygotes import."""
+        names = {*imports_of_source(self._plan.text.encode()).modules, *self._plan.preload}
+        return _is_of_torch({name.partition(".")[0] for name in names})
+
     def keras_choice(self) -> KerasChoice | None:
         """As `FunctionProgram.keras_choice`. By its source."""
         return keras_choice_in(self._plan.text)
@@ -135,6 +144,10 @@ class StoredProgram:
         if function is None or function.args.kwarg is not None:
             return None
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
+
+
+def _is_of_torch(packages: Collection[str]) -> bool:
+    return "torch" in packages and not {"tensorflow", "keras", "horovod"} & {*packages}
 
 
 def _texts(space: Space, place: str) -> set[str]:

@@ -11,7 +11,7 @@ import msgspec
 from sparktrain.board.board import check_tensorboard
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
@@ -132,7 +132,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     search = options.search
     gang = options.gang()
     env = options.environment()
-    choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
+    choice = _choice(options, gang, program)
     gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
@@ -185,6 +185,13 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         data=data,
         cache=MemberData(cache_dir=_absolute(keywords.data_cache), cache_bytes=keywords.data_cache_limit),
     )
+
+
+def _choice(options: Options, gang: GangSpec, program: FunctionProgram | StoredProgram) -> Choice | None:
+    """The backend that the run chooses for its gangs: see `Options.choice`."""
+    is_gang = gang.size > 1
+    uses_torch = is_gang and options.keywords.backend == AUTO and program.uses_torch()
+    return options.choice(gang, strategy=is_gang and program.makes_strategy(), torch=uses_torch)
 
 
 def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) -> tuple[str, WarmStart]:

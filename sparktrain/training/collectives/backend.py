@@ -13,6 +13,10 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 _NO_SERVERS = ServerKeys()
 
 
+def _no_port() -> int:
+    raise OSError("this member holds no port")
+
+
 class Exchange(Protocol):
     """Values that the members of a gang share during the rendezvous. One member shares each key, once."""
 
@@ -45,6 +49,11 @@ class Joining:
     """For a gang with its own parameter servers."""
     incarnation: int = 0
     """How often this member has restarted alone."""
+    generation: int = 1
+    """How often the gang has started."""
+    take_port: Callable[[], int] = _no_port
+    """A file descriptor of a socket that is bound to this member's port, for a backend that listens on it. It belongs
+    to the caller. Raises OSError once the port is released."""
 
     @property
     def operation_s(self) -> float:
@@ -55,7 +64,11 @@ class Joining:
 JoinRing = Callable[[Joining], Ring]
 """The one function of a backend's module: connects to the other members. Blocks until all are. Raises FormError."""
 _RINGS = "sparktrain.training.frameworks.tensorflow.collectives"
-_MODULES = {Backend.HOROVOD: f"{_RINGS}.horovod_ring", Backend.TENSORFLOW: f"{_RINGS}.tf_collectives"}
+_MODULES = {
+    Backend.HOROVOD: f"{_RINGS}.horovod_ring",
+    Backend.TENSORFLOW: f"{_RINGS}.tf_collectives",
+    Backend.TORCH: "sparktrain.training.frameworks.torch.torch_ring",
+}
 
 
 def load(backend: Backend) -> JoinRing:

@@ -1,5 +1,6 @@
 """Holds a port for a backend, from the report to the other members until the backend binds it."""
 
+import os
 import socket
 
 
@@ -19,6 +20,10 @@ class HeldPort:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._sock.bind((address, number))
         self.number: int = self._sock.getsockname()[1]
+
+    def take(self) -> int:
+        """A file descriptor of the bound socket, which belongs to the caller: no other process can bind the port."""
+        return os.dup(self._sock.fileno())
 
     def release(self) -> None:
         """Release the port. A second call does nothing."""

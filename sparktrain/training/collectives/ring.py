@@ -9,19 +9,25 @@ equal shapes. Otherwise the ring raises `sparktrain.errors.RingError`, at the la
 A ring that has failed once does not recover: its gang ends, and another generation forms a new one.
 """
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.training.frameworks.imported import imported
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sparktrain.training.collectives.eager_call_log import EagerCallLog
     from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
     from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
 
 
 Tensor = Any
 """Of the ring's framework."""
+TENSORFLOW = "tensorflow"
+_VALUES_OF_TENSORFLOW = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
 
 
 class Ring(ABC):
@@ -29,7 +35,9 @@ class Ring(ABC):
 
     rank: int
     size: int
-    calls: "CallLog | None" = None
+    framework = TENSORFLOW
+    """The package with its tensors."""
+    calls: "CallLog | EagerCallLog | None" = None
     """The collectives that this member has started; None where there is no other member to compare them with."""
     ps_model: "PsModel | None" = None
     """The parameter servers that apply this member's gradients; None where its own optimizer does."""
@@ -56,6 +64,15 @@ class Ring(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave the ring together with all other members. A second call does nothing."""
+
+    @property
+    def values(self) -> Any:
+        """The module with `allreduce`, `broadcast` and `allgather` for values of users: numbers, arrays, tensors.
+
+        A member without others has the one of the framework that its function has imported.
+        """
+        modules = [framework.values for framework in imported() if framework.values]
+        return importlib.import_module(modules[0] if modules else _VALUES_OF_TENSORFLOW)
 
     # ---- the same collectives for NumPy's arrays, for code that knows no framework
 

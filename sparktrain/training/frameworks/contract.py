@@ -13,6 +13,8 @@ class Framework(ABC):
 
     module: str
     """The package that the process has imported when it uses the framework."""
+    values: str | None = None
+    """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
 
     @abstractmethod
     def seed(self, value: int) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import sparktrain
-from sparktrain.cluster.preflight import agents_for, check_installed, check_pool
+from sparktrain.cluster.preflight import agents_for, check_executors, check_installed, check_pool
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.load import load_params, parse_params
@@ -109,6 +109,16 @@ GANG = [
         backend=Backend.NONE,
     ),
     gang(
+        "local-torch",
+        "^local_steps=8 with backend 'torch'",
+        "averages gradients",
+        "leave local_steps out",
+        workers=2,
+        local_steps=8,
+        backend=Backend.TORCH,
+    ),
+    gang("ps-torch", "^ps=1", "'torch'", "only backend 'tensorflow'", workers=2, ps=1, backend=Backend.TORCH),
+    gang(
         "local-evaluator",
         "^local_steps=8",
         "evaluator=True",
@@ -138,6 +148,12 @@ GANG = [
         "gang-pool",
         lambda _: check_pool(2, 3),
         ("the gang has 3 members and the pool has 2 agents", r"pool\(agents=3\)"),
+        ResourceError,
+    ),
+    Case(
+        "gang-without-torch",
+        lambda _: check_executors(GangSpec(workers=2, backend=Backend.TORCH), {"tensorflow"}.__contains__),
+        ("'torch' of a gang of 2", "the executors have none", r"install sparktrain\[torch\]", "pass a backend"),
         ResourceError,
     ),
     Case(

@@ -149,6 +149,20 @@ def test_a_ring_of_horovod_needs_horovod_where_there_is_tensorflow(
         preflight.check_installed(gang, packages.__contains__)
 
 
+@pytest.mark.parametrize(
+    ("packages", "gang", "refused"),
+    [
+        ({"tensorflow"}, GangSpec(workers=2, backend=Backend.TORCH), True),
+        ({"torch"}, GangSpec(workers=2, backend=Backend.TORCH), False),
+        (set(), GangSpec(workers=1, backend=Backend.TORCH), False),
+        (set(), GangSpec(workers=2, backend=Backend.NONE), False),
+    ],
+)
+def test_a_gang_of_torch_needs_torch_on_executors(packages: set[str], gang: GangSpec, refused: bool) -> None:
+    with pytest.raises(ResourceError, match=r"install sparktrain\[torch\]") if refused else nullcontext():
+        preflight.check_executors(gang, packages.__contains__)
+
+
 def test_what_is_installed_is_found_without_importing_it() -> None:
     assert preflight.is_installed("sparktrain")
     assert not preflight.is_installed("sparktrain_of_nowhere")

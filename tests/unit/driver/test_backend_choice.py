@@ -4,17 +4,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparktrain.cluster import preflight
 from sparktrain.config.gang_spec import Backend
 from sparktrain.driver import backend_choice
 from sparktrain.driver.backend_choice import choose
+from sparktrain.driver.continuation.program import StoredProgram
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError
+from sparktrain.protocol.messages import Code
+from sparktrain.runs.plan import Plan
 from sparktrain.search.space import single
 from tests.support.run_stages import named
 from tests.unit.scripted import of_a_script
@@ -72,6 +76,37 @@ def test_a_function_that_makes_a_strategy_has_tensorflow(tmp_path: Path, monkeyp
     assert [*opening(attach(made))] == [
         "big: backend tensorflow: the function makes a strategy, which only it connects"
     ]
+
+
+@of_a_script
+def with_torch(lr: float) -> None:
+    import torch
+
+    torch.manual_seed(0)
+
+
+def test_a_function_that_imports_torch_alone_has_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, BOTH)
+    options = RunOptions(workers=2, dir=str(tmp_path), name="big")
+    made = compose(with_torch, single({"lr": 0.1}), options)
+    assert made.definition.spec.gang.backend is Backend.TORCH
+    assert [*opening(attach(made))] == ["big: backend torch: the function's modules import torch, and not TensorFlow"]
+
+
+def test_a_stored_program_is_of_torch_by_its_source() -> None:
+    plan = Plan(
+        kind="run",
+        function="train",
+        code="",
+        parts={},
+        data_version=None,
+        preload=("numpy",),
+        space={},
+        spec={"name": "big"},
+        text="import torch.nn",
+    )
+    assert StoredProgram(plan, Code("", b"", False, b"")).uses_torch()
+    assert not StoredProgram(msgspec.structs.replace(plan, preload=("keras",)), Code("", b"", False, b"")).uses_torch()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Backend, Role
-from sparktrain.errors import FormError
+from sparktrain.errors import FormError, SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Assignment, LocalCode
-from sparktrain.state.topology import MemberAddress
+from sparktrain.state.topology import ALONE, MemberAddress
 from sparktrain.training import gang_join
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing
@@ -73,6 +73,16 @@ def test_each_member_of_a_host_has_its_gpu_before_the_ring_initialises_tensorflo
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         gang_join.form(assignment(rank, kind), Agent(), train)  # type: ignore[arg-type]
     assert seen == ["0", "1"]
+
+
+def test_callbacks_of_keras_are_refused_on_a_ring_of_another_framework() -> None:
+    class TorchRing(LocalRing):
+        framework = "torch"
+
+    gang = gang_join.JoinedGang(ALONE, TorchRing, lambda: None)
+    _ = gang.ring
+    with pytest.raises(SpecError, match=r"ctx\.keras_callbacks\(\).* is connected by torch: pass .*'horovod'"):
+        gang.training_ring("ctx.keras_callbacks()")
 
 
 def test_gpus_that_somebody_else_has_shared_out_stay(seen: list[str | None]) -> None:

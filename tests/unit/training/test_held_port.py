@@ -35,6 +35,16 @@ def test_the_port_of_a_server_that_has_ended_is_held_again(left: int) -> None:
     again.release()
 
 
+def test_a_backend_takes_the_bound_socket_itself() -> None:
+    held = HeldPort(HERE)
+    with socket.socket(fileno=held.take()) as backend:
+        held.release()
+        assert backend.getsockname() == (HERE, held.number)
+        backend.listen()
+        with socket.create_connection((HERE, held.number)):
+            pass
+
+
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_port_that_another_process_has_is_refused_though_it_would_share_it(listens: bool) -> None:
     with socket.socket() as other:

@@ -23,6 +23,7 @@ class TensorFlow(Framework):
     """See base class."""
 
     module = "tensorflow"
+    values = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
 
     def seed(self, value: int) -> None:
         """See base class."""

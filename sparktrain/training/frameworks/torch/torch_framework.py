@@ -8,6 +8,7 @@ from sparktrain.patched_imports import patch_when_imported
 from sparktrain.training.frameworks.contract import Framework
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
+_GLOO = "gloo/gloo/"
 _MIB = 2**20
 
 
@@ -15,6 +16,7 @@ class Torch(Framework):
     """See base class."""
 
     module = "torch"
+    values = "sparktrain.training.frameworks.torch.torch_values"
 
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
@@ -31,8 +33,11 @@ class Torch(Framework):
         return type(error).__name__ == "OutOfMemoryError"
 
     def is_broken_collective(self, error: BaseException) -> bool:
-        """See base class."""
-        return False
+        """See base class. Gloo has no class for its errors, and names its source in each."""
+        kind = getattr(sys.modules.get("torch.distributed"), "DistError", None)
+        if kind is not None and isinstance(error, kind):
+            return True
+        return type(error) is RuntimeError and _GLOO in str(error)
 
 
 def _limit(torch: Any, mib: int) -> None:

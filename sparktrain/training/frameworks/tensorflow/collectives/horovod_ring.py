@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-import psutil
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock
@@ -23,6 +22,7 @@ from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.network_interface import interface_of
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
@@ -78,7 +78,7 @@ def join(joining: Joining) -> Ring:
 def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
     """The environment variables that Horovod and NCCL read. Raises FormError."""
     wait_s = barrier.whole_seconds(joining.operation_s)
-    interface = _interface(formation)
+    interface = interface_of(formation)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,
@@ -100,18 +100,6 @@ def _environment(formation: Formation, address: tuple[str, int], joining: Joinin
     }
     nccl = {} if "NCCL_SOCKET_IFNAME" in os.environ else {"NCCL_SOCKET_IFNAME": f"={interface}"}
     return {f"HOROVOD_{name}": str(value) for name, value in values.items()} | nccl
-
-
-def _interface(formation: Formation) -> str:
-    """The network interface with this member's address: without a name, Gloo takes any, such as loopback."""
-    address = formation.mine.address
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(nic_address.address == address for nic_address in addresses):
-            return name
-    raise FormError(
-        f"{barrier.this_member(formation)}: no network interface of this host has the address {address}; "
-        "the executor's host name must resolve to an address of the host itself"
-    )
 
 
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:

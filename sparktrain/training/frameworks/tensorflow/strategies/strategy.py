@@ -34,6 +34,7 @@ _CONNECTED = (MULTI_WORKER, PARAMETER_SERVER)
 _ELSEWHERE = Homes()
 _BY_RING = {
     Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring",
+    Backend.TORCH: "leave that line out, for PyTorch connects these members; or choose backend 'tensorflow'",
     Backend.PARAMETER_SERVER: "replace that line by ctx.distribute(optimizer), which trains by its servers",
 }
 _BY_ITSELF = "leave that line out: no ring connects these members"

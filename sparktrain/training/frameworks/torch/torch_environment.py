@@ -1,0 +1,43 @@
+"""The environment of torchrun for a member of a gang, from which `init_process_group` connects. Imports no torch."""
+
+import os
+from collections.abc import Mapping
+
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives.network_interface import interface_of
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+def environment(formation: Formation, generation: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables for a member, once rank 0 serves the store on the port that it holds.
+
+    Scripts choose their GPU by `LOCAL_RANK`: a member that sees only GPUs of its own is the first one there. What the
+    user has set for Gloo and NCCL stays. Raises FormError.
+    """
+    chief = formation.places[0]
+    hosts = list(dict.fromkeys(place.host for place in formation.places))
+    has_own_devices = _sees_own_devices(formation, environ)
+    values = {
+        "RANK": formation.rank,
+        "WORLD_SIZE": formation.size,
+        "LOCAL_RANK": 0 if has_own_devices else formation.local_rank,
+        "LOCAL_WORLD_SIZE": 1 if has_own_devices else formation.local_size,
+        "GROUP_RANK": hosts.index(formation.mine.host),
+        "GROUP_WORLD_SIZE": len(hosts),
+        "MASTER_ADDR": chief.address,
+        "MASTER_PORT": chief.port,
+        # Otherwise rank 0 would try to serve a second store on that port.
+        "TORCHELASTIC_USE_AGENT_STORE": True,
+        "TORCHELASTIC_RESTART_COUNT": generation - 1,
+    }
+    interface = interface_of(formation)
+    chosen = {name: interface for name in _INTERFACES if name not in environ}
+    return {name: str(value) for name, value in values.items()} | chosen
+
+
+def _sees_own_devices(formation: Formation, environ: Mapping[str, str]) -> bool:
+    """Whether this member sees fewer devices than its host has members: then they are not those of all members."""
+    devices = [device for device in environ.get(DEVICES, "").split(",") if device.strip()]
+    return 0 < len(devices) < formation.local_size

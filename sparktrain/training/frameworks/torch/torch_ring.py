@@ -1,0 +1,236 @@
+"""A gang of PyTorch: what torchrun sets up for `init_process_group`, and a ring on its process group.
+
+Rank 0 serves torch's store on the port that it has held since the members exchanged addresses, so that no other process
+can take the port in between. The members find it in the environment, as after torchrun: a script that calls
+`init_process_group` runs unchanged. The ring uses the group of the script, and makes one at its first collective where
+there is none.
+
+The store and Gloo have no authentication, as torch has it. They listen on the address of the member alone.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError, RingError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
+from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.frameworks.torch import torch_values
+from sparktrain.training.frameworks.torch.torch_environment import environment
+
+_PREFIX = "sparktrain"
+_LAST_S = 5.0
+"""How long rank 0 serves the store after all members have come to the end of the ring."""
+_CARRIERS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
+"""What values of types that Gloo does not sum travel as."""
+
+
+def join(joining: Joining) -> Ring:
+    """See `sparktrain.training.collectives.backend.JoinRing`."""
+    formation = joining.formation
+    if formation.size == 1:
+        return LocalRing()
+    server = _serve(joining) if formation.rank == 0 else None
+    joining.release_port()
+    barrier.wait_for_all(joining, SystemClock())
+    os.environ.update(environment(formation, joining.generation))
+    store = server or _connect(joining)
+    return TorchRing(formation, dist.PrefixStore(_PREFIX, store), joining.operation_s)
+
+
+def _serve(joining: Joining) -> dist.TCPStore:
+    """The store of the gang, in this process. Raises FormError."""
+    mine = joining.formation.mine
+    try:
+        return dist.TCPStore(
+            mine.address,
+            mine.port,
+            is_master=True,
+            timeout=timedelta(seconds=joining.timeout_s),
+            wait_for_workers=False,
+            master_listen_fd=joining.take_port(),
+        )
+    except (OSError, RuntimeError) as error:
+        raise FormError(
+            f"{barrier.this_member(joining.formation)}: torch's store cannot listen on port {mine.port} of "
+            f"{mine.address}: {_first_line(error)}"
+        ) from error
+
+
+def _connect(joining: Joining) -> dist.TCPStore:
+    """A connection to the store of rank 0. Raises FormError."""
+    chief = joining.formation.places[0]
+    try:
+        return dist.TCPStore(chief.address, chief.port, is_master=False, timeout=timedelta(seconds=joining.timeout_s))
+    except RuntimeError as error:
+        raise FormError(
+            f"{barrier.this_member(joining.formation)}: the store of rank 0 on {chief.host} ({chief.address}, port "
+            f"{chief.port}) cannot be reached within {joining.timeout_s:g} s: {_first_line(error)}; members connect to "
+            "each other on any port, so no firewall may be between them"
+        ) from error
+
+
+class TorchRing(Ring):
+    """See base class. Made by `join`."""
+
+    framework = "torch"
+    calls: EagerCallLog
+
+    def __init__(self, formation: Formation, store: dist.Store, timeout_s: float) -> None:
+        """`timeout_s` is that of an operation, in a group that the ring makes."""
+        self.rank = formation.rank
+        self.size = formation.size
+        self.calls = EagerCallLog()
+        self._formation = formation
+        self._store = store
+        self._timeout_s = timeout_s
+        self._has_own_group = False
+        self._closed = False
+
+    @property
+    def values(self) -> Any:
+        """See base class."""
+        return torch_values
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """The default process group, of the user or of the ring. Blocks until all members make it, if there is none.
+
+        Raises RingError.
+        """
+        if not dist.is_initialized():
+            with self._failing("init_process_group"):
+                dist.init_process_group(_backends(), timeout=timedelta(seconds=self._timeout_s))
+            self._has_own_group = True
+        group = dist.group.WORLD
+        assert group is not None
+        return group
+
+    def allreduce(self, tensors: Sequence[torch.Tensor], *, average: bool, name: str) -> list[torch.Tensor]:
+        """See base class. Tensors of one type travel together."""
+        with self._operation("allreduce", name, [_described(tensor) for tensor in tensors]) as device_of:
+            reduced = list(tensors)
+            for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
+                indices = [i for i, tensor in enumerate(tensors) if (tensor.dtype, tensor.device) == kind]
+                flat = torch.cat([_for_sum(tensors[index]).reshape(-1) for index in indices]).to(device_of(kind[1]))
+                dist.all_reduce(flat)
+                parts = flat.to(kind[1]).split([_for_sum(tensors[index]).numel() for index in indices])
+                for index, part in zip(indices, parts, strict=True):
+                    reduced[index] = _from_sum(part, tensors[index], self.size if average else 1)
+            return reduced
+
+    def broadcast(self, tensors: Sequence[torch.Tensor], *, name: str) -> list[torch.Tensor]:
+        """See base class. Tensors travel together, as bytes."""
+        with self._operation("broadcast", name, [_described(tensor) for tensor in tensors]) as device_of:
+            if not tensors:
+                return []
+            device = device_of(tensors[0].device)
+            flat = torch.cat([_bytes(tensor).to(device) for tensor in tensors])
+            dist.broadcast(flat, src=0)
+            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
+            # A copy, because the bytes of one tensor may start where no number of the next type can.
+            pairs = zip(tensors, parts, strict=True)
+            return [part.clone().view(like.dtype).reshape(like.shape).to(like.device) for like, part in pairs]
+
+    def allgather(self, tensor: torch.Tensor, *, name: str) -> torch.Tensor:
+        """See base class."""
+        if not tensor.dim():
+            raise ValueError(f"allgather {name!r}: a tensor without axes has no first axis; give it one")
+        with self._operation("allgather", name, [_described(tensor[:0])]) as device_of:
+            device = device_of(tensor.device)
+            mine = torch.tensor([len(tensor)], device=device)
+            lengths = [torch.zeros_like(mine) for _ in range(self.size)]
+            dist.all_gather(lengths, mine)
+            counts = [int(length) for length in lengths]
+            row_bytes = tensor[:0].new_empty((1, *tensor.shape[1:])).numel() * tensor.element_size()
+            padded = torch.zeros(max(counts) * row_bytes, dtype=torch.uint8, device=device)
+            padded[: len(tensor) * row_bytes] = _bytes(tensor).to(device)
+            gathered = [torch.empty_like(padded) for _ in range(self.size)]
+            dist.all_gather(gathered, padded)
+            rows = torch.cat([part[: count * row_bytes] for part, count in zip(gathered, counts, strict=True)])
+            return rows.view(tensor.dtype).reshape(sum(counts), *tensor.shape[1:]).to(tensor.device)
+
+    def tensor(self, array: Any) -> torch.Tensor:
+        """See base class."""
+        return torch.from_numpy(array.copy())
+
+    def close(self) -> None:
+        """See base class. Rank 0 serves the store until all members have come here."""
+        if self._closed:
+            return
+        self._closed = True
+        self.calls.note(CLOSING, CLOSING, ())
+        with suppress(RuntimeError):  # a member that is gone does not undo the work of the others
+            self._meet("closing", self._timeout_s)
+            # The others still ask the store when rank 0 has its answer.
+            self._meet("closed", _LAST_S, waits=self.rank == 0)
+        if self._has_own_group and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _meet(self, stage: str, timeout_s: float, *, waits: bool = True) -> None:
+        self._store.set(f"{stage}/{self.rank}", b"")
+        if waits:
+            self._store.wait([f"{stage}/{rank}" for rank in range(self.size)], timedelta(seconds=timeout_s))
+
+    @contextmanager
+    def _operation(
+        self, kind: str, name: str, shapes: Sequence[str]
+    ) -> Iterator[Callable[[torch.device], torch.device]]:
+        """Log a collective; yields what chooses its device for tensors of another one. Raises RingError."""
+        self.calls.note(kind, name, tuple(shapes))
+        types = {device.type for device in self.group._device_types}
+        first = "cpu" if "cpu" in types else "cuda"
+        with self._failing(name):
+            yield lambda device: device if device.type in types else torch.device(first)
+
+    @contextmanager
+    def _failing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # all of its errors are, and few have a class of their own
+            raise RingError(
+                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, or "
+                f"passed another shape ({_first_line(error)})"
+            ) from error
+
+
+def _backends() -> str:
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+
+
+def _for_sum(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of `tensor` in a type that Gloo sums."""
+    plain = tensor.detach()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain.resolve_conj())
+    return plain.to(_CARRIERS.get(plain.dtype, plain.dtype), copy=True)
+
+
+def _from_sum(total: torch.Tensor, like: torch.Tensor, divisor: int) -> torch.Tensor:
+    """The sum, or the mean, in the type and shape of `like`."""
+    if like.is_complex():
+        return torch.view_as_complex(total.reshape(*like.shape, 2)) / divisor
+    rounding = None if total.is_floating_point() else "trunc"
+    mean = total if divisor == 1 else torch.div(total, divisor, rounding_mode=rounding)
+    return mean.to(like.dtype).reshape(like.shape)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

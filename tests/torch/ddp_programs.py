@@ -1,0 +1,143 @@
+"""Programs of PyTorch as users write them for torchrun, and what one process computes."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+ROWS = 48
+BATCH = 12
+EPOCHS = 3
+
+
+def train(folder: str) -> dict[str, float]:
+    """The script of a tutorial: it knows nothing of sparktrain, but for the result that it returns."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    size = dist.get_world_size()
+    torch.manual_seed(rank)  # DistributedDataParallel sends the weights of rank 0
+    model = DistributedDataParallel(network())
+    sampler: Any = DistributedSampler(rows(), shuffle=False)
+    weights, losses = fit(model, DataLoader(rows(), batch_size=BATCH // size, sampler=sampler), sampler)
+    np.savez(Path(folder, f"rank-{rank}.npz"), weights=weights)
+    dist.destroy_process_group()
+    return {"loss": losses[-1], "size": size}
+
+
+def train_alone() -> tuple[Any, list[float]]:
+    """The weights, and the loss of each epoch, of one process on all rows."""
+    torch.manual_seed(0)
+    return fit(network(), DataLoader(rows(), batch_size=BATCH))
+
+
+def rows() -> TensorDataset:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(ROWS, 5, generator=generator)
+    return TensorDataset(x, x.sum(1, keepdim=True).sin())
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def fit(model: nn.Module, loader: Any, sampler: Any = None) -> tuple[Any, list[float]]:
+    """Train, and return the weights in one array, and the loss of each epoch."""
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    losses = []
+    for epoch in range(EPOCHS):
+        if sampler is not None:
+            sampler.set_epoch(epoch)
+        total = torch.zeros(())
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        if dist.is_initialized():
+            dist.all_reduce(total)
+            total /= dist.get_world_size()
+        losses.append(float(total) / len(loader))
+    return torch.cat([weight.detach().reshape(-1) for weight in model.parameters()]).numpy(), losses
+
+
+def with_environment() -> dict[str, float]:
+    """The environment of torchrun, without a process group."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+    return {name: float(os.environ[name]) for name in names} | {"group": float(dist.is_initialized())}
+
+
+def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
+    """Sum in each step; member `victim` of the first generation ends by a signal."""
+    if how == "script":
+        dist.init_process_group("gloo")
+    total = torch.zeros(())
+    for step in range(1, 21):
+        if step == 8 and ctx.rank == victim and ctx.generation == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "script":
+            value = torch.ones(())
+            dist.all_reduce(value)
+        else:
+            value = ctx.allreduce(torch.ones(()), average=False)
+        total += value
+        ctx.report(step, total=float(total))
+    return {"total": float(total), "generation": ctx.generation}
+
+
+def raise_in_a_member(ctx: Any) -> float:
+    """Rank 1 has a mistake, and rank 0 waits for it in a collective."""
+    dist.init_process_group("gloo")
+    if ctx.rank == 1:
+        raise ValueError("rank 1 has no data")
+    dist.all_reduce(torch.ones(()))
+    return 1.0
+
+
+def call_others(ctx: Any) -> None:
+    """The members call different collectives."""
+    if ctx.rank:
+        ctx.broadcast(torch.ones(3))
+    else:
+        ctx.allreduce(torch.ones(4))
+
+
+def carry(folder: str, ctx: Any) -> float:
+    """What each collective returns for values of each kind, as `expected_values` has it."""
+    results: dict[str, Any] = {}
+    for kind in KINDS:
+        mine = torch.tensor([ctx.rank + 1, 4 * (1 - ctx.rank)]).to(getattr(torch, kind))
+        results[f"sum {kind}"] = ctx.allreduce(mine, average=False)
+        results[f"mean {kind}"] = ctx.allreduce(mine)
+        results[f"sent {kind}"] = ctx.broadcast(mine)
+        results[f"rows {kind}"] = ctx.allgather(mine[: ctx.rank + 1])
+    nested = ctx.allreduce({"b": [ctx.rank, 0.5 * ctx.rank], "a": (np.full(3, ctx.rank), True)})
+    assert nested == {"b": [0.5, 0.25], "a": (nested["a"][0], 1.0)}, nested
+    assert type(nested["a"][0]) is np.ndarray
+    assert nested["a"][0].tolist() == [0.5] * 3
+    assert ctx.allgather(ctx.rank).tolist() == [0, 1]
+    assert ctx.broadcast({"x": [ctx.rank, torch.full((2, 0), 1.0)]})["x"][0] == 0
+    torch.save(results, Path(folder, f"rank-{ctx.rank}.pt"))
+    return 1.0
+
+
+KINDS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "uint8", "uint16", "complex64")
+
+
+def call_keras(ctx: Any) -> None:
+    """Ask for the callbacks of another framework."""
+    ctx.keras_callbacks()
+
+
+def reduce_alone(ctx: Any) -> dict[str, float]:
+    """The collectives of a member without others, for a tensor and a number."""
+    tensor = ctx.allreduce(torch.ones(3))
+    assert isinstance(tensor, torch.Tensor)
+    return {"tensor": float(ctx.allgather(tensor).sum()), "number": ctx.broadcast(2.5)}

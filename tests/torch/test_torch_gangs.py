@@ -1,0 +1,116 @@
+"""Gangs of PyTorch on the local engine: programs for torchrun, the ring of `ctx`, and what a loss does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sparktrain as st
+from sparktrain.training.frameworks.torch.torch_framework import Torch
+from tests.torch import ddp_programs
+
+pytestmark = pytest.mark.torch
+
+EQUAL = 1e-6
+"""How far a float may be from that of one process: the members' sums have another order."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Two agents on this machine."""
+    with st.pool(st.local(slots=2), preload=["torch"]) as opened:
+        yield opened
+
+
+def run(pool: st.Pool, folder: Path, function: Any, /, **params: Any) -> st.RunResult:
+    return pool.run(function, params, workers=2, dir=str(folder / "runs"), progress=False)
+
+
+def test_a_script_for_torchrun_trains_what_one_process_trains(pool: st.Pool, tmp_path: Path) -> None:
+    weights, losses = ddp_programs.train_alone()
+    result = run(pool, tmp_path, ddp_programs.train, folder=str(tmp_path))
+
+    assert losses[-1] < 0.8 * losses[0], "a model that does not learn compares nothing"
+    assert result.metrics["size"] == 2
+    assert result.metrics["loss"] == pytest.approx(losses[-1], rel=0, abs=EQUAL)
+    assert result.restarts == ()
+    for rank in range(2):
+        np.testing.assert_allclose(np.load(tmp_path / f"rank-{rank}.npz")["weights"], weights, rtol=0, atol=EQUAL)
+
+
+def test_members_have_the_environment_of_torchrun_and_no_process_group(pool: st.Pool, tmp_path: Path) -> None:
+    metrics = run(pool, tmp_path, ddp_programs.with_environment).metrics
+    assert metrics == {
+        "RANK": 0,
+        "WORLD_SIZE": 2,
+        "LOCAL_RANK": 0,
+        "LOCAL_WORLD_SIZE": 2,
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "group": 0,
+    }
+
+
+@pytest.mark.parametrize(("how", "victim"), [("script", 0), ("ctx", 1)])
+def test_a_killed_member_costs_a_restart(pool: st.Pool, tmp_path: Path, how: str, victim: int) -> None:
+    result = run(pool, tmp_path, ddp_programs.lose_a_member, victim=victim, how=how)
+
+    assert result.metrics == {"total": 40.0, "generation": 2.0}
+    [restart] = result.restarts
+    assert restart.rank == victim
+    assert "SIGKILL" in restart.cause
+
+
+def test_the_mistake_of_a_member_fails_the_run_and_the_loss_of_the_other_does_not(
+    pool: st.Pool, tmp_path: Path
+) -> None:
+    with pytest.raises(st.RunFailedError, match="ValueError: rank 1 has no data") as caught:
+        run(pool, tmp_path, ddp_programs.raise_in_a_member)
+    assert caught.value.rank == 1
+
+
+def test_members_that_call_different_collectives_are_named_with_their_calls(pool: st.Pool, tmp_path: Path) -> None:
+    with pytest.raises(st.RunFailedError, match=r"rank 0 calls allreduce .* rank 1 calls broadcast"):
+        run(pool, tmp_path, ddp_programs.call_others)
+
+
+def test_the_collectives_carry_each_kind_of_number(pool: st.Pool, tmp_path: Path) -> None:
+    run(pool, tmp_path, ddp_programs.carry, folder=str(tmp_path))
+    first, second = (torch.load(tmp_path / f"rank-{rank}.pt") for rank in range(2))
+
+    for name, value in first.items():
+        operation, kind = name.split()
+        own = getattr(torch, kind)
+        expected = {
+            "sum": torch.tensor([3, 4]).to(own),
+            "mean": torch.tensor([1.5, 2.0]).to(own if own.is_floating_point or own.is_complex else torch.float64),
+            "sent": torch.tensor([1, 4]).to(own),
+            "rows": torch.tensor([1, 2, 0]).to(own),
+        }[operation]
+        for member in (value, second[name]):
+            assert member.dtype is expected.dtype, name
+            assert torch.equal(member, expected), name
+
+
+def test_keras_is_refused_with_the_backends_that_train_it(pool: st.Pool, tmp_path: Path) -> None:
+    with pytest.raises(
+        st.RunFailedError, match=r"ctx\.keras_callbacks\(\).* connected by torch: pass backend='horovod'"
+    ):
+        run(pool, tmp_path, ddp_programs.call_keras)
+
+
+def test_values_of_a_trial_alone_are_those_of_torch(tmp_path: Path, pool: st.Pool) -> None:
+    result = pool.run(ddp_programs.reduce_alone, {}, workers=1, dir=str(tmp_path / "runs"), progress=False)
+    assert result.metrics == {"tensor": 3.0, "number": 2.5}
+
+
+def test_errors_of_gloo_are_those_of_a_ring_and_no_others() -> None:
+    framework = Torch()
+    closed = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:23222"
+    assert framework.is_broken_collective(RuntimeError(closed))
+    assert framework.is_broken_collective(torch.distributed.DistBackendError("NCCL communicator was aborted"))
+    with pytest.raises(RuntimeError) as caught:
+        torch.ones(2) @ torch.ones(3)
+    assert not framework.is_broken_collective(caught.value)

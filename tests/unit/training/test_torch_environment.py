@@ -1,0 +1,53 @@
+"""The environment of torchrun that a member of a gang of PyTorch has."""
+
+import pytest
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.errors import FormError
+from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.training.collectives import network_interface
+from sparktrain.training.frameworks.torch.torch_environment import environment
+
+PLACES = tuple(
+    MemberAddress(host, address, 4000 + rank, Role.WORKER if rank else Role.CHIEF)
+    for rank, (host, address) in enumerate([("a", "127.0.0.1"), ("b", "10.1.0.2"), ("a", "127.0.0.1")])
+)
+
+
+def test_a_member_finds_the_store_of_rank_0_and_its_place() -> None:
+    values = environment(Formation(2, PLACES), 3, {})
+    assert {name: value for name, value in values.items() if not name.endswith("_IFNAME")} == {
+        "RANK": "2",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "4000",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "2",
+    }
+    assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "lo"
+
+
+@pytest.mark.parametrize(
+    ("devices", "local_rank", "local_size"), [("GPU-7", "0", "1"), ("0,1", "1", "2"), ("", "1", "2"), (" , ", "1", "2")]
+)
+def test_a_member_that_sees_its_own_gpu_alone_is_the_first_there(
+    devices: str, local_rank: str, local_size: str
+) -> None:
+    values = environment(Formation(2, PLACES), 1, {"CUDA_VISIBLE_DEVICES": devices})
+    assert (values["LOCAL_RANK"], values["LOCAL_WORLD_SIZE"]) == (local_rank, local_size)
+
+
+def test_the_interfaces_that_the_user_has_chosen_stay() -> None:
+    values = environment(Formation(0, PLACES), 1, {"GLOO_SOCKET_IFNAME": "ib0"})
+    assert "GLOO_SOCKET_IFNAME" not in values
+    assert values["NCCL_SOCKET_IFNAME"] == "lo"
+
+
+def test_an_address_that_no_interface_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_interface.psutil, "net_if_addrs", dict)
+    with pytest.raises(FormError, match="rank 1 on b: no network interface of this host has the address "):
+        environment(Formation(1, PLACES), 1, {})
