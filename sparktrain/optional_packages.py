@@ -59,6 +59,12 @@ def require_sklearn(subject: str) -> None:
         raise SpecError(f"{subject} needs scikit-learn, which is not installed: pip install 'sparktrain[sklearn]'")
 
 
+def require_xgboost(subject: str) -> None:
+    """Raise SpecError where XGBoost is not installed. `subject` is what needs it, such as "ctx.xgboost_callback()"."""
+    if not _is_installed("xgboost"):
+        raise SpecError(f"{subject} needs XGBoost, which is not installed here: pip install 'sparktrain[xgboost]'")
+
+
 def _is_installed(package: str) -> bool:
     """Whether this process can import `package`, where a program of the user may have blocked it."""
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_tensorflow
+from sparktrain.optional_packages import require_tensorflow, require_xgboost
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -23,6 +23,7 @@ from sparktrain.training.metrics import passed_count, reported_metrics, size_pro
 from sparktrain.training.notices import notice
 
 if TYPE_CHECKING:
+    from sparktrain.training.boosting import BoostingMember
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
@@ -418,6 +419,33 @@ class TrainContext:
             warmup=warmup,
         )
 
+    def xgboost_callback(self, *, metric: str | None = "auto", checkpoint_every: int | None = 10, keep: int = 2) -> Any:
+        """The callback for one training of XGBoost: it reports each round, stops, saves checkpoints and resumes.
+
+            boosting = ctx.xgboost_callback()
+            xgboost.train(params, data, boosting.remaining(500), evals=[(valid, "valid")],
+                          xgb_model=boosting.init_model, callbacks=[boosting])
+            return boosting.metrics
+
+        `XGBClassifier` and its siblings take `n_estimators=boosting.remaining(500)` and `callbacks=[boosting]`, and
+        their `fit` takes `xgb_model=boosting.init_model`. Evaluations have names such as `valid_logloss`: the name of
+        the set, and that of the metric. `init_model` is the booster of the newest checkpoint, None without one;
+        `metrics` has what the newest round reported. Blocks on the local disk.
+
+        Args:
+            metric: the evaluation that is the run's metric, by default the one of its name, with `-` or `_`; None where
+                the function computes that metric by itself.
+            checkpoint_every: a number of rounds, or None: no checkpoints, and no resume.
+            keep: how many of the newest checkpoints stay.
+
+        Raises SpecError, also where XGBoost is not installed; UserError for a checkpoint without a booster of XGBoost;
+        CheckpointError.
+        """
+        require_xgboost("ctx.xgboost_callback()")
+        from sparktrain.training.frameworks.xgboost.round_callback import XGBoostCallback
+
+        return XGBoostCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
+
     def allreduce(self, value: Any, *, average: bool = True) -> Any:
         """The mean, or the sum, over all members of a number, an array, a tensor, or nested lists and dicts of them.
 
@@ -446,6 +474,17 @@ class TrainContext:
         return ring.values.allgather(ring, value)
 
     # ---- internal
+
+    def _boosting_member(self) -> "BoostingMember":
+        from sparktrain.training.boosting import BoostingMember
+
+        return BoostingMember(
+            report=self.report,
+            should_stop=self.should_stop,
+            checkpoints=self.checkpoint,
+            rank=self.rank,
+            metric=self._call.metric,
+        )
 
     def _known_ring(self, use: str) -> "Ring":
         """The ring for `use`, after patching Keras in this process to use it."""

@@ -1,14 +1,20 @@
 """The contract of a framework, with the real ones that are installed here."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparktrain.state.outcome import FailureKind
+from sparktrain.training.failure import of_exception
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.imported import ALL, imported
 from sparktrain.training.frameworks.keras.keras_framework import Keras
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
+from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
 TOO_MUCH = 2**50
 """Bytes that no host has."""
@@ -50,7 +56,42 @@ class KerasUse(TensorFlowUse):
         return float(keras.random.uniform([]))
 
 
+class XGBoostUse:
+    """Two errors of XGBoost, which has no global generator."""
+
+    framework = XGBoost()
+
+    @staticmethod
+    def take_too_much() -> Any:
+        import numpy as np
+        import xgboost
+
+        rows = np.zeros((4_000_000, 10), "float32")
+        with at_most(len(rows)):
+            xgboost.DMatrix(rows, nthread=1)
+
+    @staticmethod
+    def fail() -> Any:
+        import numpy as np
+        import xgboost
+
+        xgboost.DMatrix(np.zeros((2, 3)), np.zeros(5))
+
+
+@contextmanager
+def at_most(extra_bytes: int) -> Iterator[None]:
+    """Let this process have so many more bytes of addresses, as a host that lacks memory does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 USES = pytest.mark.parametrize("use", [TensorFlowUse, KerasUse], ids=lambda use: use.framework.module)
+BOOSTING_USES = pytest.mark.parametrize("use", [XGBoostUse], ids=lambda use: use.framework.module)
 
 
 def raised(call: Callable[[], Any]) -> BaseException:
@@ -74,6 +115,14 @@ def test_a_lack_of_memory_is_known_and_no_other_error(use: type[TensorFlowUse]) 
     assert use.framework.module in [framework.module for framework in imported()]
     assert any(framework.is_out_of_memory(raised(use.take_too_much)) for framework in ALL)
     assert not any(framework.is_out_of_memory(raised(use.fail)) for framework in ALL)
+
+
+@BOOSTING_USES
+def test_a_lack_of_memory_in_boosting_is_known_and_no_other_error(use: type[XGBoostUse]) -> None:
+    lack = raised(use.take_too_much)
+    assert use.framework.is_out_of_memory(lack), lack
+    assert of_exception(lack).kind is FailureKind.MEMORY
+    assert of_exception(raised(use.fail)).kind is FailureKind.EXCEPTION
 
 
 @pytest.mark.parametrize("framework", ALL, ids=lambda framework: framework.module)

@@ -1,0 +1,130 @@
+"""Trainings of boosters with the callbacks of `ctx`, as the docs have them: with a stop, and with a kill."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparktrain.clock import pause
+
+ROUNDS = 16
+METRIC = "valid_loss"
+"""What the functions for sweeps report and return."""
+
+SLOW = 0.1
+"""Below this learning rate a training of `boost` loses against the others."""
+DEATH = 10
+"""The round before which a training of `boost_to_death` ends."""
+
+Rows = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+
+
+class Trained(NamedTuple):
+    """What a training leaves."""
+
+    model: str
+    """The booster as text."""
+    metrics: dict[str, float]
+
+
+def halves() -> tuple[Rows, Rows]:
+    """Rows to train on and rows to evaluate on, always the same."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(600, 8))
+    y = (x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(size=600) * 0.3 > 0).astype(int)
+    return (x[:400], y[:400]), (x[400:], y[400:])
+
+
+class XGBoostTrain:
+    """`xgboost.train`."""
+
+    callback = "xgboost_callback"
+    loss = "valid_logloss"
+    names = frozenset({"valid_logloss", "valid_error_0_7"})
+
+    @staticmethod
+    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, **options: Any) -> Trained:
+        """`hook(round)` runs before each round of this process, from 0."""
+        import xgboost
+
+        params = {"eval_metric": ["logloss", "error@0.7"], "max_depth": 3, "nthread": 1, "eta": eta}
+        train_rows, valid_rows = halves()
+        boosting = ctx.xgboost_callback(**options)
+        booster = xgboost.train(
+            {"objective": "binary:logistic", **params},
+            xgboost.DMatrix(*train_rows),
+            boosting.remaining(rounds),
+            evals=[(xgboost.DMatrix(*valid_rows), "valid")],
+            xgb_model=boosting.init_model,
+            callbacks=[boosting, _hooked(hook)],
+            verbose_eval=False,
+        )
+        return Trained("".join(booster.get_dump()), boosting.metrics)
+
+
+class XGBoostFit:
+    """`XGBClassifier.fit`."""
+
+    callback = "xgboost_callback"
+    loss = "validation_0_logloss"
+    names = frozenset({"validation_0_logloss"})
+
+    @staticmethod
+    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, **options: Any) -> Trained:
+        """See `XGBoostTrain.train`."""
+        import xgboost
+
+        train_rows, valid_rows = halves()
+        boosting = ctx.xgboost_callback(**options)
+        model = xgboost.XGBClassifier(
+            n_estimators=boosting.remaining(rounds), max_depth=3, n_jobs=1, callbacks=[boosting, _hooked(hook)]
+        )
+        model.fit(*train_rows, eval_set=[valid_rows], xgb_model=boosting.init_model, verbose=False)
+        return Trained("".join(model.get_booster().get_dump()), boosting.metrics)
+
+
+def _hooked(hook: Any) -> Any:
+    from xgboost.callback import TrainingCallback
+
+    class Hooked(TrainingCallback):
+        def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            if hook is not None:
+                hook(epoch)
+            return False
+
+    return Hooked()
+
+
+USES: dict[str, Any] = {"xgboost": XGBoostTrain, "xgboost-fit": XGBoostFit}
+
+
+def boost(use: str, eta: float, ctx: Any) -> dict[str, float]:
+    """A trial of a sweep. A slow learner gives the rules of the run time to judge each of its reports."""
+    boosting = USES[use]
+
+    def wait(index: int) -> None:
+        print(f"round {index}")
+        for _ in range(100 if eta < SLOW else 0):
+            if ctx.should_stop():
+                return
+            pause(0.005)
+
+    trained = boosting.train(ctx, eta=eta, hook=wait, metric=boosting.loss)
+    return {METRIC: trained.metrics[METRIC]}
+
+
+def boost_to_death(use: str, folder: str, ctx: Any) -> dict[str, float]:
+    """A training that kills its zygote in its first generation, right before a round; leaves the model as text."""
+
+    def kill(index: int) -> None:
+        print(f"round {index}")
+        if ctx.generation == 1 and index == DEATH:
+            ctx.checkpoint.wait()
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
+
+    trained = USES[use].train(ctx, hook=kill, metric=None, checkpoint_every=4)
+    Path(folder, f"model-{ctx.generation}").write_text(trained.model)
+    return {METRIC: 0.0}
