@@ -65,6 +65,12 @@ def require_xgboost(subject: str) -> None:
         raise SpecError(f"{subject} needs XGBoost, which is not installed here: pip install 'sparktrain[xgboost]'")
 
 
+def require_lightgbm(subject: str) -> None:
+    """Raise SpecError where LightGBM is not installed. `subject` is what needs it, as for XGBoost."""
+    if not _is_installed("lightgbm"):
+        raise SpecError(f"{subject} needs LightGBM, which is not installed here: pip install 'sparktrain[lightgbm]'")
+
+
 def _is_installed(package: str) -> bool:
     """Whether this process can import `package`, where a program of the user may have blocked it."""
     try:

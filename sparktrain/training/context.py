@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_tensorflow, require_xgboost
+from sparktrain.optional_packages import require_lightgbm, require_tensorflow, require_xgboost
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -442,9 +442,28 @@ class TrainContext:
         CheckpointError.
         """
         require_xgboost("ctx.xgboost_callback()")
-        from sparktrain.training.frameworks.xgboost.round_callback import XGBoostCallback
+        from sparktrain.training.frameworks.xgboost.xgboost_callback import XGBoostCallback
 
         return XGBoostCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
+
+    def lightgbm_callback(
+        self, *, metric: str | None = "auto", checkpoint_every: int | None = 10, keep: int = 2
+    ) -> Any:
+        """The callback for one training of LightGBM: it reports each round, stops, saves checkpoints and resumes.
+
+            boosting = ctx.lightgbm_callback()
+            lightgbm.train(params, data, boosting.remaining(500), valid_sets=[valid], valid_names=["valid"],
+                           init_model=boosting.init_model, callbacks=[boosting])
+            return boosting.metrics
+
+        `LGBMClassifier` and its siblings take `n_estimators=boosting.remaining(500)`, and their `fit` takes
+        `init_model=boosting.init_model` and `callbacks=[boosting]`. The rest is as for `xgboost_callback`: names, such
+        as `valid_binary_logloss`, arguments, and errors. Blocks on the local disk.
+        """
+        require_lightgbm("ctx.lightgbm_callback()")
+        from sparktrain.training.frameworks.lightgbm.lightgbm_callback import LightGBMCallback
+
+        return LightGBMCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
 
     def allreduce(self, value: Any, *, average: bool = True) -> Any:
         """The mean, or the sum, over all members of a number, an array, a tensor, or nested lists and dicts of them.

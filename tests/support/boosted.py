@@ -97,7 +97,78 @@ def _hooked(hook: Any) -> Any:
     return Hooked()
 
 
-USES: dict[str, Any] = {"xgboost": XGBoostTrain, "xgboost-fit": XGBoostFit}
+class LightGBMTrain:
+    """`lightgbm.train`."""
+
+    callback = "lightgbm_callback"
+    loss = "valid_binary_logloss"
+    names = frozenset({"valid_binary_logloss", "valid_binary_error"})
+
+    @staticmethod
+    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, **options: Any) -> Trained:
+        """See `XGBoostTrain.train`; `hook` gets the rounds of all generations."""
+        import lightgbm
+
+        params = {"metric": ["binary_logloss", "binary_error"], "learning_rate": eta, "num_threads": 1, "verbose": -1}
+        train_rows, valid_rows = halves()
+        boosting = ctx.lightgbm_callback(**options)
+        data = lightgbm.Dataset(*train_rows)
+        booster = lightgbm.train(
+            {"objective": "binary", "deterministic": True, **params},
+            data,
+            boosting.remaining(rounds),
+            valid_sets=[lightgbm.Dataset(*valid_rows, reference=data)],
+            valid_names=["valid"],
+            init_model=boosting.init_model,
+            callbacks=[boosting, _Before(hook)],
+        )
+        return Trained(_trees(booster), boosting.metrics)
+
+
+class LightGBMFit:
+    """`LGBMClassifier.fit`."""
+
+    callback = "lightgbm_callback"
+    loss = "valid_0_binary_logloss"
+    names = frozenset({"valid_0_binary_logloss"})
+
+    @staticmethod
+    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, **options: Any) -> Trained:
+        """See `LightGBMTrain.train`."""
+        import lightgbm
+
+        train_rows, valid_rows = halves()
+        boosting = ctx.lightgbm_callback(**options)
+        model = lightgbm.LGBMClassifier(n_estimators=boosting.remaining(rounds), n_jobs=1, verbose=-1)
+        callbacks = [_Before(hook), boosting]
+        x, y = valid_rows
+        model.fit(*train_rows, eval_X=x, eval_y=y, init_model=boosting.init_model, callbacks=callbacks)
+        return Trained(_trees(model.booster_), boosting.metrics)
+
+
+class _Before:
+    """A callback of LightGBM before a round."""
+
+    def __init__(self, hook: Any) -> None:
+        self.before_iteration = True
+        self._hook = hook
+
+    def __call__(self, env: Any) -> None:
+        if self._hook is not None:
+            self._hook(env.iteration)
+
+
+def _trees(booster: Any) -> str:
+    """The trees as text: what follows them are the parameters, such as the number of rounds."""
+    return str(booster.model_to_string().partition("end of trees")[0])
+
+
+USES: dict[str, Any] = {
+    "xgboost": XGBoostTrain,
+    "xgboost-fit": XGBoostFit,
+    "lightgbm": LightGBMTrain,
+    "lightgbm-fit": LightGBMFit,
+}
 
 
 def boost(use: str, eta: float, ctx: Any) -> dict[str, float]:

@@ -48,7 +48,7 @@ def test_metrics_of_a_checkpoint_are_those_of_its_round(use: Any, tmp_path: Path
     with st.testing.local_context(directory=tmp_path) as ctx:
         boosting = getattr(ctx, use.callback)()
         assert boosting.metrics == reported
-        assert (boosting.remaining(ROUNDS), boosting.remaining(3)) == (1, 0)
+        assert boosting.remaining(ROUNDS) == 1
         assert boosting.init_model is not boosting.init_model
 
 
@@ -126,6 +126,42 @@ def test_one_callback_is_for_one_training(use: Any) -> None:
         use.train(again)
         with pytest.raises(SpecError, match=r"for one training.*pass folds="):
             use.train(again)
+
+
+def test_rounds_that_a_checkpoint_has_already(tmp_path: Path) -> None:
+    for name in ("xgboost", "lightgbm"):
+        with st.testing.local_context(directory=tmp_path / name) as ctx:
+            USES[name].train(ctx)
+    with st.testing.local_context(directory=tmp_path / "xgboost") as ctx:
+        assert ctx.xgboost_callback().remaining(3) == 0
+    refused = pytest.raises(SpecError, match=r"remaining\(3\) is 0, because the checkpoint has 10 rounds")
+    with st.testing.local_context(directory=tmp_path / "lightgbm") as ctx, refused:
+        ctx.lightgbm_callback().remaining(3)
+
+
+def test_early_stopping_of_lightgbm_keeps_the_last_report() -> None:
+    import lightgbm
+
+    train_rows, valid_rows = halves()
+    with st.testing.local_context() as ctx:
+        boosting = ctx.lightgbm_callback()
+        data = lightgbm.Dataset(*train_rows)
+        booster = lightgbm.train(
+            {"objective": "binary", "learning_rate": 0.9, "verbose": -1, "num_threads": 1},
+            data,
+            200,
+            valid_sets=[lightgbm.Dataset(*valid_rows, reference=data)],
+            callbacks=[lightgbm.early_stopping(3, verbose=False), boosting],
+        )
+    assert len(ctx.reports) == booster.best_iteration + 3 < 200
+
+
+def test_a_cross_validation_of_lightgbm_is_refused() -> None:
+    import lightgbm
+
+    data = lightgbm.Dataset(*halves()[0])
+    with st.testing.local_context() as ctx, pytest.raises(SpecError, match=r"lightgbm.cv.*ctx.fold"):
+        lightgbm.cv({"objective": "binary", "verbose": -1}, data, 2, callbacks=[ctx.lightgbm_callback()])
 
 
 def test_a_cross_validation_of_xgboost_is_refused() -> None:

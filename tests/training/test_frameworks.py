@@ -13,6 +13,7 @@ from sparktrain.training.failure import of_exception
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.imported import ALL, imported
 from sparktrain.training.frameworks.keras.keras_framework import Keras
+from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
 from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
@@ -78,6 +79,29 @@ class XGBoostUse:
         xgboost.DMatrix(np.zeros((2, 3)), np.zeros(5))
 
 
+class LightGBMUse:
+    """Two errors of LightGBM, which has no global generator."""
+
+    framework = LightGBM()
+
+    @staticmethod
+    def take_too_much() -> Any:
+        import lightgbm
+        import numpy as np
+
+        rows = np.zeros((4_000_000, 10), "float32")
+        data = lightgbm.Dataset(rows, np.zeros(len(rows)), params={"num_threads": 1, "verbose": -1})
+        with at_most(len(rows)):
+            data.construct()
+
+    @staticmethod
+    def fail() -> Any:
+        import lightgbm
+        import numpy as np
+
+        lightgbm.train({"objective": "unknown", "verbose": -1}, lightgbm.Dataset(np.zeros((20, 2)), np.zeros(20)), 1)
+
+
 @contextmanager
 def at_most(extra_bytes: int) -> Iterator[None]:
     """Let this process have so many more bytes of addresses, as a host that lacks memory does."""
@@ -91,7 +115,7 @@ def at_most(extra_bytes: int) -> Iterator[None]:
 
 
 USES = pytest.mark.parametrize("use", [TensorFlowUse, KerasUse], ids=lambda use: use.framework.module)
-BOOSTING_USES = pytest.mark.parametrize("use", [XGBoostUse], ids=lambda use: use.framework.module)
+BOOSTING_USES = pytest.mark.parametrize("use", [XGBoostUse, LightGBMUse], ids=lambda use: use.framework.module)
 
 
 def raised(call: Callable[[], Any]) -> BaseException:
@@ -118,7 +142,7 @@ def test_a_lack_of_memory_is_known_and_no_other_error(use: type[TensorFlowUse]) 
 
 
 @BOOSTING_USES
-def test_a_lack_of_memory_in_boosting_is_known_and_no_other_error(use: type[XGBoostUse]) -> None:
+def test_a_lack_of_memory_in_boosting_is_known_and_no_other_error(use: Any) -> None:
     lack = raised(use.take_too_much)
     assert use.framework.is_out_of_memory(lack), lack
     assert of_exception(lack).kind is FailureKind.MEMORY

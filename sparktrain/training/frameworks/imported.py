@@ -5,11 +5,12 @@ import sys
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.jax.jax_framework import Jax
 from sparktrain.training.frameworks.keras.keras_framework import Keras
+from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
-ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), Keras())
+ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(), Keras())
 """Keras comes last: its seeds are those of its backend too."""
 
 
