@@ -15,7 +15,8 @@ _DEPTH = 4
 def modules_of(task: SearchTask, rows: object) -> tuple[str, ...]:
     """The modules that are safe to fork after, of the estimator, of the values of the space and of the rows."""
     modules = {kind.__module__ for kind in {type(rows), *classes_of(task)}}
-    return (*chosen(Imports(modules={*modules, "numpy", "pyarrow"})), _MEMBERS_OWN)
+    choice = chosen(Imports(modules={*modules, "numpy", "pyarrow"}))
+    return (*choice.modules, _MEMBERS_OWN)
 
 
 def classes_of(task: SearchTask) -> set[type]:

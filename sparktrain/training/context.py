@@ -269,9 +269,9 @@ class TrainContext:
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
         their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.frameworks.keras.distribution.distribute`. Raises SpecError, FormError.
+        See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
         """
-        from sparktrain.training.frameworks.keras.distribution import distribute
+        from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 
         return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
 

@@ -20,7 +20,7 @@ from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from tests.training.fits import data, mlp
 
 

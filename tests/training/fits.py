@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
 
 ROWS, BATCH, EPOCHS = 48, 12, 2

@@ -15,7 +15,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.keras.averaging import AverageWeights
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.keras.glue import prepare_keras
 from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
 from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape

@@ -16,7 +16,7 @@ from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.tensorflow.optimizers import user_ops
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import averaged_gradients
 from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape

@@ -14,7 +14,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 

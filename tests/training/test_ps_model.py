@@ -16,7 +16,7 @@ from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.threads import spawn
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import keras_rule
 from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel

@@ -12,7 +12,7 @@ from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
-from sparktrain.training.frameworks.keras.distribution import distribute
+from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.keras.glue import prepare_keras
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_formation, current_ring

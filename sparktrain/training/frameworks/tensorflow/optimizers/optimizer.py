@@ -29,7 +29,7 @@ from sparktrain.training.frameworks.tensorflow.parameter_server.server_push impo
 def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
     """Make `optimizer` average by `ring`; returns `optimizer` itself. Raises SpecError.
 
-    See `sparktrain.training.frameworks.keras.distribution.distribute`.
+    See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`.
     """
     narrow = width(compression)
     if ring.ps_model is not None:
