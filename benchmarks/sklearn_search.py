@@ -80,7 +80,10 @@ def cold_rival() -> Any:
 def rows(rounds: int) -> list[tuple[str, str, str]]:
     """The rows of this benchmark's table."""
     seconds: dict[str, list[float]] = {}
-    with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder, st.pool(st.local(slots=SLOTS)) as pool:
+    with (
+        TemporaryDirectory(prefix="sparktrain-benchmark-") as folder,
+        st.pool(st.local(slots=SLOTS), preload=["numpy"]) as pool,
+    ):
         searched(pool, folder)
         rival()
         for _ in range(rounds):
