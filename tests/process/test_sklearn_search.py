@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import sparktrain as st
-from sparktrain.errors import NoBestTrialError
+from sparktrain.errors import NoBestTrialError, ResumeError
 from sparktrain.sklearn import SearchResult, search_cv
 from sparktrain.state.records import TrialConcluded
 from tests.support.mortal import Mortal
@@ -95,6 +95,11 @@ def test_a_pipeline_has_the_scores_of_grid_search_to_the_last_bit(search: Any) -
     assert ours.refit.model_path.endswith("model.skops")
     with pytest.raises(AttributeError, match="predict_proba"):
         _ = ours.predict_proba
+    again = search(pipeline, space, X, y, cv=3, return_train_score=True, name="p")
+    np.testing.assert_array_equal(again.cv_results_["mean_fit_time"], ours.cv_results_["mean_fit_time"])
+    assert again.refit_time_ == ours.refit_time_
+    with pytest.raises(ResumeError, match="was started with other data"):
+        search(pipeline, space, X[::-1], y[::-1], cv=3, return_train_score=True, name="p")
 
 
 def test_data_frames_several_scores_and_a_grid_for_each_estimator(search: Any) -> None:
@@ -198,7 +203,7 @@ def test_a_fit_or_a_scorer_that_fails_has_the_error_score(search: Any) -> None:
 def test_a_number_as_error_score_counts_and_raise_ends_the_search(search: Any) -> None:
     X, y = IRIS
     with pytest.warns(FitFailedWarning, match="their scores are -1"):
-        ours = search(Picky(), {"depth": [3, 1]}, X, y, cv=2, error_score=-1)
+        ours = search(Picky(), {"depth": [3, 1]}, X, y, cv=2, error_score=-1, refit=False)
     assert ours.cv_results_["split0_test_score"].tolist()[0] == -1
     assert ours.best_params_ == {"depth": 1}
     with pytest.raises(NoBestTrialError, match="no tree has 3 levels"):

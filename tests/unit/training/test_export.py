@@ -57,6 +57,32 @@ def test_an_estimator_of_scikit_learn_by_joblib(home: Path, monkeypatch: pytest.
     assert loaded(home).predict_proba(X).tolist() == model.predict_proba(X).tolist()
 
 
+def test_a_function_decides_which_types_skops_may_load(home: Path) -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier().fit(X, LABELS)
+    exporting.export_estimator(tree, home)
+    asked: list[str] = []
+    with local_copy(LocalStore(home.parent), stored(home)) as copy:
+        with pytest.raises(TypeError, match="Untrusted types"):
+            load_other(copy, stored(home), {"trusted": lambda name: asked.append(name)})
+        model = load_other(copy, stored(home), {"trusted": lambda name: name.startswith("sklearn.")})
+    assert asked == ["sklearn.tree._tree.Tree"]
+    assert model.predict(X).tolist() == tree.predict(X).tolist()
+
+
+def test_an_estimator_of_lightgbm_stays_one_where_it_was_searched(home: Path) -> None:
+    from lightgbm import LGBMClassifier
+
+    model = LGBMClassifier(n_estimators=2, verbose=-1).fit(X, LABELS)
+    exporting.export_estimator(model, home)
+    with local_copy(LocalStore(home.parent), stored(home)) as copy:
+        options = {"trusted": lambda name: True} if stored(home).kind == "skops" else {}
+        again = load_other(copy, stored(home), options)
+    assert isinstance(again, LGBMClassifier)
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+
+
 def test_an_estimator_by_skops_where_it_is_installed_and_knows_the_types(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
