@@ -1,6 +1,6 @@
 """The modules that the zygotes of a search import: those of the classes in its estimator, which no source names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from sparktrain.sklearn.fold_fit import SearchTask
@@ -9,14 +9,18 @@ from sparktrain.usercode.source_imports import Imports
 
 _MEMBERS_OWN = "sparktrain.sklearn.fold_rehearsal"
 """What prepares a zygote for fits."""
+_OF_EACH_FIT = ("numpy", "pyarrow", "sklearn.model_selection")
 _DEPTH = 4
 
 
-def modules_of(task: SearchTask, rows: object) -> tuple[str, ...]:
-    """The modules that are safe to fork after, of the estimator, of the values of the space and of the rows."""
+def modules_of(task: SearchTask, rows: object, variables: Collection[str] = ()) -> tuple[str, ...]:
+    """The modules that are safe to fork after, of the estimator, of the values of the space and of the rows.
+
+    `variables` are those that trials get: a library that reads one of them on import is left to the trials.
+    """
     modules = {kind.__module__ for kind in {type(rows), *classes_of(task)}}
-    choice = chosen(Imports(modules={*modules, "numpy", "pyarrow"}))
-    return (*choice.modules, _MEMBERS_OWN)
+    safe = chosen(Imports(modules={*modules, *_OF_EACH_FIT}), env=variables).modules
+    return (*safe, _MEMBERS_OWN) if set(_OF_EACH_FIT) <= set(safe) else safe
 
 
 def classes_of(task: SearchTask) -> set[type]:

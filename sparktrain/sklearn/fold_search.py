@@ -86,6 +86,9 @@ def search_cv(
     trials have ended and the best candidate is fitted to all rows. The same call with the same `dir` and `name` resumes
     the search. Call it in the driver, from any thread.
 
+    The search sets `mode`, `folds`, `repeats` and `data` itself, and refuses them. Unlike in a sweep, `racing` is off
+    by default, so that each candidate has all scores, and `max_failures` is None, so that failed fits end nothing.
+
     Args:
         estimator: an estimator or pipeline of scikit-learn, or of a library with its interface.
         space: a dict of lists (a grid, in the order of `ParameterGrid`), a list of such dicts, a dict with
@@ -136,7 +139,8 @@ def search_cv(
         return_train_score=return_train_score,
         config=sklearn.get_config(),
     )
-    arguments: dict[str, Any] = {"preload": modules_of(task, data.X), **options}
+    variables = (*(options.get("env") or ()), *(options.get("forward_env") or ()))
+    arguments: dict[str, Any] = {"preload": modules_of(task, data.X, variables), **options}
     with ExitStack() as stack:
         agents = stack.enter_context(held_agents(spark)) if pool is None else agents_of(pool)
         sweep = sweep_on(
