@@ -15,7 +15,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-newest-python test-all test-rig test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -29,6 +29,9 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
+
+torch: setup ## torch for tests, in .venv-torch beside .venv: fetched once, some minutes
+	@scripts/install_torch.sh
 
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, two minutes
 	@scripts/fetch_hadoop.sh
@@ -67,8 +70,12 @@ test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in 
 test-newest-python: ## the innermost ring on Python 3.13, of a Debian 13 that debootstrap fetches once (as root)
 	@scripts/test_newest_python.sh $(ARGS)
 
-test-all: horovod hadoop classes tools ## all tests: those of make test, of make test-rig, and each fault case at full length
-	$(PYTEST) $(ARGS)
+test-all: horovod hadoop classes tools torch ## all tests: those of make test, test-rig and test-torch, and each fault case at full length
+	$(PYTEST) -m "not torch" $(ARGS)
+	$(MAKE) --no-print-directory test-torch
+
+test-torch: horovod torch ## the tests that need torch, in the environment of make torch
+	.venv-torch/bin/python -m pytest -n $(WORKERS) $(wildcard $(RINGS:%=tests/%)) -m torch $(ARGS)
 
 test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports that and ends
 	@scripts/test_gpu.sh $(ARGS)
@@ -124,6 +131,6 @@ lock: setup ## rewrite both locks from pyproject.toml: of everything, and of wha
 	$(LOCK) --extra demo --constraints constraints.txt --output-file constraints-demo.txt
 
 clean: ## remove .venv, caches and what Spark left behind; results in sparktrain-runs stay
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
+	rm -rf .venv .venv-torch .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	rm -rf artifacts metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -36,7 +36,7 @@ done
 run() {
     local part=$1
     shift
-    xargs -a "$TMPDIR/files-$part" .venv/bin/pytest -q -n 0 -m "not all and not rig and not long" \
+    xargs -a "$TMPDIR/files-$part" .venv/bin/pytest -q -n 0 -m "not all and not rig and not torch and not long" \
         --hypothesis-profile=quick -o tmp_path_retention_policy=failed "$@" >"$TMPDIR/output-$part" 2>&1
 }
 
