@@ -26,7 +26,17 @@ class TestReportsInMemory(MetricLogContract):
 
 @pytest.mark.usefixtures("aws")
 class TestReportsInS3(MetricLogContract):
+    stride = 3
+
     @pytest.fixture
     def store(self, s3_server: str) -> Store:
         settings = {"endpoint": s3_server, "region": "us-east-1"}
         return open_store(StoreAddress(f"s3://runs/{uuid4().hex}", settings, timeout_s=30))
+
+
+@pytest.mark.all(
+    case="a crash at each operation of appended reports in S3",
+    covered_by="at each third; at each one in memory and in a directory",
+)
+class TestReportsInS3Often(TestReportsInS3):
+    stride = 1

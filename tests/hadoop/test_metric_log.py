@@ -15,9 +15,19 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class TestReportsInHdfs(MetricLogContract):
+    stride = 3
+
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
+
+
+@pytest.mark.all(
+    case="a crash at each operation of appended reports in HDFS",
+    covered_by="at each third; `contract/test_metric_log`: at each one",
+)
+class TestReportsInHdfsOften(TestReportsInHdfs):
+    stride = 1
 
 
 class TestReportsByWebHdfs(MetricLogContract):

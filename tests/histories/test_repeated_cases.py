@@ -11,11 +11,16 @@ from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Observation
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import AnyRecord, CaseClosed, GangFormed, TrialConcluded, TrialsAdded
-from tests.histories.test_sampler_restarts import asked_late, cases_of, check_suggestions, cut, train
+from tests.histories.test_sampler_restarts import asked_late, cases_of, check_suggestions, cut, deaths, train
 from tests.support.run_stages import with_rules
 from tests.unit.driver.drivers import NAME, Driver, World, play, whole
 
 __all__ = ["asked_late"]  # a fixture
+
+EACH_RECORD = pytest.mark.all(
+    case="a driver that repeats cases dies at each record of its journal",
+    covered_by="at each fifth record of each kind",
+)
 
 CASES, REPEATS, FOLDS = 6, 2, 2
 SIZE = REPEATS * FOLDS
@@ -50,8 +55,9 @@ def observations(records: list[AnyRecord]) -> list[Observation]:
     return [each for each in past(records, "y") if isinstance(each, Observation)]
 
 
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=EACH_RECORD)])
 @pytest.mark.usefixtures("asked_late")
-def test_a_driver_may_die_at_each_record_of_its_journal() -> None:
+def test_a_driver_may_die_at_each_record_of_its_journal(stride: int) -> None:
     run, world = prepared(), world_of(World())
     play(Driver(world, run, whole, agents=1).run())
     records = list(world.records())
@@ -61,7 +67,7 @@ def test_a_driver_may_die_at_each_record_of_its_journal() -> None:
     assert {"succeeded", "failed", "pruned"} == set(ends(records).values())
     assert [int(each.trial) for each in observations(records)] == list(range(CASES))
     kinds = set()
-    for end in range(1, len(records)):
+    for end in deaths(records, stride):
         kinds.add(type(records[end - 1]))
         resumed = world_of(cut(world, run, records[:end]))
         play(Driver(resumed, run, whole, agents=1).run())
@@ -77,7 +83,7 @@ def test_slots_that_race_observe_each_case_once() -> None:
     play(Driver(world, run, whole, agents=3).run())
     records = list(world.records())
     check_suggestions(run, records, 0)
-    for end in range(2, len(records), 3):
+    for end in range(2, len(records), 5):
         resumed = world_of(cut(world, run, records[:end]))
         kept = len(cases_of(resumed))
         play(Driver(resumed, run, whole, agents=3).run())

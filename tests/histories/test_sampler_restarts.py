@@ -1,6 +1,7 @@
 """A driver that samples may die at each record of its journal: the next one suggests what it would have suggested."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,11 @@ from tests.unit.scripted import of_a_script
 
 OTHER_SAMPLERS = pytest.mark.all(
     case="a driver with random and quasi-random samplers dies at each record", covered_by="with TPE, CMA-ES and NSGA-II"
+)
+
+EACH_RECORD = pytest.mark.all(
+    case="a driver dies at each record of its journal, with TPE, CMA-ES and NSGA-II",
+    covered_by="at each fourth record of each kind",
 )
 
 TRIALS = 14
@@ -53,6 +59,15 @@ def cut(world: World, run: CheckedCall, records: list[AnyRecord]) -> World:
     return other
 
 
+def deaths(records: list[AnyRecord], stride: int) -> Iterator[int]:
+    """How many of these records a driver has written when it dies: it dies after each `stride`-th one of each kind."""
+    seen = Counter[type[AnyRecord]]()
+    for count, record in enumerate(records[:-1], 1):
+        if seen[type(record)] % stride == 0:
+            yield count
+        seen[type(record)] += 1
+
+
 def cases_of(world: World) -> list[dict[str, Any]]:
     return [case for each in world.records() if isinstance(each, TrialsAdded) for case in each.cases]
 
@@ -79,14 +94,15 @@ def asked_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @SAMPLERS
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=EACH_RECORD)])
 @pytest.mark.usefixtures("asked_late")
-def test_a_driver_may_die_at_each_record_of_its_journal(sampler: str) -> None:
+def test_a_driver_may_die_at_each_record_of_its_journal(sampler: str, stride: int) -> None:
     run, world = prepared(sampler), World()
     play(Driver(world, run, whole, agents=1).run())
     expected, records = cases_of(world), list(world.records())
     assert len(expected) == TRIALS
     kinds = set()
-    for end in range(1, len(records)):
+    for end in deaths(records, stride):
         kinds.add(type(records[end - 1]))
         resumed = cut(world, run, records[:end])
         play(Driver(resumed, run, whole, agents=1).run())
