@@ -19,7 +19,7 @@ def test_a_job_that_spark_gives_up_costs_a_gang_one_restart(
 ) -> None:
     """No generation starts on an agent that Spark is about to end."""
     caplog.set_level("WARNING", "sparktrain")
-    strikes = [Strike(1, 17, 1, "agent"), Strike(2, 41, 0, "agent")]
+    strikes = [Strike(1, 17, 1, "agent")]
     folder = tmp_path / "notes"
     folder.mkdir()
     params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}

@@ -7,14 +7,21 @@ import threading
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import sparktrain as st
+from sparktrain.driver import agent_server, coordinator
 from tests.support import drill
 from tests.support.drill import Strike
 from tests.support.processes import wait_until
 
+LEASE_S = 8.0
+"""Half of the usual one, after which a suspended agent is replaced."""
 
-def test_a_replaced_chief_that_continues_changes_nothing(runs: Path) -> None:
+
+def test_a_replaced_chief_that_continues_changes_nothing(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (agent_server, coordinator):
+        monkeypatch.setattr(module, "LEASE_S", LEASE_S)
     folder = runs / "notes"
     folder.mkdir(parents=True)
     strike = Strike(1, 25, 0, "agent", signal.SIGSTOP)

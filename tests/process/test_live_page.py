@@ -21,7 +21,7 @@ from tests.unit.driver.stored import typical
 
 LIMIT_MS = 20_000
 LOG_LINE, LOG_LINES = "step %08d: " + "loss 0.123456 " * 6, 1_000_000
-TRIALS = 80
+TRIALS = 40
 
 
 def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:

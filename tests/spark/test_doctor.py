@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.driver_address import HOST_KEY
 from sparktrain.cluster.spark_facts import read_facts
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.doctor import rollcall
+from sparktrain.doctor import examine, rollcall
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
 from tests.spark.command import MASTER, finish, start
@@ -71,7 +72,10 @@ def test_the_command_line_prints_its_findings_as_json_and_leaves_no_file(tmp_pat
     assert "Traceback" not in stderr
 
 
-def test_a_driver_that_executors_cannot_reach_is_reported_as_by_a_run(spark: SparkSession) -> None:
+def test_a_driver_that_executors_cannot_reach_is_reported_as_by_a_run(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine, "call_roll", partial(call_roll, form_s=8.0))
     spark.conf.set(HOST_KEY, "no-such-host.invalid")
     try:
         found = examined(spark)

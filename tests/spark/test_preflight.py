@@ -168,10 +168,22 @@ def test_another_version_on_executors_is_refused_with_both(
     assert "install the same versions on both" in message
 
 
+def unreachable(spark: SparkSession, runs: Path) -> str:
+    """The message of a sweep when its agents cannot reach the driver, and do not try for long."""
+    options = SweepOptions(metric="y", mode="max", preload=[], dir=str(runs))
+    agents = OwnAgents(engine_of(spark), PoolTimes(connect_s=2.0))
+    clock = SystemClock()
+    started = clock.now()
+    with pytest.raises(st.DriverUnreachableError) as caught:
+        launch(compose(square, {"x": [1, 2, 3]}, options), agents, NullDisplay())
+    assert clock.now() - started < SOON_S
+    return str(caught.value)
+
+
 def test_an_unknown_name_of_the_driver_is_reported_with_the_keys(spark: SparkSession, runs: Path) -> None:
     spark.conf.set(HOST_KEY, "no-such-host.invalid")
     try:
-        message = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+        message = unreachable(spark, runs)
     finally:
         spark.conf.unset(HOST_KEY)
     assert "no-such-host.invalid" in message
@@ -189,14 +201,7 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
             return AgentTicket(pool, hosts, port, *rest)
 
         monkeypatch.setattr(pool_module, "AgentTicket", ticket)
-        options = SweepOptions(metric="y", mode="max", preload=[], dir=str(runs))
-        agents = OwnAgents(engine_of(spark), PoolTimes(connect_s=2.0))
-        clock = SystemClock()
-        started = clock.now()
-        with pytest.raises(st.DriverUnreachableError) as caught:
-            launch(compose(square, {"x": [1, 2, 3]}, options), agents, NullDisplay())
-        assert clock.now() - started < SOON_S
-        message = str(caught.value)
+        message = unreachable(spark, runs)
     assert "executors cannot reach the driver" in message
     assert f"on port {port}" in message
     assert "127.0.0.1" in message

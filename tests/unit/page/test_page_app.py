@@ -182,9 +182,9 @@ def test_views_follow_reports(run: ScriptedRun, site: Site) -> None:
 
 
 def test_a_reader_who_missed_too_much_gets_everything(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_feed, "KEPT_EVENTS", 20)
+    monkeypatch.setattr(page_feed, "KEPT_EVENTS", 4)
     site = Site(run)
-    for number in range(25):
+    for number in range(6):
         run.report(2, 500 + number, accuracy=number / 1e4)
         site.feed.look()
     found = site.ask("/events", "since=1&wait=0").json
