@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,13 @@ class Recorder(st.Callback):
         return [each for found, each in self.seen if found == kind]
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """One warm agent."""
+    with st.pool(st.local(slots=1), preload=[]) as pool:
+        yield pool
+
+
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, Any]:
     return {
@@ -73,10 +81,12 @@ def options(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_sweep_and_its_repetition_are_reported_in_order(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_sweep_and_its_repetition_are_reported_in_order(
+    pool: st.Pool, options: dict[str, Any], tmp_path: Path
+) -> None:
     recorder, notices = Recorder(), []
     space = {"x": [1, 2, 3], "fail": [2]}
-    made = st.sweep(learn, space, callbacks=[recorder], notify=notices.append, spark=st.local(slots=1), **options)
+    made = pool.sweep(learn, space, callbacks=[recorder], notify=notices.append, **options)
     assert [trial.status for trial in made.trials] == ["succeeded", "failed", "succeeded"]
     kinds = [kind for kind, _ in recorder.seen]
     assert (kinds[0], kinds[-1], kinds.count("run"), kinds.count("over")) == ("run", "over", 1, 1)
@@ -105,10 +115,10 @@ def _number(kind: str, each: Any) -> int | None:
     return each[0] if kind == "report" else getattr(each, "number", None)
 
 
-def test_a_gang_that_restarts_has_another_generation(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_gang_that_restarts_has_another_generation(pool: st.Pool, options: dict[str, Any], tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
-    st.run(dies_once, {"folder": str(tmp_path)}, workers=1, callbacks=recorder, spark=st.local(slots=1),
-           **{**options, "mode": None, "metric": None})  # fmt: skip
+    alone = {**options, "mode": None, "metric": None}
+    pool.run(dies_once, {"folder": str(tmp_path)}, workers=1, callbacks=recorder, **alone)
     assert [each.generation for each in recorder.of("trial")] == [1, 2]
     assert recorder.of("report") == [(0, 1, 1, {"y": 1.0}), (0, 2, 2, {"y": 1.0})]
     assert [(each.status, each.generation) for each in recorder.of("end")] == [("succeeded", 2)]
@@ -129,7 +139,7 @@ def test_a_gang_of_several_members_is_reported_by_its_chief(options: dict[str, A
 
 
 def test_callbacks_that_raise_and_hang_are_named_and_the_run_is_whole(
-    options: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    pool: st.Pool, options: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callback_feed, "FLUSH_S", 0.5)
     caplog.set_level(logging.WARNING, "sparktrain")
@@ -144,7 +154,7 @@ def test_callbacks_that_raise_and_hang_are_named_and_the_run_is_whole(
             let.wait(LIMIT_S)
 
     recorder = Recorder()
-    made = st.sweep(learn, {"x": [1, 2]}, callbacks=[Stuck(), Wrong(), recorder], spark=st.local(slots=1), **options)
+    made = pool.sweep(learn, {"x": [1, 2]}, callbacks=[Stuck(), Wrong(), recorder], **options)
     assert made.status == "succeeded"
     assert not let.is_set()
     let.set()

@@ -1,6 +1,7 @@
 """Sweeps with repeats and folds on this machine, and by the command line."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ def noted(x: float, folder: str, ctx: Any) -> dict[str, float]:
     return {"y": x + ctx.fold / 100 + ctx.repeat / 1000}
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """One warm agent: trials come one after the other."""
+    with st.pool(st.local(slots=1), preload=[]) as pool:
+        yield pool
+
+
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, Any]:
     return {
@@ -27,15 +35,17 @@ def options(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sweep(tmp_path: Path, **options: Any) -> st.SweepResult:
+def sweep(pool: st.Pool, tmp_path: Path, **options: Any) -> st.SweepResult:
     folder = tmp_path / "seen"
     folder.mkdir(exist_ok=True)
     space = st.grid(x=[0.5, 0.25, 9.0], folder=[str(folder)])
-    return st.sweep(noted, space, spark=st.local(slots=1), **options)
+    return pool.sweep(noted, space, **options)
 
 
-def test_folds_share_a_seed_and_a_hopeless_case_is_not_finished(options: dict[str, Any], tmp_path: Path) -> None:
-    result = sweep(tmp_path, repeats=2, folds=2, **options)
+def test_folds_share_a_seed_and_a_hopeless_case_is_not_finished(
+    pool: st.Pool, options: dict[str, Any], tmp_path: Path
+) -> None:
+    result = sweep(pool, tmp_path, repeats=2, folds=2, **options)
     seen = [json.loads((tmp_path / "seen" / f"trial-{number}").read_text()) for number in range(10)]
     seeds = [trial_seed(3, 0), trial_seed(3, 1)]
     expected = [
@@ -63,33 +73,32 @@ def test_folds_share_a_seed_and_a_hopeless_case_is_not_finished(options: dict[st
     assert again.trials == result.trials
 
 
-def test_other_numbers_are_no_resume_and_more_cases_are(options: dict[str, Any], tmp_path: Path) -> None:
-    made = sweep(tmp_path, folds=2, trials=1, **options)
+def test_other_numbers_are_no_resume_and_more_cases_are(pool: st.Pool, options: dict[str, Any], tmp_path: Path) -> None:
+    made = sweep(pool, tmp_path, folds=2, trials=1, **options)
     assert len(made.trials) == 2
     with pytest.raises(st.ResumeError, match="repeats=1 and folds=2, and this call has repeats=2 and folds=1"):
-        sweep(tmp_path, repeats=2, trials=1, allow_changed=["space"], **options)
+        sweep(pool, tmp_path, repeats=2, trials=1, allow_changed=["space"], **options)
     more = st.extend(made, trials=2, spark=st.local(slots=2), progress=False)
     assert [case.n for case in more.cases] == [2, 2, 1 if more.cases[2].status == "pruned" else 2]
     assert more.trials[:2] == made.trials
     assert more.best_case.params["x"] == 0.25
-    warm = st.sweep(
+    warm = pool.sweep(
         noted,
         {"x": st.uniform(0, 10), "folder": str(tmp_path / "seen")},
         trials=1,
         warm_start=more,
         sampler="tpe",
-        spark=st.local(slots=1),
         **(options | {"name": "warm"}),
     )
     assert warm.trials[0].case is None
 
 
-def test_calls_that_cannot_be_repeated(options: dict[str, Any], tmp_path: Path) -> None:
+def test_calls_that_cannot_be_repeated(pool: st.Pool, options: dict[str, Any], tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     with pytest.raises(st.SpecError, match=r"repeats \(2\) and folds \(1\) must be 1 with a study"):
         st.optuna.optimize(optuna.create_study(), lambda trial: 1.0, n_trials=1, repeats=2, spark=st.local(slots=1))
     with pytest.raises(st.SpecError, match="repeats"):
-        sweep(tmp_path, repeats=0, **options)
+        sweep(pool, tmp_path, repeats=0, **options)
 
 
 def test_the_command_line_and_a_local_context(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Sweeps that sample, on this machine: samplers of Optuna and of a user, resumed and stopped."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,13 @@ def parabola(x: float, kind: str, scale: int, o: dict[str, int]) -> dict[str, fl
 
 def line(x: float) -> dict[str, float]:
     return {"y": x}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """One warm agent: trials come one after the other."""
+    with st.pool(st.local(slots=1), preload=[]) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -42,11 +49,8 @@ def test_a_search_continues_in_the_next_call_and_from_its_directory(options: dic
     assert [trial.params for trial in again.trials] == [trial.params for trial in more.trials]
 
 
-def test_one_slot_and_one_seed_give_the_same_search_twice(options: dict[str, Any]) -> None:
-    found = [
-        st.sweep(parabola, SPACE, trials=6, spark=st.local(slots=1), **(options | {"name": name}))
-        for name in ("a", "b")
-    ]
+def test_one_slot_and_one_seed_give_the_same_search_twice(pool: st.Pool, options: dict[str, Any]) -> None:
+    found = [pool.sweep(parabola, SPACE, trials=6, **(options | {"name": name})) for name in ("a", "b")]
     assert [trial.params for trial in found[0].trials] == [trial.params for trial in found[1].trials]
 
 
@@ -66,11 +70,13 @@ def test_two_searches_at_once_are_as_if_alone(options: dict[str, Any]) -> None:
     assert len(found["a"]) == 4
 
 
-def test_an_object_of_optuna_is_restored_by_the_same_call_alone(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_object_of_optuna_is_restored_by_the_same_call_alone(
+    pool: st.Pool, options: dict[str, Any], tmp_path: Path
+) -> None:
     space = {"x": st.uniform(0, 1)}
     for trials in (3, 5):
         sampler = optuna.samplers.RandomSampler(seed=3)
-        made = st.sweep(line, space, sampler=sampler, trials=trials, spark=st.local(slots=1), **options)
+        made = pool.sweep(line, space, sampler=sampler, trials=trials, **options)
         assert len({trial.params["x"] for trial in made.trials}) == trials, "it does not repeat itself"
     with pytest.raises(st.SpecError, match=r"was an object .*RandomSampler.*the same call"):
         st.resume(str(tmp_path / "s"), spark=st.local(slots=1), progress=False)
@@ -99,27 +105,31 @@ class Broken:
         self.made = sum(len(each.cases) for each in history if isinstance(each, st.PastSuggestion))
 
 
-def test_a_sampler_that_raises_ends_its_sweep_which_a_corrected_one_resumes(options: dict[str, Any]) -> None:
+def test_a_sampler_that_raises_ends_its_sweep_which_a_corrected_one_resumes(
+    pool: st.Pool, options: dict[str, Any]
+) -> None:
     space = {"x": [0.0]}
     with pytest.raises(st.SamplerError, match=r"raised LookupError .*no third case") as raised:
-        st.sweep(line, space, sampler=Broken(True), spark=st.local(slots=1), **options)
+        pool.sweep(line, space, sampler=Broken(True), **options)
     assert 'raise LookupError("no third case")' in str(raised.value)
-    made = st.sweep(line, space, sampler=Broken(False), spark=st.local(slots=1), **options)
+    made = pool.sweep(line, space, sampler=Broken(False), **options)
     assert [trial.params["x"] for trial in made.trials] == [0.1, 0.2, 0.3, 0.4]
     assert made.status == "succeeded"
 
 
-def test_a_sampler_that_cannot_be_restored_is_named(options: dict[str, Any]) -> None:
+def test_a_sampler_that_cannot_be_restored_is_named(pool: st.Pool, options: dict[str, Any]) -> None:
     class Forgetful(Broken):
         def restore(self, history: Sequence[st.PastSuggestion | st.Observation]) -> None:
             raise StopIteration("what history?")
 
     with pytest.raises(st.SamplerError, match="raised StopIteration when it was given what earlier drivers had"):
-        st.sweep(line, {"x": [0.0]}, sampler=Forgetful(False), spark=st.local(slots=1), **options)
-    made = st.sweep(line, {"x": [0.0]}, sampler=Broken(False), spark=st.local(slots=1), **options)
+        pool.sweep(line, {"x": [0.0]}, sampler=Forgetful(False), **options)
+    made = pool.sweep(line, {"x": [0.0]}, sampler=Broken(False), **options)
     assert len(made.trials) == 4
 
 
-def test_the_first_lines_name_sampler_and_space(options: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
-    st.sweep(line, {"x": st.uniform(0, 1)}, trials=1, spark=st.local(slots=1), **(options | {"progress": True}))
+def test_the_first_lines_name_sampler_and_space(
+    pool: st.Pool, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool.sweep(line, {"x": st.uniform(0, 1)}, trials=1, **(options | {"progress": True}))
     assert "s: tpe proposes x ~ uniform(0, 1)" in "".join(capfd.readouterr())
