@@ -20,6 +20,11 @@ ONE_PROCESS = pytest.mark.all(
     covered_by="`training/test_strategy`: both, in a loop and in `fit`",
 )
 
+MIRRORED = pytest.mark.all(
+    case="the program of a mirrored strategy over two members",
+    covered_by="`training/test_strategy`: that strategy, in a loop and in `fit`; the program with a parameter server",
+)
+
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
 
@@ -104,8 +109,8 @@ def swept_by_gangs(pool: st.Pool, train: Any, space: Any, accuracy: float, optio
 @pytest.mark.parametrize(
     ("name", "gang"),
     [
-        ("multi_worker_mirrored", {"workers": 2}),
         ("parameter_server", {"workers": 2, "ps": 1}),
+        pytest.param("multi_worker_mirrored", {"workers": 2}, marks=MIRRORED),
         pytest.param("mirrored", {"workers": 1}, marks=ONE_PROCESS),
         pytest.param("central_storage", {"workers": 1}, marks=ONE_PROCESS),
     ],

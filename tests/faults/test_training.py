@@ -1,7 +1,8 @@
 """A killed training ends with the weights of an undisturbed one, and a member that hangs is replaced."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ OTHER_DATA = pytest.mark.all(
     covered_by="on rows of `data=` and Horovod's ring",
 )
 FROM_MEMORY = pytest.mark.all(
-    case="a killed member of TensorFlow's ring, resumed from memory",
-    covered_by="a killed member of Horovod's ring, a killed agent of TensorFlow's ring",
+    case="a killed member of either ring, resumed from memory",
+    covered_by="a killed agent of TensorFlow's ring; `examples/test_gangs`: a killed member of Horovod's ring",
 )
 OTHER_GROWTH = pytest.mark.all(
     case="growth on TensorFlow's collectives, and with local steps", covered_by="on Horovod's ring"
@@ -58,6 +59,21 @@ def trained(
         return result, [weights[name] for name in weights.files]
 
 
+@pytest.fixture(scope="module")
+def rings(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Any]]:
+    """The weights of an undisturbed gang of two that trains on rows, by its backend: checkpoints do not change them."""
+
+    @cache
+    def weights(backend: str) -> list[Any]:
+        folder = tmp_path_factory.mktemp(backend)
+        undisturbed, trained_weights = trained(pool, folder, 2, backend, rows=True)
+        assert not undisturbed.restarts
+        assert_each_row_once(folder / "notes")
+        return trained_weights
+
+    return weights
+
+
 @pytest.mark.parametrize(
     ("workers", "backend", "rows"),
     [
@@ -69,11 +85,15 @@ def trained(
     ],
 )
 def test_a_killed_training_ends_with_the_same_weights(
-    pool: st.Pool, tmp_path: Path, workers: int, backend: str, rows: bool
+    pool: st.Pool, tmp_path: Path, rings: Callable[[str], list[Any]], workers: int, backend: str, rows: bool
 ) -> None:
-    whole, weights = trained(pool, tmp_path / "whole", workers, backend, rows=rows)
+    if rows and workers == 2:
+        weights = rings(backend)
+    else:
+        whole, weights = trained(pool, tmp_path / "whole", workers, backend, rows=rows)
+        assert not whole.restarts
+        assert_each_row_once(tmp_path / "whole" / "notes")
     killed, resumed = trained(pool, tmp_path / "killed", workers, backend, kill_at=14, rows=rows)
-    assert not whole.restarts
     [restart] = killed.restarts
     assert restart.resumed_from_step in (8, 12)
     for one, other in zip(weights, resumed, strict=True):
@@ -81,8 +101,7 @@ def test_a_killed_training_ends_with_the_same_weights(
             np.testing.assert_array_equal(one, other)
         else:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
-    for folder in ("whole", "killed"):
-        assert_each_row_once(tmp_path / folder / "notes")
+    assert_each_row_once(tmp_path / "killed" / "notes")
 
 
 def assert_each_row_once(notes: Path) -> None:
@@ -91,14 +110,14 @@ def assert_each_row_once(notes: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "victim"),
-    [("horovod", "member"), ("tensorflow", "agent"), pytest.param("tensorflow", "member", marks=FROM_MEMORY)],
+    [("tensorflow", "agent"), *(pytest.param(ring, "member", marks=FROM_MEMORY) for ring in ("horovod", "tensorflow"))],
 )
 def test_a_gang_resumes_from_the_memory_of_the_members_that_are_left(
-    pool: st.Pool, tmp_path: Path, backend: str, victim: str
+    pool: st.Pool, tmp_path: Path, rings: Callable[[str], list[Any]], backend: str, victim: str
 ) -> None:
     """No checkpoint is in the store. Another agent takes the place of a killed one, and rank 0 sends it the state."""
     often = {"memory": "0.01s", "every": 1000, "rows": True, "dropout": 0.0}
-    _, weights = trained(pool, tmp_path / "whole", 2, backend, **often)
+    weights = rings(backend)
     killed, resumed = trained(pool, tmp_path / "killed", 2, backend, kill_at=14, victim=victim, **often)
     [restart] = killed.restarts
     # The members of a host take turns: a killed agent may have held the newest snapshot, and another the one before.
@@ -124,6 +143,10 @@ def test_rows_come_once_in_an_epoch_over_kills(request: pytest.FixtureRequest, t
     assert_each_row_once(tmp_path / "killed" / "notes")
 
 
+@pytest.mark.all(
+    case="rows come once in an epoch of a gang that forms smaller",
+    covered_by="a gang that forms smaller repeats no step; `training/test_resume`: rows of gangs that shrink",
+)
 def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,16 +172,15 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     ],
 )
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None
+    pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None
 ) -> None:
     monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
-    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
-        result = pool.run(
-            grow, {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend, dir=str(tmp_path / "runs"),
-            local_steps=local_steps, progress=False,
-        )  # fmt: skip
+    result = pool.run(
+        grow, {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend, dir=str(tmp_path / "runs"),
+        local_steps=local_steps, progress=False,
+    )  # fmt: skip
     lost, grown = result.restarts
     assert not lost.paused
     assert (grown.paused, grown.steps_lost, grown.cause) == (True, 0, "grows to 2 members: agents are there again")

@@ -13,6 +13,10 @@ from tests.support.hadoop import Hdfs
 from tests.support.local_spark import spark_session
 
 
+@pytest.mark.all(
+    case="a model of Spark ML is saved in HDFS, loaded, and placed for executors",
+    covered_by="`spark/test_ml`: in a directory; `hadoop/test_store`: files in HDFS",
+)
 def test_a_model_is_saved_overwritten_loaded_and_placed_for_executors(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
     url = f"{hdfs_cluster.url}/ml-stages"
     contents = [os.urandom(PIECE_BYTES + 5), os.urandom(7)]  # two pieces, and one

@@ -29,7 +29,7 @@ from tests.support.hadoop import HaHdfs, Hdfs
 from tests.support.processes import wait_until
 
 BY_HTTP = pytest.mark.all(
-    case="under WebHDFS: a hang, a large file, a failover, a hung standby, a dead DataNode, a corrupt block, a race",
+    case="under WebHDFS: hangs, a large file, a failover, a hung standby, a dead DataNode, a corrupt block, a race",
     covered_by="the same by the native protocol; `histories/test_lost_answers` and "
     "`histories/test_late_appends` for what both share",
 )
@@ -90,7 +90,7 @@ def test_a_namenode_that_hangs_and_goes_on(breakable_hdfs: Hdfs, protocol: str, 
         breakable_hdfs.namenode.wake()
 
 
-@both
+@natively
 def test_a_namenode_that_hangs_for_good(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     store = opened(breakable_hdfs, protocol, tmp_path, total_s=3.0, call_s=1.0)
     assert store.put_if_absent("a", b"1")

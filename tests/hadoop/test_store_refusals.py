@@ -10,11 +10,17 @@ from sparktrain.store.url import open_store
 from tests.hadoop.stores import PROTOCOLS, opened, within
 from tests.support.hadoop import Hdfs
 
-pytestmark = pytest.mark.parametrize("protocol", PROTOCOLS)
+OTHER_PROTOCOL = pytest.mark.all(
+    case="a full quota, and a probe in safe mode, by the other protocol",
+    covered_by="a quota of space by the native protocol, a quota of names and safe mode by WebHDFS",
+)
 
 PROBE_S = 5.0
 
+both = pytest.mark.parametrize("protocol", PROTOCOLS)
 
+
+@both
 def test_a_permission_is_missing(
     hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,6 +36,7 @@ def test_a_permission_is_missing(
         store.probe()
 
 
+@both
 def test_a_file_is_in_the_way(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path) -> None:
     assert opened(hdfs_cluster, protocol, tmp_path).put_if_absent("run", b"1")
     store = opened(hdfs_cluster, protocol, tmp_path / "run")
@@ -39,15 +46,26 @@ def test_a_file_is_in_the_way(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path)
         store.create("a").publish()
 
 
+QUOTAS = {
+    "space": (
+        ["-setSpaceQuota", "1m"],
+        r"The DiskSpace quota of /.* is exceeded: quota = 1048576 B = 1 MB but .* 256 MB",
+    ),
+    "names": (["-setQuota", "1"], r"The NameSpace quota .* of directory /.* is exceeded: quota=1 file count=2"),
+}
+
+
 @pytest.mark.parametrize(
-    ("quota", "expected"),
+    ("kind", "protocol"),
     [
-        (["-setSpaceQuota", "1m"], r"The DiskSpace quota of /.* is exceeded: quota = 1048576 B = 1 MB but .* 256 MB"),
-        (["-setQuota", "1"], r"The NameSpace quota .* of directory /.* is exceeded: quota=1 file count=2"),
+        ("space", "hdfs"),
+        ("names", "webhdfs"),
+        pytest.param("space", "webhdfs", marks=OTHER_PROTOCOL),
+        pytest.param("names", "hdfs", marks=OTHER_PROTOCOL),
     ],
-    ids=["space", "names"],
 )
-def test_a_quota_is_full(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, quota: list[str], expected: str) -> None:
+def test_a_quota_is_full(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, kind: str) -> None:
+    quota, expected = QUOTAS[kind]
     hdfs_cluster.cli("-mkdir", "-p", str(tmp_path))
     hdfs_cluster.admin(*quota, str(tmp_path))
     store = opened(hdfs_cluster, protocol, tmp_path)
@@ -60,11 +78,13 @@ def test_a_quota_is_full(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, quot
         store.probe()
 
 
+@both
 def test_a_name_that_hdfs_does_not_take(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path) -> None:
     with pytest.raises(StoreRefusedError, match="without ':'"):
         opened(hdfs_cluster, protocol, tmp_path).put_if_absent("a:b", b"1")
 
 
+@both
 def test_nobody_listens(protocol: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -73,6 +93,7 @@ def test_nobody_listens(protocol: str) -> None:
         store.probe()
 
 
+@pytest.mark.parametrize("protocol", ["webhdfs", pytest.param("hdfs", marks=OTHER_PROTOCOL)])
 def test_a_probe_in_safe_mode(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     breakable_hdfs.admin("-safemode", "enter")
     with within(PROBE_S), pytest.raises(RunDirectoryError, match=r"its NameNode is in safe mode .*; wait until"):

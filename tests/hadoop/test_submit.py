@@ -11,8 +11,9 @@ from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS, 
 from tests.hadoop.following import wait_running
 from tests.support.hadoop import Yarn
 
-FROM_LARGE_PACKS = pytest.mark.all(
-    case="`sparktrain submit` and `resume` from a pack with TensorFlow", covered_by="from a pack without"
+RESUMED = pytest.mark.all(
+    case="another application resumes the run from a pack that lost its driver; from a pack with TensorFlow too",
+    covered_by="the lost driver is reported; `faults/test_driver_death`: another driver resumes",
 )
 
 TRAIN = Path(__file__).with_name("yarn_where.py")
@@ -39,9 +40,17 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
-@pytest.mark.parametrize("pack", [SMALL_PACKS, pytest.param(TRAINING_PACKS, marks=FROM_LARGE_PACKS)])
+@pytest.mark.parametrize(
+    ("pack", "resumes"),
+    [
+        (SMALL_PACKS, False),
+        pytest.param(SMALL_PACKS, True, marks=RESUMED),
+        pytest.param(TRAINING_PACKS, True, marks=RESUMED),
+    ],
+    ids=["reported", "resumed", "resumed-large"],
+)
 def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_by_another_application(
-    yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, request: pytest.FixtureRequest
+    yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, resumes: bool, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(UPLOADED[pack])
     sweep = [
@@ -56,7 +65,8 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
         "--dir",
         "hdfs:///submitted",
     ]
-    words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", f"killed-{pack}"]
+    name = f"killed-{pack}-{resumes}"
+    words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", name]
     place = ["--deploy-mode", "cluster", "--label", "gpu", "--packs", f"hdfs:///{pack}", "--package", *PACKAGES[pack]]
     with command(yarn_cluster, tmp_path / "first", *place, *words) as first:
         done = "; 2 of 3 trials done, 1 running"
@@ -67,10 +77,11 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
     assert " is RUNNING on " in first.stderr
     # Its Python has seen that its JVM is gone, or was ended as soon.
     assert re.search(r"; the same call resumes (it|the run)\n", first.stderr)
+    check_python(marks)
+    if not resumes:
+        return
 
-    with command(
-        yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/killed-{pack}", "--json"
-    ) as again:
+    with command(yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/{name}", "--json") as again:
         assert again.wait(ENDS_S) == 0, again.output
     trials = json.loads(again.stdout)["trials"]
     assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]

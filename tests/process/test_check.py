@@ -193,6 +193,10 @@ def test_one_batch_of_a_fit_alone_and_as_rank_0_of_several(folder: Path) -> None
     assert (alone.gang.mirrored, of_four.gang.mirrored, of_four.gang.backend) == (False, True, "tensorflow")
 
 
+@pytest.mark.all(
+    case="what a gang refuses is reported by a check",
+    covered_by="`training/test_lone_member`: a mirrored gang makes the checks of a gang; the reports of other refusals",
+)
 def test_what_a_gang_refuses_is_reported_before_it_runs(folder: Path) -> None:
     forgot = check("", target="keras_program.py:forgets", workers=2, backend="tensorflow")
     connects = check("", target="keras_program.py:connects", workers=2)

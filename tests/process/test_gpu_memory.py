@@ -52,6 +52,9 @@ def of_both(result: Any, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(trial.metrics[name] for name in names) for trial in result.trials]
 
 
+@pytest.mark.all(
+    case="three trials side by side on one GPU, without a pool", covered_by="two trials, and a gang of two, of a pool"
+)
 def test_trials_side_by_side_each_have_their_part_of_the_one_gpu(runs: Path) -> None:
     def train(x: int, ctx: Any) -> dict[str, float]:
         found = limits(ctx)

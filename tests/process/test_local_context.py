@@ -80,6 +80,7 @@ async def test_the_end_of_a_function_is_the_same(
     assert (None if seen.failure is None else seen.failure[0]) == kind
 
 
+@pytest.mark.all(case="a loop resumes from the same checkpoints", covered_by="a fit resumes to the same weights")
 async def test_a_loop_resumes_from_the_same_checkpoints(zygote: ZygoteProcess, callers: tuple[Here, InMember]) -> None:
     await alike(zygote)
     first = await same(callers, functions.counts, {"until": 6})

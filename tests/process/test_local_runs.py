@@ -13,7 +13,11 @@ import pytest
 from tests.support.mortal import NAME, Mortal, generations
 
 OTHER_SIGNALS = pytest.mark.all(
-    case="SIGTERM and SIGHUP end the driver of a local run", covered_by="SIGKILL and Ctrl-C end it"
+    case="SIGKILL, SIGTERM and SIGHUP end the driver of a local run",
+    covered_by="Ctrl-C ends it; `faults/test_driver_death`: a sweep on this machine loses two drivers by SIGKILL",
+)
+LOST_ZYGOTE = pytest.mark.all(
+    case="a killed zygote of a local run", covered_by="a killed agent; `faults/test_gangs`: a killed zygote"
 )
 
 GONE_S = 20.0
@@ -69,7 +73,7 @@ def ancestors(pid: int) -> dict[str, int]:
     return {"zygote": zygote, "agent": agent, "nursery": parent_of(agent)}
 
 
-@pytest.mark.parametrize("victim", ["zygote", "agent", "nursery"])
+@pytest.mark.parametrize("victim", ["agent", "nursery", pytest.param("zygote", marks=LOST_ZYGOTE)])
 def test_a_trial_is_retried_after_a_kill_beside_it(tmp_path: Path, holding: Mortal, victim: str) -> None:
     os.kill(ancestors(members(tmp_path)[0])[victim], signal.SIGKILL)
     holding.wait(lambda: max(generations(tmp_path, "start")[0]) == 2, "trial 0 starts again")
@@ -94,8 +98,8 @@ def test_a_trial_with_a_killed_member_fails_and_the_other_one_continues(tmp_path
 @pytest.mark.parametrize(
     "signum",
     [
-        signal.SIGKILL,
         signal.SIGINT,
+        pytest.param(signal.SIGKILL, marks=OTHER_SIGNALS),
         pytest.param(signal.SIGTERM, marks=OTHER_SIGNALS),
         pytest.param(signal.SIGHUP, marks=OTHER_SIGNALS),
     ],

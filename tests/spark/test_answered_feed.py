@@ -37,6 +37,10 @@ def numbers(spark: SparkSession) -> Any:
     return spark.sparkContext.parallelize(range(PARTITIONS), PARTITIONS).mapPartitionsWithIndex(rows)
 
 
+@pytest.mark.all(
+    case="a retried task gets the results of its own rows",
+    covered_by="`spark/test_tfcluster`: results of rows; `process/test_answered_feeds`: a killed attempt",
+)
 def test_a_retried_task_gets_the_results_of_its_own_rows(spark: SparkSession, infer: Infer) -> None:
     """The first attempt of one partition ends after some results: none of them reaches another task."""
 
@@ -52,7 +56,9 @@ def test_a_retried_task_gets_the_results_of_its_own_rows(spark: SparkSession, in
     assert results == [[number**2 for number in range(ROWS)]] * PARTITIONS
 
 
-@pytest.mark.all(case="an early end", covered_by="a retried task; `process/test_answered_feeds`")
+@pytest.mark.all(
+    case="an early end", covered_by="`spark/test_tfcluster`: results of rows; `process/test_answered_feeds`"
+)
 def test_an_early_end_leaves_python_workers_that_can_be_used(spark: SparkSession, infer: Infer) -> None:
     rdd = numbers(spark)
     for _ in range(3):
@@ -60,7 +66,10 @@ def test_an_early_end_leaves_python_workers_that_can_be_used(spark: SparkSession
     assert rdd.mapPartitions(infer).sum() == PARTITIONS * sum(number**2 for number in range(ROWS))
 
 
-@pytest.mark.all(case="two RDDs of results side by side", covered_by="a retried task; `process/test_answered_feeds`")
+@pytest.mark.all(
+    case="two RDDs of results side by side",
+    covered_by="`spark/test_tfcluster`: results of rows; `process/test_answered_feeds`",
+)
 def test_results_may_be_asked_for_side_by_side(spark: SparkSession, infer: Infer) -> None:
     """One task takes results of two exchanges with the same member in turn."""
     rdd = numbers(spark)

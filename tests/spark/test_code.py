@@ -89,6 +89,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.all(
+    case="a script sends its own function, and fails without a session",
+    covered_by="`examples/test_readme`: scripts; modules that executors lack are sent along",
+)
 def test_a_script_sends_its_own_function_and_the_modules_beside_it(tmp_path: Path) -> None:
     """Without a session, or with a stopped one, it fails, and creates no run directory."""
     (tmp_path / "beside.py").write_text("def double(x):\n    return 2 * x\n")

@@ -89,6 +89,9 @@ def test_a_second_attempt_of_a_task_counts_what_the_first_has_published(spark: S
     assert save_partition(task, iter([]), 4) == ("", 0)
 
 
+@pytest.mark.all(
+    case="a corrupt file of TFRecords in a job of Spark", covered_by="`unit/datasets/test_tfrecord`: a corrupt file"
+)
 def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     dfutil.saveAsTFRecords(spark.range(3).coalesce(1), f"{tmp_path}/records")
     file = tmp_path / "records" / "part-r-00000"

@@ -8,6 +8,10 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 
+FROM_SPARK = pytest.mark.all(
+    case="a run that started on Spark is resumed on this machine", covered_by="the other way round"
+)
+
 
 def fussy(x: int, folder: str, ctx: Any) -> float:
     """Fails for 1, as long as FOLDER/wrong is there; notes each of its calls."""
@@ -18,7 +22,7 @@ def fussy(x: int, folder: str, ctx: Any) -> float:
     return float(x)
 
 
-@pytest.mark.parametrize("first", ["local", "spark"])
+@pytest.mark.parametrize("first", ["local", pytest.param("spark", marks=FROM_SPARK)])
 def test_a_run_resumes_on_the_other_engine(
     spark: SparkSession, runs: Path, tmp_path: Path, first: Literal["local", "spark"]
 ) -> None:

@@ -17,6 +17,8 @@ from sparktrain.driver.options import RunOptions
 from sparktrain.driver.pool import PoolTimes
 from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.search.space import single
+from tests.faults.test_gangs import check, run
+from tests.support.drill import Strike
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
 """By default agents import everything that one of the tests uses."""
@@ -53,3 +55,9 @@ def test_the_slot_of_a_refused_agent_is_submitted_again(
     result = launch(compose(lambda ctx: ctx.size, single({}), options), agents, NullDisplay())
     assert [trial.metrics for trial in result.trials] == [{"result": 2.0}]
     assert next(answers, None) is None
+
+
+def test_a_killed_executor_costs_a_restart(spark: SparkSession, runs: Path) -> None:
+    strikes = [Strike(1, 17, 1, "executor")]
+    result, folder = run(runs, strikes, spark=spark)
+    check(result, folder, strikes)

@@ -11,8 +11,9 @@ import sparktrain as st
 from tests.support.functions import once, square
 from tests.support.processes import Sighted, descendants, kill, wait_until
 
-LOST_ZYGOTE = pytest.mark.all(
-    case="a lost zygote", covered_by="`process/test_local_runs`: a killed zygote; a killed agent and executor stay"
+OTHER_LOSSES = pytest.mark.all(
+    case="a lost agent, and a lost zygote",
+    covered_by="a lost executor; `process/test_local_runs`: a killed agent; `faults/test_gangs`: a killed zygote",
 )
 
 QUICK: dict[str, Any] = {"preload": []}
@@ -83,7 +84,9 @@ def test_an_idle_pool_releases_its_slots_and_starts_agents_for_the_next_call(spa
     assert first.trials[0].metrics == again.trials[0].metrics
 
 
-@pytest.mark.parametrize("victim", ["agent", pytest.param("zygote", marks=LOST_ZYGOTE), "executor"])
+@pytest.mark.parametrize(
+    "victim", ["executor", *(pytest.param(victim, marks=OTHER_LOSSES) for victim in ("agent", "zygote"))]
+)
 def test_a_lost_process_costs_one_retry_and_repeats_no_finished_trial(
     spark: SparkSession, runs: Path, tmp_path: Path, victim: str
 ) -> None:

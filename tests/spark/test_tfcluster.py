@@ -23,6 +23,8 @@ ORIGINAL_TESTS = pytest.mark.all(
     case="tests of the original", covered_by="feeds, results, losses and the end of a cluster"
 )
 
+NONE_KILLED = pytest.mark.all(case="results of rows, and no member is killed", covered_by="a member is killed")
+
 ROWS = 20_000
 SPARK = TFCluster.InputMode.SPARK
 
@@ -71,6 +73,10 @@ def test_each_epoch_reaches_the_members_and_train_returns_when_they_have_taken_i
     cluster.shutdown()
 
 
+@pytest.mark.all(
+    case="a member is killed while a cluster is fed",
+    covered_by="results of rows while a member is killed; `spark/test_streams`: a killed member is fed again",
+)
 def test_the_feed_goes_on_when_a_member_is_killed(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     (tmp_path / "kill").touch()
     cluster = start(pool, tmp_path)
@@ -91,7 +97,7 @@ def squares(args: Any, ctx: Any) -> None:
             feed.batch_results([row * row for row in rows])
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [True, pytest.param(False, marks=NONE_KILLED)])
 def test_each_row_has_one_result_in_its_place(spark: SparkSession, pool: st.Pool, tmp_path: Path, killed: bool) -> None:
     if killed:
         (tmp_path / "kill").touch()

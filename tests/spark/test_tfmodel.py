@@ -161,6 +161,9 @@ def ends(args: Any, ctx: Any) -> None:
     assert not hasattr(ctx, "get_data_feed")
 
 
+@pytest.mark.all(
+    case="a copy of TFParallel fails", covered_by="all copies run; `process/test_gang_runs`: a member that raises"
+)
 def test_the_first_failure_of_a_copy_is_raised(spark: SparkSession, runs: Path) -> None:
     with pytest.raises(RunFailedError, match=r"copy 1 of 2 failed: ValueError: copy 1 of 2; see ") as caught:
         TFParallel.run(spark, ends, {"fails": 1}, 2, dir=str(runs), **QUIET)

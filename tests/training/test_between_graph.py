@@ -19,7 +19,7 @@ THREE_WORKERS = pytest.mark.all(
 )
 OTHER_WORKERS = pytest.mark.all(
     case="a killed worker of three, with two parameter servers, and synchronous",
-    covered_by="a killed worker of three, asynchronous, with one parameter server; of a TFCluster",
+    covered_by="a killed worker of three, asynchronous, with one parameter server",
 )
 BETWEEN_ROUNDS = pytest.mark.all(
     case="a worker that a coordinator loses between two rounds", covered_by="within a round"
@@ -97,6 +97,10 @@ def test_a_killed_worker_returns_to_the_living_servers(pool: Any, tmp_path: Path
     print(f"{ps} ps, {'sync' if sync else 'async'}: next step after {again[0][0] - killed_at:.2f} s")
 
 
+@pytest.mark.all(
+    case="a killed worker of a TFCluster",
+    covered_by="a killed worker of three; `spark/test_tfcluster`: a killed member",
+)
 def test_a_killed_worker_of_a_tfcluster_returns_to_the_living_servers(pool: Any, tmp_path: Path) -> None:
     params, runs = {"folder": str(tmp_path), "victim": 1}, tmp_path / "runs"
     cluster = TFCluster.run(
@@ -142,6 +146,9 @@ def test_a_worker_of_a_killed_agent_returns_on_another_one_of_its_host(tmp_path:
     assert len(returning.steps_of(returning.processes(tmp_path, 1)[1])) >= returning.STEPS_AGAIN
 
 
+@pytest.mark.all(
+    case="a chief that does not initialise the variables", covered_by="a server that does not come is named"
+)
 def test_a_chief_that_does_not_initialise_is_named(pool: Any, tmp_path: Path) -> None:
     with pytest.raises(st.RunLostError, match=r"rank 0 \(chief\) at .* did not initialise the variables within 1 s"):
         pool.run(programs.without_chief, workers=2, ps=1, dir=str(tmp_path / "runs"), progress=False, max_retries=0)

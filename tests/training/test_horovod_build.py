@@ -161,6 +161,9 @@ async def test_members_of_one_zygote_reduce_with_each_other(bench: Bench, port: 
     assert [trial.metrics["threads"] for trial in trials] == [1.0, 1.0]
 
 
+@pytest.mark.all(
+    case="the wait for a rank that misses a step", covered_by="`training/test_broken_rings`: a member that is stuck"
+)
 @of_one_zygote
 async def test_the_wait_for_a_rank_that_misses_a_step_ends(bench: Bench, port: int) -> None:
     met = bench.folder / "met"

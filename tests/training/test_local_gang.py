@@ -47,6 +47,10 @@ def test_a_local_gang_trains_what_one_process_trains(
         np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
 
 
+@pytest.mark.all(
+    case="a program of Horovod on the local engine",
+    covered_by="`training/test_horovod_programs`: such programs in forked members; `training/test_horovod_elastic`",
+)
 def test_a_program_of_horovod_trains_what_one_process_trains(
     pool: st.Pool, tmp_path: Path, alone: tuple[Any, list[float]]
 ) -> None:

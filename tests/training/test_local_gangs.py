@@ -21,6 +21,10 @@ MIXED_PRECISION = pytest.mark.all(
     covered_by="a ring in mixed precision; `training/test_ps_model`",
 )
 
+NOT_KILLED = pytest.mark.all(
+    case="two workers with a server that lose none", covered_by="they lose a worker, which starts again"
+)
+
 EQUAL = 1e-6
 pytestmark = pytest.mark.timeout(240)
 
@@ -68,6 +72,14 @@ def test_validation_and_the_end_of_a_fit_have_one_model(pool: st.Pool, tmp_path:
     assert "apply" not in vars(stored.optimizer), "the stored model has the plain optimizer"
 
 
+@pytest.fixture(scope="module")
+def alone(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one process that has trained with momentum."""
+    folder = tmp_path_factory.mktemp("alone")
+    train(pool, folder, {"momentum": 0.9}, workers=1, backend="none")
+    return folder
+
+
 AVERAGED = {epoch * STEPS + step for epoch in range(EPOCHS) for step in (3, 6, STEPS)}
 """The steps after which members with local_steps=3 are equal."""
 MEMORY = {"memory_checkpoint": "0.001s", "checkpoint_every": None}
@@ -103,27 +115,29 @@ def test_members_skip_steps_of_their_own_in_mixed_precision(pool: st.Pool, tmp_p
 
 @pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), pytest.param(1, "mixed_float16", marks=MIXED_PRECISION)])
 def test_one_worker_with_servers_trains_what_it_trains_alone(
-    pool: st.Pool, tmp_path: Path, ps: int, policy: str
+    pool: st.Pool, tmp_path: Path, alone: Path, ps: int, policy: str
 ) -> None:
     params = {"momentum": 0.9, "policy": policy}
-    train(pool, tmp_path / "alone", params, workers=1, backend="none")
+    if policy != "float32":
+        alone = tmp_path / "alone"
+        train(pool, alone, params, workers=1, backend="none")
     options = {"workers": 1, "ps": ps, "ps_mode": "local-sgd", "local_steps": 3}
     train(pool, tmp_path / "served", params, backend="parameter-server", **options)
-    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(tmp_path / "alone", 0))
+    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(alone, 0))
 
 
-def test_a_chief_that_is_lost_resumes_with_the_history_of_its_optimizer(pool: st.Pool, tmp_path: Path) -> None:
-    params = {"momentum": 0.9}
-    train(pool, tmp_path / "alone", params, workers=1, backend="none")
-    params |= {"kill_at": STEPS + 5, "victim": 0, "checkpoint_every": 2}
+def test_a_chief_that_is_lost_resumes_with_the_history_of_its_optimizer(
+    pool: st.Pool, tmp_path: Path, alone: Path
+) -> None:
+    params: dict[str, Any] = {"momentum": 0.9, "kill_at": STEPS + 5, "victim": 0, "checkpoint_every": 2}
     options = {"workers": 1, "ps": 1, "ps_mode": "local-sgd", "local_steps": 3}
     result = train(pool, tmp_path / "served", params, backend="parameter-server", **options)
     [restart] = result.restarts
     assert restart.resumed_from_step
-    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(tmp_path / "alone", 0))
+    np.testing.assert_array_equal(of(tmp_path / "served", 0), of(alone, 0))
 
 
-@pytest.mark.parametrize("kill_at", [None, STEPS + 5])
+@pytest.mark.parametrize("kill_at", [STEPS + 5, pytest.param(None, marks=NOT_KILLED)])
 def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path, kill_at: int | None) -> None:
     result = train(
         pool, tmp_path, {"kill_at": kill_at}, ps=1, ps_mode="local-sgd", local_steps=3, backend="parameter-server"
@@ -142,6 +156,10 @@ def test_a_program_for_horovod_is_refused(pool: st.Pool, tmp_path: Path) -> None
         )  # fmt: skip
 
 
+@pytest.mark.all(
+    case="a sweep of gangs that average weights",
+    covered_by="runs of such gangs; `examples/test_gangs`: a sweep of gangs",
+)
 def test_a_sweep_of_gangs_averages_weights(pool: st.Pool, tmp_path: Path) -> None:
     space = {"folder": [str(tmp_path)], "momentum": [0.0]}
     result = pool.sweep(

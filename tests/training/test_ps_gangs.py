@@ -11,8 +11,8 @@ import sparktrain as st
 from tests.training import local_gang, served_programs
 
 OTHER_MODES = pytest.mark.all(
-    case="a killed member of modes `sync` and `local-sgd`, in the other combinations",
-    covered_by="a killed worker and server of `async`, a killed worker of `local-sgd`",
+    case="a killed worker and server of `sync` and of `local-sgd`",
+    covered_by="a killed worker and server of `async`; `training/test_local_gangs`: a killed worker of `local-sgd`",
 )
 OTHER_MEMBERS = pytest.mark.all(
     case="a member that stops, in the other combinations", covered_by="one member that stops in each mode"
@@ -57,8 +57,7 @@ def test_a_served_gang_trains_what_one_process_trains(
     [
         ("async", "worker"),
         ("async", "ps"),
-        ("local-sgd", "worker"),
-        *(pytest.param(*case, marks=OTHER_MODES) for case in (("sync", "worker"), ("sync", "ps"), ("local-sgd", "ps"))),
+        *(pytest.param(mode, whom, marks=OTHER_MODES) for mode in ("sync", "local-sgd") for whom in ("worker", "ps")),
     ],
 )
 def test_a_killed_member_starts_again_alone_while_the_others_train(

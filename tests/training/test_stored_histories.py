@@ -93,6 +93,10 @@ async def swept(scratch: Path, mark: str) -> RunOutcome:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.all(
+    case="what a Keras model reported and exported, after a restart",
+    covered_by="`training/test_local_gangs`: the stored model; `process/test_local_context`: a fit that resumes",
+)
 async def test_a_history_is_what_fit_reported_and_a_model_predicts_what_it_did(tmp_path: Path) -> None:
     ran = await swept(tmp_path, tmp_path.name)
     assert not marked(tmp_path.name)
