@@ -16,34 +16,32 @@ from functools import partial
 import sparktrain as st
 
 spark = st.local(slots=2)
+st.sweep = partial(st.sweep, spark=spark, dir="runs", preload=["numpy"], progress=False)
 """
-POOLED = """
-pool = st.pool(spark, preload=["numpy"])
-st.sweep = partial(pool.sweep, dir="runs", progress=False)
-"""
-"""For pages of several sweeps: agents start once."""
 BEFORE = {
-    "search": f"""{POOLED}
+    "search": """
+pool = st.pool(spark, preload=["numpy"])
+st.sweep = partial(pool.sweep, dir="runs", progress=False)  # eight sweeps
 import pandas as pd
 
 def train(lr, dropout, units=64):
-    return dict(accuracy=1 - abs(lr - 0.01) - dropout / 10, latency_ms=units / 10, size_mb=units / 100)
+    return {"accuracy": 1 - abs(lr - 0.01) - dropout / 10, "latency_ms": units / 10, "size_mb": units / 100}
 
-space = dict(lr=st.loguniform(1e-3, 1), dropout=st.uniform(0, 0.5))
-table = pd.DataFrame(dict(lr=[0.01, 0.1], dropout=[0.1, 0.2], accuracy=[0.9, 0.8]))
+space = {"lr": st.loguniform(1e-3, 1), "dropout": st.uniform(0, 0.5)}
+table = pd.DataFrame({"lr": [0.01, 0.1], "dropout": [0.1, 0.2], "accuracy": [0.9, 0.8]})
 for name in ("monday", "a", "b"):
     st.sweep(train, space, metric="accuracy", trials=2, name=name)
 """,
     "search-reference": "",
-    "stopping": f"""{POOLED}
+    "stopping": """
 def train(lr, ctx):
     for epoch in range(27):
         ctx.report(epoch, accuracy=lr * epoch)
         if ctx.should_stop():
             break
-    return dict(accuracy=lr * epoch)
+    return {"accuracy": lr * epoch}
 
-space, value = dict(lr=[0.3, 0.2, 0.1, 0.05]), 0.5
+space, value = {"lr": [0.3, 0.2, 0.1, 0.05]}, 0.5
 """,
     "optuna": """
 class Model:
@@ -62,8 +60,7 @@ build = Model
 AFTER = {
     "search": "assert len(result.trials) == 4, result\npool.close()\n",
     "search-reference": "assert isinstance(TestBisection().make(), Bisection)\n",
-    "stopping": 'assert st.sweep(train, {"lr": [0.1]}, metric="accuracy").best.metrics == {"accuracy": 0.5}\n'
-    "pool.close()\n",
+    "stopping": 'assert st.sweep(train, {"lr": [0.1]}, metric="accuracy").best.metrics == {"accuracy": 0.5}\n',
     "optuna": "assert len(kept.trials) == 4, kept.trials\n",
     "sklearn": """
 from sklearn.model_selection import GridSearchCV

@@ -35,6 +35,13 @@ def member() -> Iterator[FedMember]:
         yield made
 
 
+@pytest.fixture(scope="class")
+def pool(spark: SparkSession) -> Iterator[st.Pool]:
+    """One warm agent, for the tests of a class: others need its slot."""
+    with st.pool(spark, agents=1, preload=[]) as pool:
+        yield pool
+
+
 def uneven(spark: SparkSession) -> DataFrame:
     """Partitions of `SIZES`, with ids that count over all."""
     sizes = SIZES
@@ -75,66 +82,113 @@ def test_a_table_with_uneven_partitions_and_a_failing_task_arrives_once(
     assert member.ask("end", "train", 1, "") == [[0, sum(SIZES) - 1]]
 
 
-def test_a_run_reads_a_dataframe_twice_while_spark_computes_it(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> dict[str, float]:
-        data = ctx.stream("train")
-        ids = [[int(i) for batch in data.iter_batches(batch_size=100) for i in batch["id"]] for _ in range(2)]
-        return {"rows": len(ids[0]), "different": len(set(ids[0])), "again": float(sorted(ids[0]) == sorted(ids[1]))}
+class TestOnOnePool:
+    """Runs that one warm agent trains: the other slot of the session is for feeders."""
 
-    source = uneven(spark).filter("id < 30500")
-    result = st.run(train, data={"train": st.data.stream(source)}, dir=str(runs), name="twice", **QUICK)
-    assert result.metrics == {"rows": 30_500, "different": 30_500, "again": 1}
+    def test_a_run_reads_a_dataframe_twice_while_spark_computes_it(
+        self, spark: SparkSession, pool: st.Pool, runs: Path
+    ) -> None:
+        def train(ctx: Any) -> dict[str, float]:
+            data = ctx.stream("train")
+            ids = [[int(i) for batch in data.iter_batches(batch_size=100) for i in batch["id"]] for _ in range(2)]
+            return {
+                "rows": len(ids[0]),
+                "different": len(set(ids[0])),
+                "again": float(sorted(ids[0]) == sorted(ids[1])),
+            }
 
+        source = uneven(spark).filter("id < 30500")
+        result = pool.run(train, data={"train": st.data.stream(source)}, dir=str(runs), name="twice", **QUICK)
+        assert result.metrics == {"rows": 30_500, "different": 30_500, "again": 1}
 
-def test_a_run_reads_python_objects_of_an_rdd_and_stops_early(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> dict[str, float]:
-        data = ctx.stream("train")
-        first = data.next_batch(3)
-        data.terminate()
-        rest = []
-        while not data.should_stop():
-            rest += data.next_batch(1000)
-        return {"first": len(first), "value": first[2]["value"], "rest": len(rest)}
+    def test_a_run_reads_python_objects_of_an_rdd_and_stops_early(
+        self, spark: SparkSession, pool: st.Pool, runs: Path
+    ) -> None:
+        def train(ctx: Any) -> dict[str, float]:
+            data = ctx.stream("train")
+            first = data.next_batch(3)
+            data.terminate()
+            rest = []
+            while not data.should_stop():
+                rest += data.next_batch(1000)
+            return {"first": len(first), "value": first[2]["value"], "rest": len(rest)}
 
-    rdd = spark.sparkContext.range(0, 200_000, 1, 4).map(lambda i: {"value": 2 * i})
-    result = st.run(train, data={"train": st.data.stream(rdd)}, dir=str(runs), name="objects", **QUICK)
-    assert result.metrics == {"first": 3, "value": 4, "rest": 0}
+        rdd = spark.sparkContext.range(0, 200_000, 1, 4).map(lambda i: {"value": 2 * i})
+        result = pool.run(train, data={"train": st.data.stream(rdd)}, dir=str(runs), name="objects", **QUICK)
+        assert result.metrics == {"first": 3, "value": 4, "rest": 0}
 
+    def test_a_function_that_returns_early_ends_the_feeding_job_well(
+        self, spark: SparkSession, pool: st.Pool, runs: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def train(ctx: Any) -> int:
+            return len(next(ctx.stream("train").iter_batches(batch_size=7))["id"])
 
-def test_a_function_that_returns_early_ends_the_feeding_job_well(
-    spark: SparkSession, runs: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def train(ctx: Any) -> int:
-        return len(next(ctx.stream("train").iter_batches(batch_size=7))["id"])
+        source = st.data.stream(spark.range(0, 10**7, 1, 2))
+        with caplog.at_level("WARNING", "sparktrain"):
+            result = pool.run(train, data={"train": source}, dir=str(runs), name="early", **QUICK)
+        assert result.metrics == {"result": 7}
+        assert "has failed" not in caplog.text
 
-    source = st.data.stream(spark.range(0, 10**7, 1, 2))
-    with caplog.at_level("WARNING", "sparktrain"):
-        result = st.run(train, data={"train": source}, dir=str(runs), name="early", **QUICK)
-    assert result.metrics == {"result": 7}
-    assert "has failed" not in caplog.text
+    def test_a_killed_member_gets_the_epoch_from_its_start(
+        self, spark: SparkSession, pool: st.Pool, runs: Path
+    ) -> None:
+        def train(ctx: Any) -> dict[str, float]:
+            batches = ctx.stream("train").iter_batches(batch_size=100)
+            rows = [int(each) for each in next(batches)["id"]]
+            if ctx.generation == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rows += [int(each) for batch in batches for each in batch["id"]]
+            return {"rows": len(rows), "different": len(set(rows)), "generation": ctx.generation}
 
+        source = st.data.stream(spark.range(0, 200_000, 1, 2))
+        result = pool.run(train, data={"train": source}, dir=str(runs), name="killed", **QUICK)
+        assert result.metrics == {"rows": 200_000, "different": 200_000, "generation": 2}
 
-def test_a_killed_member_gets_the_epoch_from_its_start(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> dict[str, float]:
-        batches = ctx.stream("train").iter_batches(batch_size=100)
-        rows = [int(each) for each in next(batches)["id"]]
-        if ctx.generation == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rows += [int(each) for batch in batches for each in batch["id"]]
-        return {"rows": len(rows), "different": len(set(rows)), "generation": ctx.generation}
+    def test_a_column_with_nulls_ends_the_run_with_its_name(
+        self, spark: SparkSession, pool: st.Pool, runs: Path
+    ) -> None:
+        def train(ctx: Any) -> float:
+            return float(sum(len(batch["id"]) for batch in ctx.stream("train").iter_batches(batch_size=1)))
 
-    source = st.data.stream(spark.range(0, 200_000, 1, 2))
-    result = st.run(train, data={"train": source}, dir=str(runs), name="killed", **QUICK)
-    assert result.metrics == {"rows": 200_000, "different": 200_000, "generation": 2}
+        source = spark.range(10).selectExpr("if(id < 9, id, null) AS id")
+        with pytest.raises(st.RunFailedError, match="'id' has 1 null: a tensor has no nulls"):
+            pool.run(train, data={"train": st.data.stream(source)}, dir=str(runs), name="nulls", **QUICK)
 
+    def test_an_exception_while_feeders_wait_ends_their_job(
+        self, spark: SparkSession, pool: st.Pool, runs: Path
+    ) -> None:
+        def train(ctx: Any) -> None:
+            ctx.stream("train").next_batch(3)
+            raise ValueError("the loss is NaN")
 
-def test_a_column_with_nulls_ends_the_run_with_its_name(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> float:
-        return float(sum(len(batch["id"]) for batch in ctx.stream("train").iter_batches(batch_size=1)))
+        source = st.data.stream(spark.range(0, 10**7, 1, 2))
+        jobs = spark.sparkContext.statusTracker()
+        [of_the_pool] = jobs.getActiveJobsIds()
+        with pytest.raises(st.RunFailedError, match="the loss is NaN"):
+            pool.run(train, data={"train": source}, dir=str(runs), name="raises", **QUICK)
+        wait_until(lambda: jobs.getActiveJobsIds() == [of_the_pool], 30, "no job of feeders is left")
 
-    source = spark.range(10).selectExpr("if(id < 9, id, null) AS id")
-    with pytest.raises(st.RunFailedError, match="'id' has 1 null: a tensor has no nulls"):
-        st.run(train, data={"train": st.data.stream(source)}, dir=str(runs), name="nulls", **QUICK)
+    def test_a_stream_that_nobody_reads_costs_nothing(self, spark: SparkSession, pool: st.Pool, runs: Path) -> None:
+        def train(ctx: Any) -> float:
+            return float(len(ctx.stream("train").columns))
+
+        data = {"train": st.data.stream(spark.range(3))}
+        result = pool.run(train, data=data, dir=str(runs), name="unread", **QUICK)
+        assert result.metrics == {"result": 1}
+
+    def test_micro_batches_of_structured_streaming_feed_a_run(
+        self, spark: SparkSession, pool: st.Pool, runs: Path, tmp_path: Path
+    ) -> None:
+        def train(ctx: Any) -> dict[str, float]:
+            data = ctx.stream("train")
+            rows = data.next_batch(1500)
+            data.terminate()
+            return {"rows": len(rows), "different": len(set(rows))}
+
+        spark.range(0, 2000, 1, 4).write.parquet(str(tmp_path / "events"))
+        stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "events"))
+        result = pool.run(train, data={"train": st.data.stream(stream)}, dir=str(runs), name="events", **QUICK)
+        assert result.metrics == {"rows": 1500, "different": 1500}
 
 
 def test_a_stream_without_a_slot_for_feeders_is_refused(spark: SparkSession, runs: Path) -> None:
@@ -153,27 +207,6 @@ def test_another_call_leaves_the_slot_of_feeders_free(spark: SparkSession, runs:
     stream, refusal = st.data.stream(spark.range(3)), "is wanted, and other calls or pools hold 2 of the 2 slots"
     with st.pool(spark, agents=1, preload=[]), pytest.raises(st.PoolError, match=refusal):
         st.run(train, data={"train": stream}, dir=str(runs), name="late", **QUICK)
-
-
-def test_an_exception_while_feeders_wait_ends_their_job(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> None:
-        ctx.stream("train").next_batch(3)
-        raise ValueError("the loss is NaN")
-
-    source = st.data.stream(spark.range(0, 10**7, 1, 2))
-    with pytest.raises(st.RunFailedError, match="the loss is NaN"):
-        st.run(train, data={"train": source}, dir=str(runs), name="raises", **QUICK)
-    jobs = spark.sparkContext.statusTracker()
-    wait_until(lambda: not jobs.getActiveJobsIds(), 30, "no job is left")
-
-
-def test_a_stream_that_nobody_reads_costs_nothing(spark: SparkSession, runs: Path) -> None:
-    def train(ctx: Any) -> float:
-        return float(len(ctx.stream("train").columns))
-
-    data = {"train": st.data.stream(spark.range(3))}
-    result = st.run(train, data=data, dir=str(runs), name="unread", **QUICK)
-    assert result.metrics == {"result": 1}
 
 
 def test_streams_are_read_side_by_side(spark: SparkSession, runs: Path) -> None:
@@ -239,19 +272,6 @@ def test_rows_come_once_though_the_executor_of_a_feeder_is_killed(spark: SparkSe
     source = spark.range(0, 200_000, 1, 2).mapInArrow(rows, "id long")
     result = st.run(train, data={"train": st.data.stream(source)}, dir=str(runs), name="executor", **QUICK)
     assert result.metrics == {"rows": 200_000, "different": 200_000}
-
-
-def test_micro_batches_of_structured_streaming_feed_a_run(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
-    def train(ctx: Any) -> dict[str, float]:
-        data = ctx.stream("train")
-        rows = data.next_batch(1500)
-        data.terminate()
-        return {"rows": len(rows), "different": len(set(rows))}
-
-    spark.range(0, 2000, 1, 4).write.parquet(str(tmp_path / "events"))
-    stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "events"))
-    result = st.run(train, data={"train": st.data.stream(stream)}, dir=str(runs), name="events", **QUICK)
-    assert result.metrics == {"rows": 1500, "different": 1500}
 
 
 @pytest.mark.all(
