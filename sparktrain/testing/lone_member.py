@@ -1,7 +1,7 @@
 """A single member of a gang without the other members: what it knows of them, and what it cannot do."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -97,7 +97,12 @@ class LoneStrategies(Strategies):
 def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGang:
     """The gang of rank 0 of `size` members; those of backend "none" never talk to each other."""
     places = tuple(_place(rank) for rank in range(size))
-    join: Callable[[], Ring] = lambda: MirrorRing(size) if mirrored else AbsentRing(size)  # noqa: E731
+
+    def join() -> Ring:
+        ring = MirrorRing(size) if mirrored else AbsentRing(size)
+        ring.framework = "torch" if backend is Backend.TORCH else ring.framework
+        return ring
+
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)
 
 

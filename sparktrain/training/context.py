@@ -1,5 +1,6 @@
 """The `ctx` argument of a training function: what it knows of its run, and how it reports to it."""
 
+import importlib
 import os
 import threading
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Ste
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.imported import owner
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
@@ -270,7 +272,13 @@ class TrainContext:
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
         their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
         See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
+
+        A model of PyTorch takes the place of an optimizer: it returns its `DistributedDataParallel`, and blocks until
+        all members call it; without other members it returns the model itself.
         """
+        if (framework := owner(optimizer)) is not None and framework.distribution is not None:
+            module = importlib.import_module(framework.distribution)
+            return module.distribute(optimizer, self._gang.ring, compression=compression)
         from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 
         return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)

@@ -141,3 +141,13 @@ def reduce_alone(ctx: Any) -> dict[str, float]:
     tensor = ctx.allreduce(torch.ones(3))
     assert isinstance(tensor, torch.Tensor)
     return {"tensor": float(ctx.allgather(tensor).sum()), "number": ctx.broadcast(2.5)}
+
+
+def train_by_ctx(folder: str, compression: str, ctx: Any) -> dict[str, float]:
+    """As `train`, with the calls of `ctx` alone."""
+    torch.manual_seed(ctx.rank)
+    model = ctx.distribute(network(), compression=compression)
+    sampler: Any = DistributedSampler(rows(), ctx.size, ctx.rank, shuffle=False)
+    weights, losses = fit(model, DataLoader(rows(), batch_size=BATCH // ctx.size, sampler=sampler), sampler)
+    np.savez(Path(folder, f"rank-{ctx.rank}.npz"), weights=weights)
+    return {"loss": losses[-1], "size": ctx.size, "wrapped": float(isinstance(model, DistributedDataParallel))}

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 import sparktrain as st
+from sparktrain.errors import SpecError
+from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.frameworks.torch.torch_distribution import distribute
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.torch import ddp_programs
 
@@ -39,6 +42,46 @@ def test_a_script_for_torchrun_trains_what_one_process_trains(pool: st.Pool, tmp
     assert result.restarts == ()
     for rank in range(2):
         np.testing.assert_allclose(np.load(tmp_path / f"rank-{rank}.npz")["weights"], weights, rtol=0, atol=EQUAL)
+
+
+@pytest.mark.parametrize(("workers", "compression", "far"), [(2, "none", EQUAL), (2, "bf16", 0.02), (1, "none", EQUAL)])
+def test_a_distributed_model_trains_what_one_process_trains(
+    pool: st.Pool, tmp_path: Path, workers: int, compression: str, far: float
+) -> None:
+    weights, _ = ddp_programs.train_alone()
+    params = {"folder": str(tmp_path), "compression": compression}
+    result = pool.run(ddp_programs.train_by_ctx, params, workers=workers, dir=str(tmp_path / "runs"), progress=False)
+
+    assert result.metrics["wrapped"] == (workers > 1)
+    members = [np.load(tmp_path / f"rank-{rank}.npz")["weights"] for rank in range(workers)]
+    np.testing.assert_array_equal(members[0], members[-1])
+    np.testing.assert_allclose(members[0], weights, rtol=0, atol=far)
+    assert (np.abs(members[0] - weights).max() > EQUAL) == (compression == "bf16")
+
+
+def test_what_cannot_be_distributed_is_refused_with_the_next_step() -> None:
+    class OtherRing(LocalRing):
+        size = 2
+
+    model = ddp_programs.network()
+    with pytest.raises(SpecError, match=r"got an optimizer of PyTorch \(SGD\).*pass the model"):
+        distribute(torch.optim.SGD(model.parameters(), 0.1), LocalRing())
+    with pytest.raises(SpecError, match=r"compression \('fp61'\) must be one of 'none', 'fp16', 'bf16'.*mean 'fp16'"):
+        distribute(model, LocalRing(), compression="fp61")
+    with pytest.raises(SpecError, match="connected by tensorflow: pass backend='torch'"):
+        distribute(model, OtherRing())
+    assert distribute(model, LocalRing()) is model
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_a_test_of_a_user_needs_no_other_member_where_these_mirror_it(mirrored: bool) -> None:
+    model = ddp_programs.network()
+    with st.testing.local_context(size=2, backend="torch", mirrored=mirrored) as ctx:
+        if mirrored:
+            assert ctx.distribute(model) is model
+            return
+        with pytest.raises(st.GangNeededError, match="needs all 2 members"):
+            ctx.distribute(model)
 
 
 def test_members_have_the_environment_of_torchrun_and_no_process_group(pool: st.Pool, tmp_path: Path) -> None:

@@ -15,6 +15,12 @@ class Framework(ABC):
     """The package that the process has imported when it uses the framework."""
     values: str | None = None
     """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
+    distribution: str | None = None
+    """The module with `distribute(model, ring, compression=...)` for what `owns` names, where there is one."""
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""
+        return False
 
     @abstractmethod
     def seed(self, value: int) -> None:

@@ -14,6 +14,11 @@ ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(
 """Keras comes last: its seeds are those of its backend too."""
 
 
+def owner(value: object) -> Framework | None:
+    """The framework that has imported, and distributes, the model or the optimizer `value`; None for all others."""
+    return next((framework for framework in imported() if framework.owns(value)), None)
+
+
 def imported() -> list[Framework]:
     """The frameworks that this process has imported, by themselves or through others."""
     return [framework for framework in ALL if framework.module in sys.modules]

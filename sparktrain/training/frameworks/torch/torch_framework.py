@@ -17,6 +17,15 @@ class Torch(Framework):
 
     module = "torch"
     values = "sparktrain.training.frameworks.torch.torch_values"
+    distribution = "sparktrain.training.frameworks.torch.torch_distribution"
+
+    def owns(self, value: object) -> bool:
+        """See base class. A Keras model on PyTorch is one of Keras."""
+        torch = sys.modules.get(self.module)
+        kinds = (torch.nn.Module, torch.optim.Optimizer) if torch is not None else ()
+        return isinstance(value, kinds) and not any(
+            kind.__module__.startswith("keras.") for kind in type(value).__mro__
+        )
 
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
