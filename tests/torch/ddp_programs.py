@@ -151,3 +151,30 @@ def train_by_ctx(folder: str, compression: str, ctx: Any) -> dict[str, float]:
     weights, losses = fit(model, DataLoader(rows(), batch_size=BATCH // ctx.size, sampler=sampler), sampler)
     np.savez(Path(folder, f"rank-{ctx.rank}.npz"), weights=weights)
     return {"loss": losses[-1], "size": ctx.size, "wrapped": float(isinstance(model, DistributedDataParallel))}
+
+
+def resume(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
+    """Train with dropout, momentum and a schedule, save each step, and end rank 0 by a signal at one of them."""
+    torch.manual_seed(5)
+    plain = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+    model = ctx.distribute(plain)
+    optimizer = torch.optim.AdamW(plain.parameters(), 0.05)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [4, 9], 0.5)
+    restored = ctx.checkpoint.restore(model, optimizer, scheduler, alike=True)
+    done = 0 if restored is None else restored.step
+    x, y = rows().tensors
+    for step in range(done + 1, 15):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        scheduler.step()
+        ctx.report(step, lr=scheduler.get_last_lr()[0])
+        if ctx.rank == 0:
+            ctx.checkpoint.save(step, model, optimizer, scheduler, note=f"step {step}")
+            ctx.checkpoint.wait()
+        if step == kill_at and ctx.rank == 0 and ctx.generation == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert restored is None or restored["note"] == f"step {done}"
+    weights = torch.cat([weight.detach().reshape(-1) for weight in plain.parameters()]).numpy()
+    np.save(Path(folder, f"{kill_at}-rank-{ctx.rank}.npy"), weights)
+    return {"from": done, "lr": scheduler.get_last_lr()[0]}

@@ -19,7 +19,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,7 @@ def capture(
     batch: int | None = None,
     extra: Mapping[str, Any] | None = None,
     spare: Mapping[str, Array] | None = None,
+    parts: Sequence[Any] = (),
 ) -> State:
     """Copy the state of `model`, which may be None, and of the process, to host memory.
 
@@ -96,13 +97,19 @@ def capture(
     global generators; the position in the data; and `extra`. It cannot have: `tf.random.Generator` objects (pass
     their states in `extra`), the counters of TensorFlow's stateful random operations, iterators, callbacks.
 
-    `spare` are tensors of a state that is no longer needed: the copy reuses their memory where it fits.
+    `parts` are objects with `state_dict`, in place of a model of Keras. `spare` are tensors of a state that is no
+    longer needed: the copy reuses their memory where it fits.
     Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
     """
     tensors: dict[str, Array] = {}
     specs: dict[str, str] | None = None
     if model is not None:
         specs, tensors = model_state.captured(model, spare or {})
+    states: list[Any] | None = None
+    if parts:
+        from sparktrain.training.frameworks.torch import torch_state
+
+        states, tensors = torch_state.captured(parts)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
@@ -111,6 +118,7 @@ def capture(
         "epoch": epoch,
         "batch": batch,
         "variables": specs,
+        "states": states,
         "generators": model_state.generators(),
         "extra": packed,
         "arrays": [path for path, _ in arrays],
@@ -124,7 +132,7 @@ def peek(folder: Path) -> Restored:
         return _restored(files, _document(files))
 
 
-def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Restored:
+def restore(model: Any, folder: Path, rank: int, *, alike: bool = False, parts: Sequence[Any] = ()) -> Restored:
     """Give `model` (None: only `extra` is wanted) and the process the state in `folder`, in place.
 
     The chief continues exactly as it would have. Every other rank gets the same state, with two exceptions: of Keras's
@@ -135,7 +143,9 @@ def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Rest
     """
     with TensorFiles(folder) as files:
         document = _document(files)
-        if model is not None:
+        if parts:
+            _restore_parts(parts, files, document, alike=alike or not rank)
+        elif model is not None:
             if document["variables"] is None:
                 raise UserError(
                     f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, "
@@ -147,6 +157,41 @@ def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Rest
         if alike or not rank:  # last, because building an optimizer or a generator draws from them
             model_state.assign_generators(document["generators"])
         return _restored(files, document)
+
+
+def _restore_parts(parts: Sequence[Any], files: TensorFiles, document: dict[str, Any], *, alike: bool) -> None:
+    states = document.get("states")
+    if states is None:
+        raise UserError(
+            f"the checkpoint of step {document['step']} was saved without objects that have state_dict(): call "
+            "restore() with what save() got"
+        )
+    from sparktrain.training.frameworks.torch import torch_state
+
+    torch_state.assign(parts, states, files.read, document["step"], alike=alike)
+
+
+def _parts(model: Any, others: Sequence[Any], call: str) -> tuple[Any, ...]:
+    """The objects with `state_dict` among the arguments of `call`; none for a model of Keras alone.
+
+    Raises TypeError where there are others beside it.
+    """
+    parts = (model, *others)
+    if all(_has_state(part) for part in parts):
+        return parts
+    if others:
+        part = next(part for part in parts if not _has_state(part))
+        raise TypeError(
+            f"{call} got an object of type {type(part).__name__} without state_dict() and load_state_dict(): beside "
+            "several objects of PyTorch, pass other values by name"
+        )
+    return ()
+
+
+def _has_state(part: Any) -> bool:
+    # A Keras model on PyTorch has these methods too, and is saved as Keras models are.
+    is_of_keras = any(kind.__module__.startswith("keras.") for kind in type(part).__mro__)
+    return not is_of_keras and all(callable(getattr(part, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
@@ -214,7 +259,7 @@ class CheckpointSaver:
         self,
         step: int,
         model: Any = None,
-        *,
+        *parts: Any,
         epoch: int | None = None,
         batch: int | None = None,
         score: float | None = None,
@@ -230,6 +275,9 @@ class CheckpointSaver:
         a score that is not finite does not count. `extra` are numbers, strings, arrays, or lists and dicts of them:
         all that a loop without Keras needs. Saving a step that was just restored does nothing. A save that fails
         later prints a warning, and `wait` raises it as `CheckpointError`.
+
+        For PyTorch, `model` and `parts` are any objects with `state_dict` and `load_state_dict`, such as a model, an
+        optimizer, a scheduler and a gradient scaler. What a model of `DistributedDataParallel` wraps is saved.
 
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
@@ -248,9 +296,12 @@ class CheckpointSaver:
             # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
             # lost.
             self._await_earlier(count)
-            if model is not None:
-                model_state.notice_own_steps(model)
-            state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=self._take_spare())
+            stateful = _parts(model, parts, _CALL)
+            keras_model = None if stateful else model
+            if keras_model is not None:
+                model_state.notice_own_steps(keras_model)
+            spare = self._take_spare()
+            state = capture(keras_model, count, epoch=epoch, batch=batch, extra=extra, spare=spare, parts=stateful)
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))
@@ -262,17 +313,19 @@ class CheckpointSaver:
         """
         return peek(Path(self._restore_dir)) if self._restore_dir else None
 
-    def restore(self, model: Any = None, *, alike: bool = False) -> Restored | None:
+    def restore(self, model: Any = None, *parts: Any, alike: bool = False) -> Restored | None:
         """Resume from the newest checkpoint; returns None without one, as in the first generation.
 
-        Every rank calls it before it trains, with the model that `save` gets, built and compiled. It sets the model,
+        Every rank calls it before it trains, with what `save` gets: a model of Keras, built and compiled, or objects of
+        PyTorch, in the same order. It sets the model,
         its optimizer and the random generators. `alike`: every rank drew the same random numbers as rank 0.
         Blocks on the local disk. Raises UserError when the checkpoint is of another model, CheckpointError when the
         files cannot be read.
         """
         if not self._restore_dir:
             return None
-        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike)
+        stateful = _parts(model, parts, "ctx.checkpoint.restore")
+        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike, parts=stateful)
         self._last_step = max(self._last_step, restored.step)
         self._restored_step = restored.step
         return restored
