@@ -27,6 +27,13 @@ _POLLS = int(END_TIMEOUT_S / _POLL_S)
 _LOG_LINES = 8
 _LEAST_ARENAS = 2
 """One for the main thread alone makes the others wait for each other."""
+_THREADS = (
+    "OMP_NUM_THREADS",  # of scikit-learn, XGBoost, LightGBM, torch; OpenBLAS, MKL, numexpr and Arrow read it too
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "PJRT_NPROC",  # JAX on a CPU: XLA's flags leave its pools as large as the host
+    "POLARS_MAX_THREADS",
+)
 _ROOT = str(Path(__file__).parents[2])
 
 _SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", token_file.VARIABLE})
@@ -293,13 +300,13 @@ def scratch_root() -> str | None:
 
 
 def resource_limits(cores: int | None) -> dict[str, str]:
-    """The environment that limits TensorFlow to `cores`, and what allocators keep; None: all cores of the host.
+    """The environment that limits threads to `cores`, and what allocators keep; None: all cores of the host.
 
     What the user sets is left out. Without the first, each trial would start threads for all cores of the host, and
     trials side by side would slow each other. Without the second, memory grows with the rows of a stream, which one
     thread frees and another has allocated: glibc has 8 arenas for a core, and Arrow's own allocator a heap a thread.
     """
-    limits = {} if cores is None else dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(cores))
+    limits = {} if cores is None else dict.fromkeys(_THREADS, str(cores))
     limits["MALLOC_ARENA_MAX"] = str(max(_LEAST_ARENAS, cores or os.cpu_count() or 1))
     limits["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     return {name: value for name, value in limits.items() if name not in os.environ}

@@ -1,8 +1,10 @@
 """Real sweeps of boosting libraries: rules stop trials, and a killed one resumes from its checkpoint."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sparktrain as st
@@ -42,6 +44,29 @@ def test_asha_stops_trainings_that_cannot_win(pool: st.Pool, runs: Path, use: st
         if trial.status == "pruned":
             assert len(rounds(trial, 1)) == len(trial.history) < ROUNDS
             assert trial.metrics[METRIC] == list(trial.history[METRIC])[-1]
+
+
+def count_threads(rows: int) -> dict[str, int]:
+    """How many threads one training starts, and how many of OpenMP it may use."""
+    import xgboost
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 10))
+    before = len(os.listdir("/proc/self/task"))
+    xgboost.train({"max_depth": 3}, xgboost.DMatrix(x, x[:, 0]), 3)
+    return {"threads": len(os.listdir("/proc/self/task")) - before, "limit": int(os.environ["OMP_NUM_THREADS"])}
+
+
+@pytest.mark.parametrize(("env", "limit"), [({}, 1), ({"OMP_NUM_THREADS": "3"}, 3)], ids=["slot", "user"])
+def test_threads_fit_the_slot_unless_the_user_sets_them(
+    monkeypatch: pytest.MonkeyPatch, runs: Path, env: dict[str, str], limit: int
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    machine = st.local(slots=os.cpu_count() or 1)
+    result = st.sweep(
+        count_threads, {"rows": [5000]}, metric="limit", mode="max", spark=machine, dir=str(runs), env=env
+    )
+    assert result.best.metrics == {"threads": limit - 1, "limit": limit}
 
 
 @LIBRARIES

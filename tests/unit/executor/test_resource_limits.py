@@ -6,7 +6,8 @@ import pytest
 
 from sparktrain.executor.zygote_process import resource_limits
 
-NAMES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PJRT_NPROC", "POLARS_MAX_THREADS")
+NAMES = (*THREADS, "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +17,10 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_and_arenas_are_those_of_the_slot() -> None:
-    assert resource_limits(4) == dict(zip(NAMES, ("4", "4", "4", "system"), strict=True))
+    limits = resource_limits(4)
+    assert set(limits) == set(NAMES)
+    assert {limits[name] for name in THREADS} == {"4"}
+    assert (limits["MALLOC_ARENA_MAX"], limits["ARROW_DEFAULT_MEMORY_POOL"]) == ("4", "system")
     assert resource_limits(1)["MALLOC_ARENA_MAX"] == "2", "the threads of one core need not wait for each other"
 
 
