@@ -29,7 +29,6 @@ SAFE = frozenset(
         "sklearn",
         "tensorflow",
         "torch",
-        "transformers",
         "xgboost",
     }
 )
@@ -44,7 +43,7 @@ its first operation: no zygote runs either, and a child forked after that hangs 
 no JVM and does not import its Connect client, which uses gRPC.
 
 Left out: polars, which starts a thread of its own that a child lacks, and statsmodels.api, which imports it;
-pyarrow.flight (gRPC); cv2 (a thread pool of its own).
+pyarrow.flight (gRPC); cv2 (a thread pool of its own); transformers (not measured).
 """
 
 _UNSAFE_PARTS = ("pyarrow.flight",)

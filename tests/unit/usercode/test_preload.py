@@ -24,7 +24,7 @@ BODIES = [
     ("import pyarrow.flight, pyarrow.parquet", ("pyarrow.parquet",)),
     ("import torch.nn.functional, json, polars, os.path", ("torch", "torch._dynamo")),
     ("import xgboost as xgb; xgb.train; import lightgbm, jax.numpy as jnp", ("jax", "lightgbm", "xgboost")),
-    ("import catboost, transformers", ("catboost", "transformers")),
+    ("import catboost, transformers", ("catboost",)),
     ("import catboost, polars", ()),
     ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
     ("import os; os.environ['TORCH_LOGS'] = 'dynamo'; import jax, torch", ("jax",)),
