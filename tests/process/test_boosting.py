@@ -57,7 +57,7 @@ def count_threads(rows: int) -> dict[str, int]:
     return {"threads": len(os.listdir("/proc/self/task")) - before, "limit": int(os.environ["OMP_NUM_THREADS"])}
 
 
-@pytest.mark.parametrize(("env", "limit"), [({}, 1), ({"OMP_NUM_THREADS": "3"}, 3)], ids=["slot", "user"])
+@pytest.mark.parametrize(("env", "limit"), [({}, 1), ({"OMP_NUM_THREADS": "2"}, 2)], ids=["slot", "user"])
 def test_threads_fit_the_slot_unless_the_user_sets_them(
     monkeypatch: pytest.MonkeyPatch, runs: Path, env: dict[str, str], limit: int
 ) -> None:
@@ -66,7 +66,8 @@ def test_threads_fit_the_slot_unless_the_user_sets_them(
     result = st.sweep(
         count_threads, {"rows": [5000]}, metric="limit", mode="max", spark=machine, dir=str(runs), env=env
     )
-    assert result.best.metrics == {"threads": limit - 1, "limit": limit}
+    threads = min(limit, os.cpu_count() or 1)  # XGBoost uses no more than the cores
+    assert result.best.metrics == {"threads": threads - 1, "limit": limit}
 
 
 @LIBRARIES
