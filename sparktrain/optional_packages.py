@@ -71,6 +71,12 @@ def require_lightgbm(subject: str) -> None:
         raise SpecError(f"{subject} needs LightGBM, which is not installed here: pip install 'sparktrain[lightgbm]'")
 
 
+def require_jax(subject: str) -> None:
+    """Raise SpecError where JAX is not installed. `subject` is what needs it, such as "ctx.jax_key()"."""
+    if not _is_installed("jax"):
+        raise SpecError(f"{subject} needs JAX, which is not installed here: pip install 'sparktrain[jax]'")
+
+
 def _is_installed(package: str) -> bool:
     """Whether this process can import `package`, where a program of the user may have blocked it."""
     try:

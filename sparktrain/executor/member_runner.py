@@ -317,6 +317,7 @@ class MemberSession:
             log_dir=str(self._home / "files"),
             log_path=str(self._home / "log.txt"),
             gpus=place.gpus,
+            gpu_totals=tuple(device.mib for device in place.devices),
             address=place.address,
             restore_dir=restore_dir,
             memory_dir=memory_dir,

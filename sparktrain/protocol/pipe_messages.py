@@ -108,6 +108,8 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
     log_path: str
     """File that takes stdout and stderr."""
     gpus: tuple[str, ...] = ()
+    gpu_totals: tuple[int, ...] = ()
+    """MiB of each of these GPUs; 0 where that is unknown."""
     address: str = "127.0.0.1"
     """IP address of this host, which the other members reach."""
     restore_dir: str = ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_lightgbm, require_tensorflow, require_xgboost
+from sparktrain.optional_packages import require_jax, require_lightgbm, require_tensorflow, require_xgboost
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -426,6 +426,16 @@ class TrainContext:
             mode=mode,
             warmup=warmup,
         )
+
+    def jax_key(self) -> Any:
+        """A key of JAX made from `seed`, for `jax.random`: JAX has no global generator that the trial could seed.
+
+        Equal in each call and each generation. Raises SpecError where JAX is not installed.
+        """
+        require_jax("ctx.jax_key()")
+        from sparktrain.training.frameworks.jax.jax_framework import key_of
+
+        return key_of(self.seed)
 
     def xgboost_callback(self, *, metric: str | None = "auto", checkpoint_every: int | None = 10, keep: int = 2) -> Any:
         """The callback for one training of XGBoost: it reports each round, stops, saves checkpoints and resumes.

@@ -68,8 +68,9 @@ def limit_gpus(assignment: Assignment) -> None:
     Raises EnvironmentMismatchError where a framework that is imported sees no GPU.
     """
     if assignment.call.gpu_mib:
+        total_mib = min(assignment.gpu_totals, default=0)
         for framework in ALL:
-            framework.limit_gpu_memory(assignment.call.gpu_mib)
+            framework.limit_gpu_memory(assignment.call.gpu_mib, total_mib)
 
 
 def seed(value: int) -> None:

@@ -27,8 +27,10 @@ class Framework(ABC):
         """Seed its global generators with a number from 0 to 2**32 - 1. Nothing where it has none."""
 
     @abstractmethod
-    def limit_gpu_memory(self, mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """Let it use `mib` MiB of each GPU that this process sees: now, or right after its import.
+
+        `total_mib` is what the smallest of them has; 0 where that is unknown.
 
         Call it once the devices of the process are chosen, and before the framework has initialised them: a zygote
         never does. Raises EnvironmentMismatchError where it sees no GPU, or has initialised them.

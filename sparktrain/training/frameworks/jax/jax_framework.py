@@ -1,9 +1,17 @@
 """JAX as a framework. Imports nothing of it."""
 
+import os
+from typing import Any
+
+from sparktrain.errors import EnvironmentMismatchError
+from sparktrain.patched_imports import patch_when_imported
 from sparktrain.training.frameworks.contract import Framework
 
 _NO_MEMORY = "RESOURCE_EXHAUSTED"
 _ERRORS = frozenset({"XlaRuntimeError", "JaxRuntimeError"})
+
+
+_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
 class Jax(Framework):
@@ -14,8 +22,14 @@ class Jax(Framework):
     def seed(self, value: int) -> None:
         """See base class."""
 
-    def limit_gpu_memory(self, mib: int) -> None:
-        """See base class."""
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
+        """See base class. JAX reads the fraction when it first uses a device; a fraction of the user's own stays."""
+        if _FRACTION in os.environ:
+            return
+        if total_mib:
+            os.environ[_FRACTION] = f"{min(1.0, mib / total_mib):.4f}"
+        else:
+            patch_when_imported(self.module, lambda jax: _refuse(mib))
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """See base class."""
@@ -24,3 +38,17 @@ class Jax(Framework):
     def is_broken_collective(self, error: BaseException) -> bool:
         """See base class."""
         return False
+
+
+def key_of(seed: int) -> Any:
+    """A key of JAX, made from the seed of a trial. Imports JAX."""
+    import jax
+
+    return jax.random.key(seed % 2**32)
+
+
+def _refuse(mib: int) -> None:
+    raise EnvironmentMismatchError(
+        f"gpu_memory ({mib} MiB) limits JAX to a fraction of its GPU, and nvidia-smi does not report how much memory "
+        f"that has: check that nvidia-smi works on the executors, set {_FRACTION} in env=, or leave gpu_memory out"
+    )

@@ -24,7 +24,7 @@ class Keras(Framework):
         global_state.set_global_attribute(rng_utils.GLOBAL_RANDOM_SEED, value)
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
 
-    def limit_gpu_memory(self, mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:

@@ -14,7 +14,7 @@ class LightGBM(Framework):
     def seed(self, value: int) -> None:
         """See base class."""
 
-    def limit_gpu_memory(self, mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. It takes memory as it needs it, and has no limit to set."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:

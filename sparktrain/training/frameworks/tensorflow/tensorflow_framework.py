@@ -29,7 +29,7 @@ class TensorFlow(Framework):
         """See base class."""
         sys.modules[self.module].random.set_seed(value)
 
-    def limit_gpu_memory(self, mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class."""
         patch_when_imported(self.module, lambda tensorflow: _limit(tensorflow, mib))
 

@@ -31,7 +31,7 @@ class Torch(Framework):
         """See base class. Those of its GPUs too, once they are initialised."""
         sys.modules[self.module].manual_seed(value)
 
-    def limit_gpu_memory(self, mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. Torch's limit is a fraction of the memory of each device."""
         patch_when_imported(self.module, lambda torch: _limit(torch, mib))
 
