@@ -38,10 +38,22 @@ def require_spark(subject: str) -> None:
         )
 
 
-def require_pandas(subject: str) -> None:
-    """Raise SpecError where pandas is not installed. `subject` is what needs it, such as "to_pandas()"."""
-    if not _is_installed("pandas"):
-        raise SpecError(f"{subject} needs pandas, which is not installed: pip install 'sparktrain[pandas]'")
+_NAMES = {
+    "jax": "JAX",
+    "lightgbm": "LightGBM",
+    "pandas": "pandas",
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+}
+"""Packages with an extra of the same name, as messages name them."""
+
+
+def require(package: str, subject: str) -> None:
+    """Raise SpecError where `package`, one of `_NAMES`, is not installed. `subject` is what needs it: "to_pandas()"."""
+    if not _is_installed(package):
+        raise SpecError(
+            f"{subject} needs {_NAMES[package]}, which is not installed: pip install 'sparktrain[{package}]'"
+        )
 
 
 def require_tensorflow(subject: str, instead: str) -> None:
@@ -51,30 +63,6 @@ def require_tensorflow(subject: str, instead: str) -> None:
             f"{subject} needs TensorFlow, which is not installed in this process: {instead}, or install it on the "
             "executors: pip install 'sparktrain[tensorflow]'"
         )
-
-
-def require_sklearn(subject: str) -> None:
-    """Raise SpecError where scikit-learn is not installed. `subject` is what needs it."""
-    if not _is_installed("sklearn"):
-        raise SpecError(f"{subject} needs scikit-learn, which is not installed: pip install 'sparktrain[sklearn]'")
-
-
-def require_xgboost(subject: str) -> None:
-    """Raise SpecError where XGBoost is not installed. `subject` is what needs it, such as "ctx.xgboost_callback()"."""
-    if not _is_installed("xgboost"):
-        raise SpecError(f"{subject} needs XGBoost, which is not installed here: pip install 'sparktrain[xgboost]'")
-
-
-def require_lightgbm(subject: str) -> None:
-    """Raise SpecError where LightGBM is not installed. `subject` is what needs it, as for XGBoost."""
-    if not _is_installed("lightgbm"):
-        raise SpecError(f"{subject} needs LightGBM, which is not installed here: pip install 'sparktrain[lightgbm]'")
-
-
-def require_jax(subject: str) -> None:
-    """Raise SpecError where JAX is not installed. `subject` is what needs it, such as "ctx.jax_key()"."""
-    if not _is_installed("jax"):
-        raise SpecError(f"{subject} needs JAX, which is not installed here: pip install 'sparktrain[jax]'")
 
 
 def _is_installed(package: str) -> bool:

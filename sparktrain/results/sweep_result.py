@@ -15,7 +15,7 @@ from sparktrain.config.quantities import count
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
 from sparktrain.notebook import cards
-from sparktrain.optional_packages import require_pandas
+from sparktrain.optional_packages import require
 from sparktrain.results.study_export import study_of
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
@@ -240,7 +240,7 @@ def directory_of(run: object, subject: str = "run") -> str:
 
 def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
     """`SweepResult.to_pandas`."""
-    require_pandas("to_pandas()")
+    require("pandas", "to_pandas()")
     import pandas as pd
 
     return pd.DataFrame([_row(trial) for trial in outcome.trials], columns=_columns(outcome))

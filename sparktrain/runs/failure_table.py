@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparktrain import formatting
 from sparktrain.config.objectives import Constraint
-from sparktrain.optional_packages import require_pandas
+from sparktrain.optional_packages import require
 from sparktrain.runs.sweep_outcome import SweepOutcome, names
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.state.outcome import Failure
@@ -26,7 +26,7 @@ def log_of(trial: TrialResult, failure: Failure) -> str | None:
 
 def failure_frame(trials: Sequence[TrialResult]) -> "pd.DataFrame":
     """`SweepResult.failures`."""
-    require_pandas("failures")
+    require("pandas", "failures")
     import pandas as pd
 
     rows = [

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
-from sparktrain.optional_packages import require_pandas
+from sparktrain.optional_packages import require
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.additions.trial_labels import LabelKind, add_label
 from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy
@@ -45,12 +45,12 @@ class RunFiles:
 
     def history(self, trial: int | None = None) -> "pd.DataFrame":
         """The reports of the run, or of one trial. Raises RunDirectoryError for reports that are corrupt."""
-        require_pandas("history")
+        require("pandas", "history")
         return self._stored_reports().history(trial)
 
     def reports(self) -> "pd.DataFrame":
         """Each metric of each report of the run. Raises RunDirectoryError for reports that are corrupt."""
-        require_pandas("reports()")
+        require("pandas", "reports()")
         return self._stored_reports().long_form()
 
     def history_columns(self) -> "dict[str, NDArray[Any]]":

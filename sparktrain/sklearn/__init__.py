@@ -15,9 +15,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sparktrain.sklearn' has no attribute {name!r}")
     from importlib import import_module
 
-    from sparktrain.optional_packages import require_sklearn
+    from sparktrain.optional_packages import require
 
-    require_sklearn(f"sparktrain.sklearn.{name}")
+    require("sklearn", f"sparktrain.sklearn.{name}")
     return getattr(import_module(f"sparktrain.sklearn.{_HOMES[name]}"), name)
 
 

@@ -16,7 +16,7 @@ from sparktrain.config.data_sources import is_frame
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.replication import MOST_REPLICAS
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_pandas
+from sparktrain.optional_packages import require
 from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData
 
 Refit = bool | str | Callable[[Mapping[str, Any]], int]
@@ -54,7 +54,7 @@ def check_estimator(estimator: Any) -> None:
 def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any) -> SearchData:
     """The rows and their splits. Collects Spark DataFrames, and splits, which blocks. Raises SpecError."""
     if is_frame(X):
-        require_pandas("search_cv() with a DataFrame of Spark")
+        require("pandas", "search_cv() with a DataFrame of Spark")
         X = X.toArrow().to_pandas()
     y = _rows_of("y", y)
     groups = _rows_of("groups", groups)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_jax, require_lightgbm, require_tensorflow, require_xgboost
+from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -432,7 +432,7 @@ class TrainContext:
 
         Equal in each call and each generation. Raises SpecError where JAX is not installed.
         """
-        require_jax("ctx.jax_key()")
+        require("jax", "ctx.jax_key()")
         from sparktrain.training.frameworks.jax.jax_framework import key_of
 
         return key_of(self.seed)
@@ -459,7 +459,7 @@ class TrainContext:
         Raises SpecError, also where XGBoost is not installed; UserError for a checkpoint without a booster of XGBoost;
         CheckpointError.
         """
-        require_xgboost("ctx.xgboost_callback()")
+        require("xgboost", "ctx.xgboost_callback()")
         from sparktrain.training.frameworks.xgboost.xgboost_callback import XGBoostCallback
 
         return XGBoostCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
@@ -478,7 +478,7 @@ class TrainContext:
         `init_model=boosting.init_model` and `callbacks=[boosting]`. The rest is as for `xgboost_callback`: names, such
         as `valid_binary_logloss`, arguments, and errors. Blocks on the local disk.
         """
-        require_lightgbm("ctx.lightgbm_callback()")
+        require("lightgbm", "ctx.lightgbm_callback()")
         from sparktrain.training.frameworks.lightgbm.lightgbm_callback import LightGBMCallback
 
         return LightGBMCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
