@@ -13,6 +13,7 @@ import pytest
 from sparktrain.state.outcome import FailureKind
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.imported import ALL, imported
+from sparktrain.training.frameworks.jax.jax_framework import Jax
 from sparktrain.training.frameworks.keras.keras_framework import Keras
 from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
@@ -104,6 +105,24 @@ class LightGBMUse:
         lightgbm.train({"objective": "unknown", "verbose": -1}, lightgbm.Dataset(np.zeros((20, 2)), np.zeros(20)), 1)
 
 
+class JaxUse:
+    """Two errors of JAX, which has no global generator."""
+
+    framework = Jax()
+
+    @staticmethod
+    def take_too_much() -> Any:
+        import jax.numpy as jnp
+
+        return jnp.zeros(TOO_MUCH, "uint8").block_until_ready()
+
+    @staticmethod
+    def fail() -> Any:
+        import jax.numpy as jnp
+
+        return jnp.zeros(2).reshape(3)
+
+
 @contextmanager
 def at_most(extra_bytes: int) -> Iterator[None]:
     """Let this process have so many more bytes of addresses, as a host that lacks memory does."""
@@ -117,7 +136,7 @@ def at_most(extra_bytes: int) -> Iterator[None]:
 
 
 USES = pytest.mark.parametrize("use", [TensorFlowUse, KerasUse], ids=lambda use: use.framework.module)
-BOOSTING_USES = pytest.mark.parametrize("use", [XGBoostUse, LightGBMUse], ids=lambda use: use.framework.module)
+UNSEEDED_USES = pytest.mark.parametrize("use", [XGBoostUse, LightGBMUse, JaxUse], ids=lambda use: use.framework.module)
 
 
 def raised(call: Callable[[], Any]) -> BaseException:
@@ -143,8 +162,8 @@ def test_a_lack_of_memory_is_known_and_no_other_error(use: type[TensorFlowUse]) 
     assert not any(framework.is_out_of_memory(raised(use.fail)) for framework in ALL)
 
 
-@BOOSTING_USES
-def test_a_lack_of_memory_in_boosting_is_known_and_no_other_error(use: Any) -> None:
+@UNSEEDED_USES
+def test_a_lack_of_memory_is_known_without_generators(use: Any) -> None:
     # In a process of its own: one that has freed memory before gives it out again in spite of the limit.
     program = (
         "from sparktrain.training.failure import of_exception\n"
