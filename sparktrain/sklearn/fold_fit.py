@@ -80,6 +80,7 @@ def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> d
     A fit or a scorer that fails has the score `error_score`. Where the metric of the sweep is no finite number, the
     trial fails with that error, and reports what it would have returned. Raises what the fit or the scorer raises.
     """
+    # The driver's settings, such as transform_output="pandas": a scorer must see the rows as in GridSearchCV.
     sklearn.set_config(**task.config)
     data = task.data(ctx)
     scores = _Scores(task)

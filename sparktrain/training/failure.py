@@ -40,6 +40,7 @@ def of_exception(
         return Failure(FailureKind.MISMATCH, _line(_summary(error)), text)
     if isinstance(error, RingError) or ring_broke(error):
         return Failure(FailureKind.RING, _line(_summary(error)), text)
+    # An error of a framework proves that it is imported; to ask all of them is as good as to ask those alone.
     if isinstance(error, MemoryError) or any(framework.is_out_of_memory(error) for framework in ALL):
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)

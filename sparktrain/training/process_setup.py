@@ -69,6 +69,7 @@ def limit_gpus(assignment: Assignment) -> None:
     """
     if assignment.call.gpu_mib:
         total_mib = min(assignment.gpu_totals, default=0)
+        # Also those that are not imported: the function may import one, and then its first operation comes too soon.
         for framework in ALL:
             framework.limit_gpu_memory(assignment.call.gpu_mib, total_mib)
 

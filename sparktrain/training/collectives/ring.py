@@ -76,6 +76,9 @@ class Ring(ABC):
 
     # ---- the same collectives for NumPy's arrays, for code that knows no framework
 
+    # They are tensors on the way even for a few numbers: members match the calls of one transport by their order, and a
+    # second transport beside it would break that.
+
     def tensor(self, array: "NDArray[Any]") -> Tensor:
         """A tensor of the ring's framework, on the host, with the values of `array`."""
         return array

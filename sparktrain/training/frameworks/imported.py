@@ -10,6 +10,7 @@ from sparktrain.training.frameworks.tensorflow.tensorflow_framework import Tenso
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
+# Their modules import nothing of the frameworks, so that a zygote of a function without them has none.
 ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(), Keras())
 """Keras comes last: its seeds are those of its backend too."""
 

@@ -415,6 +415,7 @@ def optimizers_of(model: Any) -> list[Any]:
 
 def _symbolic(spec: Any) -> Any:
     """What Keras builds a model with, from the element spec of a dataset of TensorFlow; None where it is unknown."""
+    # Only pipelines of TensorFlow have a spec; with another backend Keras builds a model with its first batch.
     if spec is None:
         return None
     from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch

@@ -92,6 +92,8 @@ def reduce_outside_scale(optimizer: Any) -> None:
     inner = getattr(optimizer, "inner_optimizer", None)
     replacement = own_apply(inner)
     if replacement is not None and replacement.belongs_outside_scale:
+        # First the inner one: what takes the place of the outer `apply` captures that, and that calls the inner one,
+        # which would reduce a second time.
         del vars(inner)["apply"]
         optimizer.apply = replacement.around(optimizer)
 

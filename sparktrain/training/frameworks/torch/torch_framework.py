@@ -57,6 +57,8 @@ def _limit(torch: Any, mib: int) -> None:
             "process: install a build of torch for CUDA on the executors, with a driver of NVIDIA that it supports, or "
             "leave gpu_memory out"
         )
+    # Torch caches what it has taken, and takes no more than its fraction: without one, the cache of a trial would fill
+    # the slices of its neighbors.
     for device in range(count):
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, mib * _MIB / total), device)
