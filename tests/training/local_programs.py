@@ -68,8 +68,18 @@ def train(
 
 def train_alone() -> Any:
     """The weights that one process trains on all rows."""
+    model = _untrained()
+    model.fit(*rows(), batch_size=2 * BATCH, epochs=EPOCHS, shuffle=False, verbose=0)
+    return flat(model)
+
+
+def loss_of_rank_0_untrained() -> float:
+    """The loss on all rows before the first step."""
+    return float(_untrained().evaluate(*rows(), batch_size=ROWS, verbose=0))
+
+
+def _untrained() -> Any:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse", jit_compile=False)
-    model.fit(*rows(), batch_size=2 * BATCH, epochs=EPOCHS, shuffle=False, verbose=0)
-    return flat(model)
+    return model

@@ -143,8 +143,9 @@ def test_two_workers_with_servers_train_one_model(pool: st.Pool, tmp_path: Path,
         pool, tmp_path, {"kill_at": kill_at}, ps=1, ps_mode="local-sgd", local_steps=3, backend="parameter-server"
     )
     assert [each.alone for each in result.restarts] == [True] * (kill_at is not None)
-    losses = of(tmp_path, 0, "val_loss")
-    assert losses[-1] < 0.95 * losses[0], "the gang has not learned"
+    # Not the chief's first epoch: by its end the other worker may have trained for longer, and little is left to learn.
+    untrained = local_programs.loss_of_rank_0_untrained()
+    assert of(tmp_path, 0, "val_loss")[-1] < 0.8 * untrained, "the gang has not learned"
     assert np.abs(of(tmp_path, 0) - of(tmp_path, 1)).max() < 0.5, "they train one model"
 
 

@@ -1,6 +1,7 @@
 """Keras 3 as a framework. Imports nothing of it."""
 
 import sys
+from typing import Any
 
 from sparktrain.training.frameworks.contract import Framework
 
@@ -13,7 +14,7 @@ class Keras(Framework):
     def seed(self, value: int) -> None:
         """See base class."""
         keras = sys.modules[self.module]
-        if keras.backend.backend() == "tensorflow" or "tensorflow" in sys.modules:
+        if "tensorflow" in sys.modules or _backend(keras) in ("", "tensorflow"):
             keras.utils.set_random_seed(value)
             return
         # That function would import TensorFlow, where it is installed, into a process that runs on another backend.
@@ -34,3 +35,9 @@ class Keras(Framework):
     def is_broken_collective(self, error: BaseException) -> bool:
         """See base class."""
         return False
+
+
+def _backend(keras: Any) -> str:
+    """The backend that Keras runs on; empty for a package of that name which has none."""
+    name = getattr(getattr(keras, "backend", None), "backend", None)
+    return str(name()) if callable(name) else ""
