@@ -155,6 +155,10 @@ def test_the_same_seed_gives_the_same_numbers(use: type[TensorFlowUse]) -> None:
     assert draws[0] == draws[2] != draws[1]
 
 
+@pytest.mark.all(
+    case="a tensor that is larger than any memory, for which TensorFlow waits 10 s",
+    covered_by="`unit/training/test_failure`: the name of its error; other frameworks, which do not wait",
+)
 @USES
 def test_a_lack_of_memory_is_known_and_no_other_error(use: type[TensorFlowUse]) -> None:
     assert use.framework.module in [framework.module for framework in imported()]
