@@ -160,6 +160,10 @@ def test_a_run_outlives_a_fail_over(pool: st.Pool, ha_cluster: HaHdfs, tmp_path:
     assert went_well(run)
 
 
+@pytest.mark.all(
+    case="the deadline of a run in HDFS, and its resume",
+    covered_by="`process/test_resumed_calls`: the same in a folder",
+)
 def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakable_hdfs: Hdfs, tmp_path: Path) -> None:
     directory = f"{breakable_hdfs.url}/deadline"
     run = Endurance(pool, tmp_path, directory, store_timeout="4s")

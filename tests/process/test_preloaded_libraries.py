@@ -109,7 +109,16 @@ def torch_trial(threads: int, number: int) -> dict[str, float]:
     return {"imported": imported, "added": added, "score": float(score), "process": os.getpid()}
 
 
-TRIALS = [sklearn_trial, xgboost_trial, lightgbm_trial, jax_trial, pytest.param(torch_trial, marks=pytest.mark.torch)]
+OTHERS = pytest.mark.all(
+    case="trials of scikit-learn and LightGBM in forks", covered_by="those of XGBoost and JAX; `process/test_boosting`"
+)
+TRIALS = [
+    pytest.param(sklearn_trial, marks=OTHERS),
+    pytest.param(lightgbm_trial, marks=OTHERS),
+    xgboost_trial,
+    jax_trial,
+    pytest.param(torch_trial, marks=pytest.mark.torch),
+]
 
 
 @pytest.mark.parametrize("trial", TRIALS)

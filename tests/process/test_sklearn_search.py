@@ -200,6 +200,9 @@ def test_a_fit_or_a_scorer_that_fails_has_the_error_score(search: Any) -> None:
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
+@pytest.mark.all(
+    case="other values of `error_score`", covered_by="`nan`, and `unit/sklearn`: the check of the argument"
+)
 def test_a_number_as_error_score_counts_and_raise_ends_the_search(search: Any) -> None:
     X, y = IRIS
     with pytest.warns(FitFailedWarning, match="their scores are -1"):
