@@ -42,7 +42,7 @@ from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import tf_config
 from sparktrain.training.notices import issued_notices
 from sparktrain.training.source_homes import Homes
-from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.serialize import preload_choice
 
 _entered = threading.Lock()
 
@@ -110,7 +110,7 @@ class LocalContext(TrainContext):
         if self._ended:
             raise SpecError("call() and outcome() call a function once in a context: enter another local_context()")
         self._ended = True
-        for module in preload_for(train):
+        for module in preload_choice(train).modules:
             with suppress(ImportError):  # as in a zygote: the function's own import reports it
                 importlib.import_module(module)
         process_setup.seed(self.seed)

@@ -89,17 +89,6 @@ def unpickled(data: bytes) -> Any:
     return cloudpickle.loads(data)
 
 
-def preload_for(
-    function: Callable[..., Any] | Target,
-    gang: GangSpec = ALONE,
-    env: Collection[str] = (),
-    *,
-    sources: Sources | None = None,
-) -> tuple[str, ...]:
-    """The modules of `preload_choice`, sorted."""
-    return preload_choice(function, gang, env, sources=sources).modules
-
-
 def preload_choice(
     function: Callable[..., Any] | Target,
     gang: GangSpec = ALONE,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from sparktrain.usercode.preload import SAFE
-from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.serialize import preload_choice
 from tests.process.harness import Bench
 
 PARTS = {"matplotlib": "matplotlib.pyplot", "PIL": "PIL.Image", "scipy": "scipy.stats", "sklearn": "sklearn.ensemble"}
@@ -74,6 +74,6 @@ async def test_a_trial_has_the_pyspark_of_its_zygote_and_cannot_start_spark_with
         SparkSession.builder.getOrCreate()
         return 1.0
 
-    assert await bench.zygote.preload(preload_for(train)) == {}
+    assert await bench.zygote.preload(preload_choice(train).modules) == {}
     trial = await bench.run(train)
     assert trial.failure.summary.startswith("SessionError: a trial cannot use Spark")

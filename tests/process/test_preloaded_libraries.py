@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.serialize import preload_choice
 from tests.process.harness import Bench
 from tests.unit.scripted import of_a_script
 
@@ -209,7 +209,7 @@ async def test_a_zygote_has_only_the_frameworks_of_its_function(
     bench: Bench, function: Callable[..., Any], loaded: set[str]
 ) -> None:
     """Neither TensorFlow nor Keras brings JAX or torch along, and scikit-learn none of them."""
-    assert await bench.zygote.preload(preload_for(function)) == {}
+    assert await bench.zygote.preload(preload_choice(function).modules) == {}
     trial = await bench.run(function)
     assert {name for name in FRAMEWORKS if trial.metrics[name]} == loaded
 
@@ -225,6 +225,6 @@ async def test_the_converter_of_tensorflow_has_jax_when_it_uses_it(bench: Bench)
         value = util._jit(lambda x: x + 1)(1)
         return {"before": before, "value": float(value), "after": int("jax" in sys.modules)}
 
-    assert await bench.zygote.preload(preload_for(train)) == {}
+    assert await bench.zygote.preload(preload_choice(train).modules) == {}
     trial = await bench.run(train)
     assert trial.metrics == {"before": 0.0, "value": 2.0, "after": 1.0}

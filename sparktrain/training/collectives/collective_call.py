@@ -2,6 +2,11 @@
 
 from msgspec import Struct
 
+LOGGED_CALLS = 32
+"""How many of the newest collectives the log of a ring keeps."""
+RETURNED = "none, for its function has returned"
+"""The text of a collective in which a member waits for the others at its end."""
+
 
 class CollectiveCall(Struct, frozen=True):
     """One collective that a member has started."""

@@ -2,10 +2,8 @@
 
 import threading
 
-from sparktrain.training.collectives.collective_call import CollectiveCall
+from sparktrain.training.collectives.collective_call import LOGGED_CALLS, RETURNED, CollectiveCall
 
-LOGGED_CALLS = 32
-"""How many of the newest collectives the log keeps."""
 CLOSING = "closing"
 """The collective in which a member waits for the others once its function has returned."""
 
@@ -20,7 +18,7 @@ class EagerCallLog:
 
     def note(self, kind: str, name: str, shapes: tuple[str, ...]) -> None:
         """Log the start of a collective; `shapes` are types and shapes that all members must have in common."""
-        text = "none, for its function has returned" if name == CLOSING else f"{kind} {name!r} of {', '.join(shapes)}"
+        text = RETURNED if name == CLOSING else f"{kind} {name!r} of {', '.join(shapes)}"
         with self._lock:
             call = CollectiveCall(self._count, f"{kind} {name} {' '.join(shapes)}", text)
             self._calls[self._count] = call

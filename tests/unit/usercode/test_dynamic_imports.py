@@ -19,7 +19,7 @@ from sparktrain.protocol.messages import Code
 from sparktrain.search.space import grid
 from sparktrain.training.source_homes import Homes
 from sparktrain.usercode import module_zip
-from sparktrain.usercode.serialize import pack, preload_for
+from sparktrain.usercode.serialize import pack, preload_choice
 from sparktrain.usercode.target import resolve
 from tests.unit.scripted import cell
 
@@ -68,7 +68,8 @@ def origins(code: Code) -> code_origins.Origins:
 def test_a_package_that_is_named(call: str, file: str) -> None:
     function = cell(f"{HEAD}def library(x): pass\ndef train(k): return {call}\n")
     assert file in files(pack(function))
-    assert preload_for(function) == (), "a file that a text may name keeps nothing out of the zygote, and adds nothing"
+    reason = "a file that a text may name keeps nothing out of the zygote, and adds nothing"
+    assert preload_choice(function).modules == (), reason
 
 
 @pytest.mark.parametrize(("call", "why"), NOT_SENT.items(), ids=NOT_SENT)

@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.module_graph import reached_imports
-from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve
 
 
@@ -90,6 +90,6 @@ def test_a_relative_import_beyond_the_package_is_left_to_the_executor(package: P
 def test_a_variable_that_another_module_names_does_not_keep_a_library_from_the_zygote(package: Path) -> None:
     (package / "train.py").write_text("import numpy\ndef train():\n    pass\n")
     (package / "other.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '1'\n")
-    assert preload_for(resolve("ship_graph.train:train")) == ("numpy",)
+    assert preload_choice(resolve("ship_graph.train:train")).modules == ("numpy",)
     (package / "train.py").write_text("from . import other\nimport numpy\ndef train():\n    pass\n")
-    assert preload_for(resolve("ship_graph.train:train")) == ()
+    assert preload_choice(resolve("ship_graph.train:train")).modules == ()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.usercode.serialize import preload_choice, preload_for
+from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve
 
 BODIES = [
@@ -61,13 +61,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_of_a_file(body: str, modules: tuple[str, ...], folder: Path) -> None:
     file = folder / "ship_preload.py"
     file.write_text(f"def train():\n    {body}\n")
-    assert preload_for(resolve(f"{file}:train")) == modules
+    assert preload_choice(resolve(f"{file}:train")).modules == modules
 
 
 @pytest.mark.parametrize(("body", "modules"), BODIES)
 @pytest.mark.usefixtures("folder")
 def test_of_a_function(body: str, modules: tuple[str, ...]) -> None:
-    assert preload_for(cell(f"def train():\n    {body}\n")) == modules
+    assert preload_choice(cell(f"def train():\n    {body}\n")).modules == modules
 
 
 GANGS = [
@@ -86,7 +86,7 @@ GANGS = [
 
 @pytest.mark.parametrize(("gang", "body", "modules"), GANGS)
 def test_of_a_gang(gang: GangSpec, body: str, modules: tuple[str, ...]) -> None:
-    assert preload_for(cell(f"def train():\n    {body}\n"), gang) == modules
+    assert preload_choice(cell(f"def train():\n    {body}\n"), gang).modules == modules
 
 
 def cell(source: str, **names: Any) -> Callable[..., Any]:
@@ -110,22 +110,22 @@ def helper(): return Model()
 def train(a=array): return helper()
 """
     train = cell(source, array=numpy.ones(1), table=pandas.Series([1]), ParquetWriter=ParquetWriter)
-    assert preload_for(train) == ("numpy", "pandas", "pyarrow.parquet.core")
+    assert preload_choice(train).modules == ("numpy", "pandas", "pyarrow.parquet.core")
 
 
 def test_of_a_module_that_a_function_was_imported_from(folder: Path) -> None:
     (folder / "ship_module.py").write_text("import ship_reads\nimport pyarrow\ndef train(): pass\n")
     import ship_module  # type: ignore[import-not-found]
 
-    assert preload_for(ship_module.train) == ("pandas", "pyarrow")
+    assert preload_choice(ship_module.train).modules == ("pandas", "pyarrow")
 
 
 def test_of_a_script_that_is_run_as_a_module(folder: Path) -> None:
     (folder / "ship_pack").mkdir()
     (folder / "ship_pack" / "inner.py").write_text("import pandas\n")
     names = {"__package__": "ship_pack"}
-    assert preload_for(cell("def train():\n    from . import inner", **names)) == ("pandas",)
-    assert preload_for(cell("def train():\n    from .inner import x", **names)) == ("pandas",)
+    assert preload_choice(cell("def train():\n    from . import inner", **names)).modules == ("pandas",)
+    assert preload_choice(cell("def train():\n    from .inner import x", **names)).modules == ("pandas",)
 
 
 def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch)
 def test_modules_that_read_a_trials_variable_on_import_are_left_to_trials(
     env: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
-    assert preload_for(cell("def train():\n    import numpy, tensorflow"), env=env) == left
+    assert preload_choice(cell("def train():\n    import numpy, tensorflow"), env=env).modules == left
 
 
 @pytest.mark.parametrize(
@@ -201,15 +201,15 @@ def test_a_name_in_another_file_counts_where_a_name_is_computed(folder: Path) ->
     (folder / "ship_sets.py").write_text(
         "import os, numpy, ship_names\nfor name in ship_names.NAMES:\n    os.environ[name] = '1'\ndef train(): pass\n"
     )
-    assert preload_for(resolve(f"{folder / 'ship_sets.py'}:train")) == ()
+    assert preload_choice(resolve(f"{folder / 'ship_sets.py'}:train")).modules == ()
     (folder / "ship_sets.py").write_text("import numpy, ship_names\ndef train(): pass\n")
     del sys.modules["ship_sets"]
-    assert preload_for(resolve(f"{folder / 'ship_sets.py'}:train")) == ("numpy",)
+    assert preload_choice(resolve(f"{folder / 'ship_sets.py'}:train")).modules == ("numpy",)
 
 
 def test_nothing_is_imported() -> None:
     before = set(sys.modules)
-    preload_for(cell("def train():\n    import h5py, sklearn.gaussian_process"))
+    preload_choice(cell("def train():\n    import h5py, sklearn.gaussian_process"))
     assert set(sys.modules) == before
 
 
@@ -217,4 +217,4 @@ def test_the_training_function_of_a_benchmark_has_its_libraries_in_the_zygote() 
     """Texts in its modules name packages of this checkout, and files there name variables that libraries read."""
     from benchmarks.recovery import train
 
-    assert {"keras", "numpy"} <= set(preload_for(train))
+    assert {"keras", "numpy"} <= set(preload_choice(train).modules)

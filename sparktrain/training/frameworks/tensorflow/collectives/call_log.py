@@ -10,10 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktrain.training.collectives.collective_call import CollectiveCall
-
-LOGGED_CALLS = 32
-"""How many of the newest collectives the log keeps."""
+from sparktrain.training.collectives.collective_call import LOGGED_CALLS, RETURNED, CollectiveCall
 
 _SHOWN = 3
 _LAST = ("last-weights", "closing")
@@ -66,7 +63,7 @@ def _key(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
 
 def _shown(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
     if name in _LAST:
-        return "none, for its function has returned"
+        return RETURNED
     parts = [f"{tensor.dtype.name}{_shape(kind, tensor)}" for tensor in tensors]
     tail = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     return f"{kind} {name!r} of {', '.join(parts[:_SHOWN])}{tail}"
