@@ -290,6 +290,30 @@ def test_a_sampler_of_the_user_is_drawn_alike_by_all_members() -> None:
     assert numbers(again)[: 2 * BATCH] == [*parts[0][:BATCH], *parts[1][:BATCH]]
 
 
+class Keys(SequentialSampler):
+    """Yields other keys than numbers, or too few of them."""
+
+    def __init__(self, keys: Sequence[Any], count: int) -> None:
+        super().__init__(samples(count))
+        self._keys = keys
+
+    def __iter__(self) -> Any:
+        return iter(self._keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["a", "b", "c"], "Keys yields 'a', and not numbers of samples"),
+        ([0, 1], "yields 2 samples, and its length is 3"),
+    ],
+)
+def test_a_sampler_that_members_cannot_divide_is_refused(keys: Sequence[Any], words: str) -> None:
+    [alone] = shares(DataLoader(samples(3), 1, sampler=Keys(keys, 3)), 1)
+    with pytest.raises(SpecError, match=words):
+        next(iter(alone))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_epoch_continues_without_its_first_samples(workers: int) -> None:
     loader = DataLoader(samples(), BATCH, shuffle=True, num_workers=workers)

@@ -86,6 +86,8 @@ class ShardedLoader(ResumableLoader):
             "generator": loader.generator,
             "persistent_workers": loader.persistent_workers,
         }
+        if hasattr(loader, "in_order"):  # torch 2.6
+            options["in_order"] = loader.in_order
         if loader.num_workers:
             options["prefetch_factor"] = loader.prefetch_factor
         progress = PassProgress(share, position, source)
@@ -134,10 +136,24 @@ def _order(sampler: Any, seed: int, number: int) -> Indices:
             random.seed(words[0])
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(words[0])
-            return np.fromiter(iter(sampler), np.int64)
+            numbers = list(sampler)
     finally:
         random.setstate(state)
         np.random.set_state(numpy_state)
+    return _checked_order(sampler, numbers)
+
+
+def _checked_order(sampler: Any, numbers: list[Any]) -> Indices:
+    name = type(sampler).__name__
+    if len(numbers) != len(sampler):
+        raise SpecError(
+            f"{_CALL}: {name} yields {len(numbers)} samples, and its length is {len(sampler)}: correct its __len__, by "
+            "which members divide the samples"
+        )
+    other = next((number for number in numbers if not isinstance(number, int | np.integer)), None)
+    if other is not None:
+        raise SpecError(f"{_CALL}: {name} yields {shown(other)}, and not numbers of samples: correct its __iter__")
+    return np.array(numbers, np.int64)
 
 
 def _is_plain_shuffle(sampler: Any) -> bool:
