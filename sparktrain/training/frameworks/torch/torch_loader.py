@@ -83,15 +83,17 @@ class ShardedLoader(ResumableLoader):
             "timeout": loader.timeout,
             "worker_init_fn": loader.worker_init_fn,
             "multiprocessing_context": loader.multiprocessing_context,
-            "generator": loader.generator,
             "persistent_workers": loader.persistent_workers,
         }
+        if loader.generator is not None:
+            options["generator"] = loader.generator
         if hasattr(loader, "in_order"):  # torch 2.6
             options["in_order"] = loader.in_order
         if loader.num_workers:
             options["prefetch_factor"] = loader.prefetch_factor
         progress = PassProgress(share, position, source)
-        super().__init__(loader.dataset, progress, steps=share.steps, batch_sampler=sampler, **options)
+        seeds = (seed % 2**64, share.share.rank)
+        super().__init__(loader.dataset, progress, steps=share.steps, seeds=seeds, batch_sampler=sampler, **options)
         self._share = sampler
 
     def start(self, started: PassStart) -> None:
