@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
-from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
@@ -21,7 +21,7 @@ from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strate
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
-from sparktrain.training.learning_rates import scale_lr
+from sparktrain.training.learning_rates import scale_lr, warmup_lr
 from sparktrain.training.metrics import passed_count, reported_metrics, size_problem
 from sparktrain.training.notices import notice
 
@@ -391,14 +391,7 @@ class TrainContext:
 
         Raises SpecError for what is no optimizer of PyTorch, and for less than one step.
         """
-        framework = owner(optimizer)
-        if framework is None or framework.schedules is None:
-            raise SpecError(
-                f"ctx.warmup_lr() is {described(optimizer)}, and takes an optimizer of PyTorch: for Keras pass warmup= "
-                "to ctx.keras_callbacks(), or sparktrain.Warmup(rate, steps) as the learning rate"
-            )
-        module = importlib.import_module(framework.schedules)
-        return module.warmup_lr(optimizer, steps, self._gang.readers or self.size)
+        return warmup_lr(optimizer, steps, self._gang.readers or self.size)
 
     def keras_callbacks(
         self,
