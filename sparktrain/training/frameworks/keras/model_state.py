@@ -72,7 +72,12 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 def view(variable: Any) -> Array:
     """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes."""
     held = _own_part(variable.value)
-    return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
+    if not hasattr(held, "detach"):
+        return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
+    try:
+        return np.asarray(held.detach())  # PyTorch makes no array of a tensor with a gradient
+    except TypeError:  # nor of one on a GPU, or in bfloat16
+        return np.asarray(variable.numpy())
 
 
 def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:
