@@ -6,7 +6,7 @@ import keras
 
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
 
 _COMPRESSIONS = ("none", "fp16", "bf16")
@@ -19,7 +19,8 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     the averaged gradients. With `gradient_accumulation_steps` each call averages its gradients, not only the last one:
     the accumulators stay equal on all members, and a checkpoint between two updates is exact. In a ring of one nothing
     changes. Where the ring has `local_steps`, `optimizer` applies the member's own gradients, and averages the weights
-    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`).
+    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`). The ring has tensors
+    of the framework that Keras runs on.
 
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
     with Horovod: it has no sums of that type). Compile the model with `jit_compile=False`: XLA cannot compile
@@ -41,6 +42,10 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
         )
     if ring.size == 1 and ring.ps_model is None and ring.local_steps is None:
         return optimizer  # also where Keras runs on another backend than TensorFlow
+    if ring.framework != TENSORFLOW:
+        from sparktrain.training.frameworks.keras import eager_average
+
+        return eager_average.average_by(ring, optimizer, compression)
     from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import average_by
 
     return average_by(ring, optimizer, compression)
