@@ -39,11 +39,17 @@ class Choice(Struct, frozen=True):
 
 
 def choose(
-    servers: bool, strategy: bool, installed: Callable[[str], bool] = is_installed, *, torch: bool = False
+    servers: bool,
+    strategy: bool,
+    installed: Callable[[str], bool] = is_installed,
+    *,
+    torch: bool = False,
+    jax: bool = False,
 ) -> Choice:
     """For a gang of several members, with `servers` when some of them are parameter servers or evaluators.
 
-    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow.
+    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow; `jax`:
+    they import JAX, or Keras that runs on it, and neither of these.
     Others have Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
     """
     if servers:
@@ -52,9 +58,22 @@ def choose(
         return Choice(Backend.TENSORFLOW, "the function makes a strategy, which only it connects")
     if torch:
         return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
+    if jax:
+        return Choice(Backend.JAX, "the function trains by JAX, and its modules import neither TensorFlow nor torch")
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
+
+
+def keras_of(choice: Callable[[], KerasChoice | None], env: Mapping[str, str]) -> str:
+    """The backend that Keras has in members: by the function, by its variables `env`, or by what this user has set.
+
+    `choice` looks at the function. Empty where Keras's own default counts. Blocks on the local disk.
+    """
+    if (keras_choice := choice()) is not None:
+        return keras_choice.backend
+    inherited, _ = keras_backend(os.environ) or ("", "")
+    return env.get(KERAS_BACKEND) or inherited
 
 
 def chosen_keras(choice: Callable[[], KerasChoice | None], gang: GangSpec, env: Mapping[str, str]) -> str:

@@ -62,10 +62,12 @@ class Options:
             )
         return limit
 
-    def choice(self, gang: GangSpec, *, strategy: bool = False, torch: bool = False) -> Choice | None:
+    def choice(
+        self, gang: GangSpec, *, strategy: bool = False, torch: bool = False, jax: bool = False
+    ) -> Choice | None:
         """The backend of `gang` where none is named; None where one is, or none is needed.
 
-        `strategy` and `torch`: as for `choose`. Raises SpecError for one in a gang that averages weights.
+        `strategy`, `torch` and `jax`: as for `choose`. Raises SpecError for one in a gang that averages weights.
         """
         if strategy and gang.local_steps is not None:
             raise SpecError(
@@ -75,7 +77,7 @@ class Options:
             )
         if gang.size == 1 or isinstance(self.keywords.backend, Backend):
             return None
-        return choose(servers=gang.size > gang.workers, strategy=strategy, torch=torch)
+        return choose(servers=gang.size > gang.workers, strategy=strategy, torch=torch, jax=jax)
 
     def _named(self, servers: bool = False) -> Backend:
         if isinstance(self.keywords.backend, Backend):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.config.environment import keras_backend
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, SpecError, StrategyError
@@ -43,6 +44,11 @@ PORT_TIMEOUT_S = 5.0
 """How long a member that restarts alone waits for its port."""
 PORT_POLL_S = 0.05
 _ELSEWHERE = Homes()
+_KERAS_RINGS = {
+    TENSORFLOW: ("TensorFlow", "backend='horovod' or 'tensorflow'"),
+    "jax": ("JAX", "backend='jax'"),
+}
+"""By the backend of Keras: its title, and what connects gangs that train by it."""
 ASK_S = 1.5
 """How long a member with a failed operation waits for the others to report which ones they have called."""
 
@@ -92,14 +98,17 @@ class JoinedGang:
 
     def training_ring(self, use: str) -> Ring:
         """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own, and
-        SpecError where the ring is one of another framework than TensorFlow."""
+        SpecError where the ring is one of another framework than Keras runs on."""
         if self._trains:  # a tape comes here in each step
             return self.ring
         call = named_use(use, self.homes)
-        if self._ring is not None and self._ring.framework != TENSORFLOW:
+        keras = _keras_backend()
+        is_ring = self._ring is not None and self._ring.size > 1
+        if is_ring and (self.ring.framework != keras or keras not in _KERAS_RINGS):
+            title, backends = _KERAS_RINGS.get(keras, (keras, "workers=1"))
             raise SpecError(
-                f"{call} trains Keras on TensorFlow, and this gang is connected by {self._ring.framework}: pass "
-                f"backend='horovod' or 'tensorflow' for Keras, or leave {use} out"
+                f"{call} trains Keras on {title}, and this gang is connected by {self.ring.framework}: pass {backends} "
+                f"for Keras, or leave {use} out"
             )
         if self._strategy:
             raise StrategyError(
@@ -162,6 +171,15 @@ class JoinedGang:
             self._undistributed = UndistributedOptimizers()
             if "keras" in sys.modules:
                 self._undistributed.watch()
+
+
+def _keras_backend() -> str:
+    """The backend of Keras in this process; that which it would take where it is not imported."""
+    name = getattr(getattr(sys.modules.get("keras"), "backend", None), "backend", None)
+    if callable(name):
+        return str(name())
+    chosen, _ = keras_backend(os.environ) or (TENSORFLOW, "")
+    return chosen
 
 
 def alone(homes: Homes = _ELSEWHERE) -> JoinedGang:

@@ -78,6 +78,7 @@ def test_each_member_of_a_host_has_its_gpu_before_the_ring_initialises_tensorflo
 def test_callbacks_of_keras_are_refused_on_a_ring_of_another_framework() -> None:
     class TorchRing(LocalRing):
         framework = "torch"
+        size = 2
 
     gang = gang_join.JoinedGang(ALONE, TorchRing, lambda: None)
     _ = gang.ring
