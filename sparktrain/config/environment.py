@@ -15,10 +15,11 @@ KERAS_BACKEND = "KERAS_BACKEND"
 TENSORFLOW = "tensorflow"
 """The default of Keras."""
 TORCH = "torch"
-GANG_BACKENDS = frozenset({TENSORFLOW, TORCH})
+JAX = "jax"
+GANG_BACKENDS = frozenset({TENSORFLOW, TORCH, JAX})
 """Those that have a backend of gangs of the same name."""
-_TITLES = {TENSORFLOW: "TensorFlow", TORCH: "PyTorch"}
-KERAS_BACKENDS = frozenset({TENSORFLOW, "jax", TORCH, "numpy", "openvino"})
+_TITLES = {TENSORFLOW: "TensorFlow", TORCH: "PyTorch", JAX: "JAX"}
+KERAS_BACKENDS = frozenset({TENSORFLOW, JAX, TORCH, "numpy", "openvino"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")

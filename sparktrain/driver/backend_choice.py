@@ -45,13 +45,14 @@ def choose(
     installed: Callable[[str], bool] = is_installed,
     *,
     torch: bool = False,
+    jax: bool = False,
     keras: tuple[str, str] = ("", ""),
 ) -> Choice:
     """For a gang of several members, with `servers` when some of them are parameter servers or evaluators.
 
-    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow; `keras`:
-    as `keras_setting` returns it. Others have Horovod where driver and executors have it, else TensorFlow's own
-    collectives, which need nothing else.
+    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow; `jax`:
+    they import JAX, or Keras that runs on it, and neither of these; `keras`: as `keras_setting` returns it. Others have
+    Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
     """
     if servers:
         return Choice(Backend.TENSORFLOW, "only it has parameter servers and evaluators")
@@ -62,6 +63,8 @@ def choose(
         return Choice(Backend.TORCH, f"{place} has Keras run on PyTorch")
     if torch:
         return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
+    if jax:
+        return Choice(Backend.JAX, "the function trains by JAX, and its modules import neither TensorFlow nor torch")
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
@@ -79,16 +82,25 @@ def keras_setting(choice: Callable[[], KerasChoice | None], env: Mapping[str, st
     return keras_backend({**os.environ, **env}) or ("", "")
 
 
-def chosen_keras(choice: Callable[[], KerasChoice | None], gang: GangSpec, env: Mapping[str, str]) -> str:
+def chosen_keras(
+    choice: Callable[[], KerasChoice | None],
+    gang: GangSpec,
+    env: Mapping[str, str],
+    uses_keras: Callable[[], bool] = lambda: True,
+) -> str:
     """The backend of Keras that a function or its variables choose for a gang; empty where they choose none.
 
-    `choice` looks at the function. Raises SpecError for one that a gang cannot train with.
+    `choice` and `uses_keras` look at the function, which may leave Keras alone in a gang of another framework than
+    TensorFlow. Raises SpecError for one that a gang cannot train with.
     """
     if not gang.keras_backend:
         return ""
     if (keras_choice := choice()) is not None:
         return _checked(keras_choice.backend, keras_choice.place, gang)
-    return _checked(env.get(KERAS_BACKEND, ""), _IN_CALL, gang)
+    backend = env.get(KERAS_BACKEND, "")
+    if gang.keras_backend not in (TENSORFLOW, backend) and not uses_keras():
+        return backend
+    return _checked(backend, _IN_CALL, gang)
 
 
 def check_inherited_keras(gang: GangSpec, chosen: str) -> None:

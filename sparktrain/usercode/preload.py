@@ -121,6 +121,7 @@ _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
     Backend.TORCH: frozenset({"torch"}),
+    Backend.JAX: frozenset({"jax"}),
     Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }

@@ -137,7 +137,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
     # The members of a gang average by one framework: one that asked Keras for JAX once trained on TensorFlow unnoticed.
-    keras = chosen_keras(program.keras_choice, gang, env)
+    keras = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
     sampler_name, warm = _check_search(search, trial_space, spec)
@@ -192,10 +192,15 @@ def _choice(
 ) -> Choice | None:
     """The backend that the run chooses for its gangs: see `Options.choice`."""
     is_gang = gang.size > 1
-    chooses = is_gang and options.keywords.backend == AUTO
-    uses_torch = chooses and program.uses_torch()
-    keras = keras_setting(program.keras_choice, env) if chooses else ("", "")
-    return options.choice(gang, strategy=is_gang and program.makes_strategy(), torch=uses_torch, keras=keras)
+    is_open = is_gang and options.keywords.backend == AUTO
+    keras = keras_setting(program.keras_choice, env) if is_open else ("", "")
+    return options.choice(
+        gang,
+        strategy=is_gang and program.makes_strategy(),
+        torch=is_open and program.uses_torch(),
+        jax=is_open and program.uses_jax(keras[0]),
+        keras=keras,
+    )
 
 
 def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) -> tuple[str, WarmStart]:
