@@ -9,18 +9,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
-from sparktrain.config.param_values import did_you_mean
+from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
-from sparktrain.training.frameworks.imported import owner
+from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
+from sparktrain.training.learning_rates import scale_lr
 from sparktrain.training.metrics import passed_count, reported_metrics, size_problem
 from sparktrain.training.notices import notice
 
@@ -310,6 +311,9 @@ class TrainContext:
         member calls it with the same data. Does not block. See
         `sparktrain.training.frameworks.tensorflow.data.shard.shard`.
 
+        A `DataLoader` of PyTorch becomes a `DataLoader` with a share of its samples in each epoch, and with
+        `state_dict`: see `sparktrain.training.frameworks.torch.torch_loader.shard`.
+
         Args:
             data: a dataset of batches, arrays such as `(x, y)` or `(x, y, sample_weight)` with examples along the first
                 axis, or a function that returns an iterator over batches.
@@ -321,11 +325,11 @@ class TrainContext:
 
         Raises SpecError.
         """
-        require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
-        from sparktrain.training.frameworks.tensorflow.data.shard import shard
-
         chosen = self.seed % 2**31 if seed is None else seed
-        return shard(
+        framework = data_owner(data)
+        if framework is None:
+            require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
+        return feeds_of("tensorflow" if framework is None else framework.module).shard(
             data,
             rank=self.rank,
             size=self._gang.readers or self.size,
@@ -376,9 +380,25 @@ class TrainContext:
 
         Raises SpecError for a rate that is not a number from 0.
         """
-        from sparktrain.training.frameworks.keras.lr_schedule import scale_lr
-
         return scale_lr(lr, self._gang.readers or self.size)
+
+    def warmup_lr(self, optimizer: Any, steps: int) -> Any:
+        """A `LambdaLR` of PyTorch: the rate of `optimizer` rises from that of one member in `steps` calls of `step()`.
+
+        The optimizer gets the rate of `scale_lr`; then the schedule multiplies it by 1 divided by the members at first,
+        and by 1 from step number `steps` on (arXiv 1706.02677, section 2.2). `SequentialLR` and `ChainedScheduler` join
+        it to other schedules. For Keras see `warmup` of `keras_callbacks`, and `sparktrain.Warmup`.
+
+        Raises SpecError for what is no optimizer of PyTorch, and for less than one step.
+        """
+        framework = owner(optimizer)
+        if framework is None or framework.schedules is None:
+            raise SpecError(
+                f"ctx.warmup_lr() is {described(optimizer)}, and takes an optimizer of PyTorch: for Keras pass warmup= "
+                "to ctx.keras_callbacks(), or sparktrain.Warmup(rate, steps) as the learning rate"
+            )
+        module = importlib.import_module(framework.schedules)
+        return module.warmup_lr(optimizer, steps, self._gang.readers or self.size)
 
     def keras_callbacks(
         self,

@@ -17,9 +17,18 @@ class Framework(ABC):
     """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
     distribution: str | None = None
     """The module with `distribute(model, ring, compression=...)` for what `owns` names, where there is one."""
+    data: str | None = None
+    """The module with its feeds, where there is one: `row_feed(request)` of a `FeedRequest`, and `shard(data, ...)`
+    with the arguments of `ctx.shard` for what `owns_data` names."""
+    schedules: str | None = None
+    """The module with `warmup_lr(optimizer, steps, size)` for optimizers that `owns` names, where there is one."""
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""
+        return False
+
+    def owns_data(self, value: object) -> bool:
+        """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False
 
     @abstractmethod

@@ -18,6 +18,8 @@ class Torch(Framework):
     module = "torch"
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
+    data = "sparktrain.training.frameworks.torch.torch_feeds"
+    schedules = "sparktrain.training.frameworks.torch.torch_schedules"
 
     def owns(self, value: object) -> bool:
         """See base class. A Keras model on PyTorch is one of Keras."""
@@ -26,6 +28,15 @@ class Torch(Framework):
         return isinstance(value, kinds) and not any(
             kind.__module__.startswith("keras.") for kind in type(value).__mro__
         )
+
+    def owns_data(self, value: object) -> bool:
+        """See base class. Lists and dicts of its tensors too."""
+        torch = sys.modules.get(self.module)
+        if torch is None:
+            return False
+        if isinstance(value, dict | tuple | list):
+            return any(map(self.owns_data, value.values() if isinstance(value, dict) else value))
+        return isinstance(value, torch.Tensor | torch.utils.data.DataLoader | torch.utils.data.Dataset)
 
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
