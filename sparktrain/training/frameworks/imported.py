@@ -1,6 +1,7 @@
 """The frameworks that this process has imported. Imports none of them."""
 
 import sys
+from collections.abc import Sequence
 
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.jax.jax_framework import Jax
@@ -18,6 +19,11 @@ ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(
 def owner(value: object) -> Framework | None:
     """The framework that has imported, and distributes, the model or the optimizer `value`; None for all others."""
     return next((framework for framework in imported() if framework.owns(value)), None)
+
+
+def keeper(parts: Sequence[object]) -> Framework | None:
+    """The framework with the state module that saves all of `parts`; None where there is none."""
+    return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
 def imported() -> list[Framework]:
