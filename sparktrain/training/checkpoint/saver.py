@@ -222,6 +222,11 @@ class CheckpointSaver:
         self._over = False
         self._writer: threading.Thread | None = None
 
+    @property
+    def newest_step(self) -> int:
+        """The step of the newest call of `save`, or of the restored checkpoint; -1 before both."""
+        return self._last_step
+
     def save(
         self,
         step: int,
