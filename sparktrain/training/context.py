@@ -27,6 +27,7 @@ from sparktrain.training.notices import notice
 
 if TYPE_CHECKING:
     from sparktrain.training.boosting import BoostingMember
+    from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
@@ -198,6 +199,36 @@ class TrainContext:
             restore_dir = self._assignment.restore_dir
             self._checkpoints = CheckpointSaver(self._wire, scratch, restore_dir, self.rank, self._clock)
         return self._checkpoints
+
+    def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
+        """Memory checkpoints for a loop of your own: a `sparktrain.MemoryCheckpoints`, for a `with` block.
+
+            with ctx.memory_checkpoints(model, optimizer, scheduler) as memory:
+                for step in range(done + 1, steps + 1):
+                    ...
+                    memory.step(step)
+
+        Every member enters the block after `ctx.checkpoint.restore`, and with what that gets. After a loss all members
+        continue from the newest copy in the shared memory of a host, and repeat few steps; a gang with fewer members
+        grows. `every` is "auto", for 2 % of the time at most, or a time such as "5s". For a member alone, and in a gang
+        without a ring, the block only reports steps. Blocks only at the first use of the ring.
+
+        Raises SpecError for another `every`, TypeError for what cannot be saved, FormError.
+        """
+        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
+        from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
+        from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
+
+        interval_s = snapshot_interval(every)
+        memory = self._memory_saver()
+        ring = self._gang.ring if memory is not None else None
+        rounds = None
+        # Members without a ring cannot agree on a step, and parameter servers have the state of theirs.
+        if memory is not None and ring is not None and ring.size == self.size and ring.ps_model is None:
+            rounds = MemoryRounds(ring, memory, interval_s, self._clock)
+        start = max(0, self.checkpoint.newest_step)
+        saved_parts = parts if model is None else (model, *parts)
+        return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start)
 
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.training.frameworks.contract import Framework
@@ -31,6 +32,11 @@ def feeds_of(package: str) -> Any:
     """The module `Framework.data` of the framework that is imported as `package`. Imports the framework."""
     [data] = [framework.data for framework in ALL if framework.module == package and framework.data is not None]
     return importlib.import_module(data)
+
+
+def keeper(parts: Sequence[object]) -> Framework | None:
+    """The framework with the state module that saves all of `parts`; None where there is none."""
+    return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
 def imported() -> list[Framework]:

@@ -13,6 +13,11 @@ class Keras(Framework):
     """See base class. What concerns devices and errors is its backend's."""
 
     module = "keras"
+    state = "sparktrain.training.frameworks.keras.keras_state"
+
+    def keeps(self, value: object) -> bool:
+        """See base class. A model on any backend."""
+        return all(hasattr(value, name) for name in ("built", "variables", "metrics_variables"))
 
     def seed(self, value: int) -> None:
         """See base class."""
