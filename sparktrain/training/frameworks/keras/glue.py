@@ -17,7 +17,7 @@ from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
 
 def prepare_keras(ring: Ring) -> None:
     """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
-    if ring.size == 1:
+    if ring.size == 1 or ring.framework != TENSORFLOW:
         return
     weigh_losses(ring)
     if ring.framework == TENSORFLOW:  # Keras makes no synchronized layer with another backend
