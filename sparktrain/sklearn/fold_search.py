@@ -1,6 +1,7 @@
 """Searches hyperparameters of an estimator of scikit-learn: each candidate and fold is a trial of a sweep.
 
-    estimator, space, X, y -> checks (`search_input`, `candidates`, `growth_choice`) -> rows of bytes (`datasets.shared_objects`)
+    estimator, space, X, y -> checks (`search_input`, `candidates`, `growth_choice`)
+    -> rows of bytes (`datasets.shared_objects`)
     -> a sweep with a trial for each fit (`fold_fit`, in members) -> `cv_results` -> a refit of the best candidate
 
 The refit runs on the agents of the sweep, reads the dataset of the sweep, and exports the estimator in its own run

@@ -54,12 +54,13 @@ def check_estimator(estimator: Any) -> None:
 
 def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any) -> SearchData:
     """The rows and their splits. Collects Spark DataFrames, and splits, which blocks. Raises SpecError."""
-    if is_frame(X):
-        require("pandas", "search_cv() with a DataFrame of Spark")
-        X = X.toArrow().to_pandas()
     y = _rows_of("y", y)
     groups = _rows_of("groups", groups)
     columns = {name: value for name, value in (("y", y), ("groups", groups)) if isinstance(value, str)}
+    _check_columns(X, columns)
+    if is_frame(X):
+        require("pandas", "search_cv() with a DataFrame of Spark")
+        X = X.toArrow().to_pandas()
     if columns:
         X, parts = _taken(X, columns)
         y = parts.get("y", y)
@@ -128,8 +129,8 @@ def _rows_of(name: str, value: Any) -> Any:
     return value
 
 
-def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
-    """X without the columns, and these. Raises SpecError."""
+def _check_columns(X: Any, columns: Mapping[str, str]) -> None:
+    """Raise SpecError for names that X lacks."""
     names = getattr(X, "columns", None)
     for part, column in columns.items():
         if names is None:
@@ -138,6 +139,10 @@ def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
             )
         if column not in names:
             raise SpecError(f"{part} ({column!r}) is no column of X{did_you_mean(column, map(str, names))}")
+
+
+def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    """X without the columns, and these."""
     return X.drop(columns=list(dict.fromkeys(columns.values()))), {part: X[column] for part, column in columns.items()}
 
 
