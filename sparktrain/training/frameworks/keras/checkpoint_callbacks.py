@@ -10,6 +10,7 @@ import numpy as np
 from keras.backend import is_float_dtype
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
@@ -21,6 +22,7 @@ from sparktrain.training.data.fit_stages import Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     InternalCallback,
@@ -415,8 +417,8 @@ def optimizers_of(model: Any) -> list[Any]:
 
 def _symbolic(spec: Any) -> Any:
     """What Keras builds a model with, from the element spec of a dataset of TensorFlow; None where it is unknown."""
-    # Only pipelines of TensorFlow have a spec; with another backend Keras builds a model with its first batch.
-    if spec is None:
+    # With another backend Keras builds a model with its first batch, before it calls any callback.
+    if spec is None or backend_in_use() != TENSORFLOW:
         return None
     from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
 
