@@ -2,20 +2,15 @@
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 from sparktrain import deferred_wrappers
 from sparktrain.config.environment import JAX, KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend
 from sparktrain.errors import EnvironmentMismatchError
+from sparktrain.optional_packages import is_installed
 
 CPU = "/CPU:0"
 _DEVICES = "CUDA_VISIBLE_DEVICES"
-
-
-def is_installed(package: str) -> bool:
-    """Whether this process could import `package`, found without importing it."""
-    return find_spec(package) is not None
 
 
 def set_up(cpus: int, gpu: str | None, installed: Callable[[str], bool] = is_installed) -> str:
