@@ -60,6 +60,7 @@ def fit(kind: str, kill: bool, ctx: st.TrainContext) -> dict[str, float]:
             if kill and ctx.generation == 1 and len(seen) == KILLED_AT:
                 ctx.checkpoint.wait()
                 os.kill(os.getppid(), signal.SIGKILL)  # the zygote: the process itself would count as out of memory
+                signal.pause()
 
     feed = feed_of(kind, ctx)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=2), Kill()]
