@@ -1,6 +1,7 @@
 """The frameworks that this process has imported. Imports none of them."""
 
 import sys
+from typing import Any
 
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.jax.jax_framework import Jax
@@ -18,6 +19,12 @@ ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(
 def owner(value: object) -> Framework | None:
     """The framework that has imported, and distributes, the model or the optimizer `value`; None for all others."""
     return next((framework for framework in imported() if framework.owns(value)), None)
+
+
+def joined(value: object) -> Any:
+    """`value` as an array of the host, where other members hold parts of it; None for any other: see `Framework`."""
+    arrays = (framework.joined(value) for framework in imported())
+    return next((array for array in arrays if array is not None), None)
 
 
 def imported() -> list[Framework]:
