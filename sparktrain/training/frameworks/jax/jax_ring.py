@@ -42,6 +42,7 @@ class JaxRing(Ring):
     """See base class. Takes arrays of JAX and of NumPy, and returns the same kind. Made by `join`."""
 
     framework = "jax"
+    keras_averaging = "sparktrain.training.frameworks.jax.keras_steps"
     calls: EagerCallLog
 
     def __init__(self, formation: Formation, shutdown: Any) -> None:

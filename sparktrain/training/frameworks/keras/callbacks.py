@@ -21,7 +21,7 @@ from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
@@ -36,6 +36,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     Arrange,
     CallbackStateKeeper,
@@ -199,6 +200,10 @@ class StartTogether(InternalCallback):
         """Raises SpecError if members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
+        if is_spread():  # XLA averages, and Keras has made the variables equal
+            self._compare_data()
+            self._compare(self.model, self.params.get("steps"))
+            return
         if (stray := stray_optimizer(self.model)) is not None:
             raise SpecError(
                 f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
@@ -206,7 +211,7 @@ class StartTogether(InternalCallback):
             )
         # `jit_compile="auto"`, the default of compile(), is True only where there is a GPU: a program that trains on
         # CPUs would fail there.
-        if self.model.jit_compile:  # XLA cannot compile collectives
+        if self.model.jit_compile and self._ring.framework == TENSORFLOW:  # XLA cannot compile collectives
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
         self._compare_data()

@@ -23,6 +23,7 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
+from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     InternalCallback,
@@ -64,7 +65,14 @@ class FitCheckpoints:
             self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
-        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy. Only the chief calls it."""
+        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy.
+
+        Only the chief calls it, and all members where they hold parts of the model: the others give it their parts.
+        """
+        if not self._checkpoints.is_chief:
+            if not self._checkpoints.has_restored(place.step):
+                give_parts(model)
+            return
         content: dict[str, Any] = {FIT_STATE: dict(place.content)}
         if self._ps_model is not None:
             content[OPTIMIZERS] = self._ps_model.saved()
@@ -279,8 +287,10 @@ class SaveCheckpoints(InternalCallback):
         if self._quiet:
             return
         # Before the others return: all members take part in the average, and the chief alone saves.
-        shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
-        if self._ring.rank:
+        spread = is_spread()
+        averages = batch and self._cadence.steps is not None and self._ring.size > 1 and not spread
+        shared = self._averaged_metrics() if averages else []
+        if self._ring.rank and not spread:
             return
         place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
         local_values = [(variable, variable.numpy()) for variable, _ in shared]
@@ -327,7 +337,7 @@ class EndStage(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the optimizers of other models as late as possible, and drop what is not needed."""
         stages = self._position.stages
-        if self._rank or stages.behind(self._position.fit):
+        if self._rank or stages.behind(self._position.fit) or is_spread():
             return
         if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):
             gc.collect()  # models have reference cycles: this frees those that the function has released
@@ -354,6 +364,8 @@ class EndStage(InternalCallback):
             "seed": model_state.global_seed(),
         }
         chief = not self._rank and not position.stopped
+        if self._rank and not position.stopped and is_spread():
+            give_parts(self.model, "model/", "seeds/")
         stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
 
     def _restore(self, finished: Finished) -> None:

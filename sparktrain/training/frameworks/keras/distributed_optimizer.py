@@ -1,12 +1,13 @@
 """`ctx.distribute`: makes an optimizer of Keras 3 train with all members of a gang."""
 
+import importlib
 from typing import Any
 
 import keras
 
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
-from sparktrain.training.collectives.ring import TENSORFLOW, Ring
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
 
 _COMPRESSIONS = ("none", "fp16", "bf16")
@@ -23,9 +24,9 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     of the framework that Keras runs on.
 
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
-    with Horovod: it has no sums of that type). Compile the model with `jit_compile=False`: XLA cannot compile
-    collectives. Does not block. Raises SpecError for anything but a Keras optimizer, for one that is distributed
-    already, and for an unknown compression.
+    with Horovod: it has no sums of that type); Keras on JAX takes "none" alone. On TensorFlow compile the model with
+    `jit_compile=False`: XLA cannot compile its collectives. Does not block. Raises SpecError for anything but a Keras
+    optimizer, for one that is distributed already, and for an unknown compression.
     """
     if compression not in _COMPRESSIONS:
         raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _COMPRESSIONS))}")
@@ -42,10 +43,4 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
         )
     if ring.size == 1 and ring.ps_model is None and ring.local_steps is None:
         return optimizer  # also where Keras runs on another backend than TensorFlow
-    if ring.framework != TENSORFLOW:
-        from sparktrain.training.frameworks.keras import eager_average
-
-        return eager_average.average_by(ring, optimizer, compression)
-    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import average_by
-
-    return average_by(ring, optimizer, compression)
+    return importlib.import_module(ring.keras_averaging).average_by(ring, optimizer, compression)

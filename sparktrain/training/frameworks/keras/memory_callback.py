@@ -11,6 +11,7 @@ from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, InternalCallback
 
 LOOK_S = 0.5
@@ -48,7 +49,8 @@ class TakeSnapshots(InternalCallback):
         """See base class."""
         position = self._position
         alone = self._ring.size == 1 and not self._memory.may_grow
-        self._off = alone or position.stopped or position.stages.behind(position.fit)
+        # Members take turns, and no single one can copy variables that all of them hold.
+        self._off = alone or is_spread() or position.stopped or position.stages.behind(position.fit)
         self._schedule.start(position.step)
         self._last = self._agreed = (position.step, self._clock.now())
 
