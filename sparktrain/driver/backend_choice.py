@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from sparktrain.cluster.preflight import is_installed
 from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend, refusal_in_gang
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError
+from sparktrain.optional_packages import is_installed
 from sparktrain.usercode.keras_choice import KerasChoice
 
 HOROVOD = "horovod"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
@@ -17,6 +18,7 @@ from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
+from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
@@ -336,7 +338,9 @@ class TrainContext:
         seed: int | None = None,
         class_weight: Mapping[int, float] | None = None,
     ) -> Any:
-        """This member's share of `data`, a `tf.data.Dataset` for `fit`: each batch once in an epoch, over all members.
+        """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
+
+        It is a `tf.data.Dataset`; where Keras runs on another backend, it is an iterable of batches of NumPy's arrays.
 
         All members have the same number of steps; after a restart training resumes in the middle of the epoch. Every
         member calls it with the same data. Does not block. See
@@ -358,9 +362,10 @@ class TrainContext:
         """
         chosen = self.seed % 2**31 if seed is None else seed
         framework = data_owner(data)
-        if framework is None:
+        package = fit_feeds() if framework is None else framework.module
+        if package == TENSORFLOW:
             require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
-        return feeds_of("tensorflow" if framework is None else framework.module).shard(
+        return feeds_of(package).shard(
             data,
             rank=self.rank,
             size=self._gang.readers or self.size,

@@ -4,6 +4,7 @@ They import Keras themselves: a process of tests that imports this module may ha
 """
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,103 @@ def train(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
         "evaluated": loss,
         "generation": ctx.generation,
     }
+
+
+def distributed(kind: str) -> dict[str, float]:
+    """A program for `keras.distribution` on several hosts: it knows nothing of sparktrain but its result."""
+    import jax
+    import keras
+
+    keras.distribution.initialize()
+    devices = keras.distribution.list_devices()
+    keras.distribution.set_distribution(distribution(kind))
+    model = network()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    x, y = rows()
+    if kind == "data":  # each process brings its rows, and all of them where the model is split
+        size = jax.process_count()
+        mine = (slice(None), jax.process_index())
+        x, y = (
+            array.reshape(-1, size, BATCH // size, array.shape[-1])[mine].reshape(-1, array.shape[-1])
+            for array in (x, y)
+        )
+    batch = BATCH // (jax.process_count() if kind == "data" else 1)
+    history = model.fit(x, y, batch_size=batch, epochs=EPOCHS, shuffle=False, verbose=0)
+    kernel = model.layers[0].kernel.value
+    return {
+        "devices": len(devices),
+        "loss": history.history["loss"][-1],
+        "mae": history.history["mae"][-1],
+        "part": kernel.addressable_shards[0].data.size / kernel.size,
+    }
+
+
+def distribution(kind: str) -> Any:
+    """Data or model parallelism over all devices."""
+    import keras
+
+    if kind == "data":
+        return keras.distribution.DataParallel(auto_shard_dataset=False)
+    count = keras.distribution.get_device_count()
+    layout = keras.distribution.LayoutMap(keras.distribution.DeviceMesh((1, count), ("batch", "model")))
+    layout[".*/dense/kernel"] = (None, "model")
+    layout[".*/dense/bias"] = ("model",)
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False)
+
+
+def misfit(how: str) -> float:
+    """A mesh of other devices than those of the gang."""
+    import keras
+
+    if how == "shape":
+        keras.distribution.DeviceMesh((1, 4), ("batch", "model"))
+    one = keras.distribution.DeviceMesh((1,), ("batch",), keras.distribution.list_devices()[:1])
+    keras.distribution.DataParallel(device_mesh=one)
+    return 1.0
+
+
+def resume_split(folder: str, kill: int, ctx: Any) -> dict[str, float]:
+    """Fit a model that is split over the members; member `kill` ends by a signal when the third epoch starts.
+
+    Copies the checkpoint that it resumes from to `folder`.
+    """
+    import keras
+
+    keras.distribution.set_distribution(distribution("model"))
+    model = network()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    x, y = rows()
+    peeked = ctx.checkpoint.peek()
+    if peeked is not None and ctx.rank == 0:
+        shutil.copytree(ctx.checkpoint._restore_dir, Path(folder, "checkpoint"))
+
+    class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        steps = 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if ctx.rank == kill and ctx.generation == 1 and epoch == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    history = model.fit(
+        x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[*ctx.keras_callbacks(), Kill()]
+    )
+    return {
+        "from": 0 if peeked is None else peeked.step,
+        "loss": history.history["loss"][-1],
+        "generation": ctx.generation,
+        "part": model.layers[0].kernel.value.addressable_shards[0].data.size / model.layers[0].kernel.value.size,
+    }
+
+
+def read_alone(checkpoint: str) -> dict[str, float]:
+    """Restore a checkpoint of a split model into one that is not split."""
+    import keras
+
+    from sparktrain.training.checkpoint.saver import restore
+
+    model = network()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    before = model.get_weights()
+    restored = restore(model, Path(checkpoint), 0)
+    assert all((weight != first).any() for weight, first in zip(model.get_weights(), before, strict=True))
+    return {"step": float(restored.step)}

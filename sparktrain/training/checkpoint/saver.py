@@ -274,6 +274,15 @@ class CheckpointSaver:
             self._restored_step = None
             self._stage(_Job(state, snapshot))
 
+    @property
+    def is_chief(self) -> bool:
+        """Whether this member saves."""
+        return self._rank == 0
+
+    def has_restored(self, step: int) -> bool:
+        """Whether `step` was just restored: then a save of it does nothing."""
+        return step == self._restored_step
+
     def peek(self) -> Restored | None:
         """The position of the newest checkpoint, and what was saved with it; None without one. Changes nothing.
 

@@ -6,6 +6,7 @@ No method imports a framework, so that one that the process does not use costs n
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 
 class Framework(ABC):
@@ -46,6 +47,13 @@ class Framework(ABC):
     def owns_data(self, value: object) -> bool:
         """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False
+
+    def joined(self, value: object) -> Any:
+        """`value` as an array of the host, where other members hold parts of it; None for any other value.
+
+        All members call it, with the same array, and it blocks until they do.
+        """
+        return None
 
     @abstractmethod
     def seed(self, value: int) -> None:

@@ -39,6 +39,12 @@ def keeper(parts: Sequence[object]) -> Framework | None:
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
+def joined(value: object) -> Any:
+    """`value` as an array of the host, where other members hold parts of it; None for any other: see `Framework`."""
+    arrays = (framework.joined(value) for framework in imported())
+    return next((array for array in arrays if array is not None), None)
+
+
 def imported() -> list[Framework]:
     """The frameworks that this process has imported, by themselves or through others."""
     return [framework for framework in ALL if framework.module in sys.modules]

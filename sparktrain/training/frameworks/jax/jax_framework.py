@@ -24,6 +24,12 @@ class Jax(Framework):
     def seed(self, value: int) -> None:
         """See base class."""
 
+    def joined(self, value: object) -> Any:
+        """See base class."""
+        from sparktrain.training.frameworks.jax.split_arrays import joined
+
+        return joined(value)
+
     def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. JAX reads the fraction when it first uses a device; a fraction of the user's own stays."""
         if _FRACTION in os.environ:

@@ -23,6 +23,7 @@ from sparktrain.errors import FormError, SpecError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.frameworks.jax import keras_mesh
 
 _POLL_S = 0.005
 _PREEMPTION = "jax_enable_preemption_service"
@@ -66,6 +67,7 @@ def connect(joining: Joining) -> Callable[[], None]:
             "so no firewall may be between them"
         ) from error
     joining.release_port()
+    keras_mesh.check_meshes(formation)
     return _leave_calls_to_gang(formation)
 
 

@@ -42,7 +42,7 @@ def average_by(ring: JaxRing, optimizer: Any, compression: str) -> Any:
 
 
 class GlobalApply(DistributedApply):
-    """Takes the place of `apply`: within a step over all members the gradients are averaged already."""
+    """Takes the place of `apply`: in a step over all members, and with `keras.distribution`, XLA has averaged."""
 
     belongs_outside_scale = False
 
@@ -54,7 +54,7 @@ class GlobalApply(DistributedApply):
 
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """See base class. Raises SpecError in a compiled step of the user's own, and RingError."""
-        if not self.in_step:
+        if not self.in_step and keras.distribution.distribution() is None:
             if any(isinstance(gradient, jax.core.Tracer) for gradient in grads):
                 raise SpecError(
                     f"the optimizer of {_CALL} is applied in a compiled function of your own, where the ring cannot "

@@ -36,6 +36,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     Arrange,
     CallbackStateKeeper,
@@ -198,6 +199,10 @@ class StartTogether(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Raises SpecError if members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
+            return
+        if is_spread():  # XLA averages, and Keras has made the variables equal
+            self._compare_data()
+            self._compare(self.model, self.params.get("steps"))
             return
         if (stray := stray_optimizer(self.model)) is not None:
             raise SpecError(

@@ -10,6 +10,7 @@ import numpy as np
 from keras.backend import is_float_dtype
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
@@ -22,6 +23,8 @@ from sparktrain.training.data.fit_stages import Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
+from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     InternalCallback,
@@ -63,7 +66,14 @@ class FitCheckpoints:
             self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
-        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy. Only the chief calls it."""
+        """Copy what `restore` needs; a thread writes the copy. Blocks for the copy.
+
+        Only the chief calls it, and all members where they hold parts of the model: the others give it their parts.
+        """
+        if not self._checkpoints.is_chief:
+            if not self._checkpoints.has_restored(place.step):
+                give_parts(model)
+            return
         content: dict[str, Any] = {FIT_STATE: dict(place.content)}
         if self._ps_model is not None:
             content[OPTIMIZERS] = self._ps_model.saved()
@@ -278,8 +288,10 @@ class SaveCheckpoints(InternalCallback):
         if self._quiet:
             return
         # Before the others return: all members take part in the average, and the chief alone saves.
-        shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
-        if self._ring.rank:
+        spread = is_spread()
+        averages = batch and self._cadence.steps is not None and self._ring.size > 1 and not spread
+        shared = self._averaged_metrics() if averages else []
+        if self._ring.rank and not spread:
             return
         place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
         local_values = [(variable, variable.numpy()) for variable, _ in shared]
@@ -326,7 +338,7 @@ class EndStage(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the optimizers of other models as late as possible, and drop what is not needed."""
         stages = self._position.stages
-        if self._rank or stages.behind(self._position.fit):
+        if self._rank or stages.behind(self._position.fit) or is_spread():
             return
         if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):
             gc.collect()  # models have reference cycles: this frees those that the function has released
@@ -353,6 +365,8 @@ class EndStage(InternalCallback):
             "seed": model_state.global_seed(),
         }
         chief = not self._rank and not position.stopped
+        if self._rank and not position.stopped and is_spread():
+            give_parts(self.model, "model/", "seeds/")
         stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
 
     def _restore(self, finished: Finished) -> None:
@@ -416,8 +430,8 @@ def optimizers_of(model: Any) -> list[Any]:
 
 def _symbolic(spec: Any) -> Any:
     """What Keras builds a model with, from the element spec of a dataset of TensorFlow; None where it is unknown."""
-    # Only pipelines of TensorFlow have a spec; with another backend Keras builds a model with its first batch.
-    if spec is None:
+    # With another backend Keras builds a model with its first batch, before it calls any callback.
+    if spec is None or backend_in_use() != TENSORFLOW:
         return None
     from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
 

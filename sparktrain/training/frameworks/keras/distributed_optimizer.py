@@ -26,8 +26,7 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
     with Horovod: it has no sums of that type); Keras on JAX takes "none" alone. On TensorFlow compile the model with
     `jit_compile=False`: XLA cannot compile its collectives. Does not block. Raises SpecError for anything but a Keras
-    optimizer, for one that is distributed
-    already, and for an unknown compression.
+    optimizer, for one that is distributed already, and for an unknown compression.
     """
     if compression not in _COMPRESSIONS:
         raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _COMPRESSIONS))}")

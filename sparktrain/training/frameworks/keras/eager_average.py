@@ -18,7 +18,7 @@ _WIDE = frozenset({"float32", "float64"})
 def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
     """Make `optimizer` average its gradients by `ring`; returns `optimizer` itself.
 
-    The ring has tensors of the framework that Keras runs on.
+    The ring has tensors of the framework that Keras runs on, which trains step by step.
     """
     optimizer.apply = EagerAverage(optimizer, ring, NARROW[compression])
     return optimizer

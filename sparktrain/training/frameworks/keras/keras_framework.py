@@ -13,6 +13,7 @@ class Keras(Framework):
     """See base class. What concerns devices and errors is its backend's."""
 
     module = "keras"
+    data = "sparktrain.training.frameworks.keras.array_feeds"
     state = "sparktrain.training.frameworks.keras.keras_state"
 
     def keeps(self, value: object) -> bool:
@@ -54,6 +55,14 @@ def backend_in_use() -> str:
         return _backend(sys.modules["keras"]) or TENSORFLOW
     setting = keras_backend(os.environ)
     return setting[0] if setting is not None else TENSORFLOW
+
+
+def fit_feeds() -> str:
+    """The package with the feeds that `fit` reads: TensorFlow, or Keras itself where that runs on another backend.
+
+    Blocks on the local disk where Keras is not imported.
+    """
+    return TENSORFLOW if backend_in_use() == TENSORFLOW else Keras.module
 
 
 def check_backend(call: str, framework: str) -> None:

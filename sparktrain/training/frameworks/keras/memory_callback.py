@@ -8,6 +8,7 @@ from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, InternalCallback
 
 
@@ -31,7 +32,9 @@ class TakeSnapshots(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         position = self._position
-        self._rounds.start(position.step, off=position.stopped or position.stages.behind(position.fit))
+        # Members take turns, and no single one can copy variables that all of them hold.
+        off = is_spread() or position.stopped or position.stages.behind(position.fit)
+        self._rounds.start(position.step, off=off)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises RingError."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.frameworks.imported import joined
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
@@ -68,8 +69,13 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
 
 def view(variable: Any) -> Array:
-    """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes."""
+    """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes.
+
+    Where members hold parts of the variable, all of them call it, and it blocks until they do.
+    """
     held = _own_part(variable.value)
+    if (parts := joined(held)) is not None:
+        return np.asarray(parts)
     if not hasattr(held, "detach"):
         return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
     try:
