@@ -130,6 +130,7 @@ PROGRAMS = (
     "sparktrain/training/__main__.py",
     "sparktrain/inference/__main__.py",
     "sparktrain/tensorflowonspark/__main__.py",
+    "sparktrain/torch/__main__.py",
 )
 FENCES = [
     Fence("only clock.py reads time", imports_of("time"), "from time import sleep", but_not=("sparktrain/clock.py",)),

@@ -24,6 +24,7 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
 from sparktrain.training.frameworks.torch.torch_loader import shard
 from tests.support.written_data import reader_of, written
+from tests.torch import ddp_programs
 
 pytestmark = pytest.mark.torch
 
@@ -361,6 +362,24 @@ def test_more_workers_than_cores_are_a_warning(
     assert "num_workers (2) of the DataLoader is above the 1 core of this slot" in capfd.readouterr().err
     shares(DataLoader(samples(), BATCH, num_workers=1), 1)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["data", "loader", "workers"])
+def test_a_gang_that_loses_a_member_within_an_epoch_takes_each_row_once(tmp_path: Path, kind: str) -> None:
+    count = ddp_programs.ROWS
+    seen = []
+    with st.pool(st.local(slots=2), preload=["torch"]) as pool:
+        for kill_at in (0, 9):  # of 6 steps an epoch
+            result = pool.run(
+                ddp_programs.read_data, {"kind": kind, "kill_at": kill_at, "folder": str(tmp_path)}, workers=2, seed=4,
+                data={"train": table(count)}, dir=str(tmp_path / "runs"), name=f"run-{kill_at}", progress=False,
+            )  # fmt: skip
+            assert result.metrics == {"steps": 12, "rows": 2 * count}
+            assert len(result.restarts) == bool(kill_at)
+            seen.append(np.load(tmp_path / f"{kind}-{kill_at}.npy").tolist())
+    assert seen[0] == seen[1]
+    assert sorted(seen[0][:count]) == sorted(seen[0][count:]) == list(range(count))
+    assert seen[0][:count] != seen[0][count:]
 
 
 # --- learning rates

@@ -46,11 +46,15 @@ class TorchBatches(ResumableLoader):
 
 
 class _Rows(IterableDataset[Any]):  # type: ignore[misc]
-    """The rest of a pass."""
+    """The rest of a pass, as batches."""
 
     def __init__(self, chunks: RowChunks) -> None:
         self.started: PassStart | None = None
         self._chunks = chunks
+
+    def __len__(self) -> int:
+        """Batches of a whole pass: Keras asks the dataset of a loader whether it has a length."""
+        return self._chunks.share.steps
 
     def __iter__(self) -> Iterator[Any]:
         assert self.started is not None
