@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -188,9 +189,19 @@ class TorchRing(Ring):
         """Log a collective; yields what chooses its device for tensors of another one. Raises RingError."""
         self.calls.note(kind, name, tuple(shapes))
         types = {device.type for device in self.group._device_types}
-        first = "cpu" if "cpu" in types else "cuda"
+        first = torch.device("cpu" if "cpu" in types else "cuda")
         with self._failing(name):
-            yield lambda device: device if device.type in types else torch.device(first)
+            self._compare(f"{kind} {name} {shapes}", first)
+            yield lambda device: device if device.type in types else first
+
+    def _compare(self, call: str, device: torch.device) -> None:
+        """Raises RuntimeError where members make different calls."""
+        # Gloo sums tensors of different lengths without an error, and so does it with those of different calls.
+        mine = torch.tensor([int.from_bytes(sha256(call.encode()).digest()[:7])], device=device)
+        calls = [torch.zeros_like(mine) for _ in range(self.size)]
+        dist.all_gather(calls, mine)
+        if differing := [rank for rank, other in enumerate(calls) if not torch.equal(other, mine)]:
+            raise RuntimeError(f"rank {differing[0]} does not call {call}")
 
     @contextmanager
     def _failing(self, name: str) -> Iterator[None]:
