@@ -96,11 +96,22 @@ class TorchRing(Ring):
         self._timeout_s = timeout_s
         self._has_own_group = False
         self._closed = False
+        self.on_close: list[Callable[[], object]] = []
+        """Called when all members have come to the end of the ring, before it ends."""
 
     @property
     def values(self) -> Any:
         """See base class."""
         return torch_values
+
+    @property
+    def formation(self) -> Formation:
+        """Who is in the gang."""
+        return self._formation
+
+    def own_store(self, name: str) -> dist.Store:
+        """A part of the gang's store for another transport. Each name once: its keys stay until the gang ends."""
+        return dist.PrefixStore(name, self._store)
 
     @property
     def group(self) -> dist.ProcessGroup:
@@ -172,6 +183,8 @@ class TorchRing(Ring):
         self.calls.note(CLOSING, CLOSING, ())
         with suppress(RuntimeError):  # a member that is gone does not undo the work of the others
             self._meet("closing", self._timeout_s)
+            for callback in self.on_close:
+                callback()
             # The others still ask the store when rank 0 has its answer.
             self._meet("closed", _LAST_S, waits=self.rank == 0)
         if self._has_own_group and dist.is_initialized():
