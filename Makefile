@@ -31,8 +31,9 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
 
-torch: setup ## torch for tests, in .venv-torch beside .venv: fetched once, some minutes
+torch: setup ## torch for tests, in .venv-torch beside .venv, and Horovod built for it: once, ten minutes
 	@scripts/install_torch.sh
+	@scripts/build_horovod.sh .venv-torch
 
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, two minutes
 	@scripts/fetch_hadoop.sh

@@ -235,7 +235,8 @@ class TrainContext:
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.
 
-        `model` is a Keras model, which becomes `model.keras`, an estimator of scikit-learn (a file of skops where that
+        `model` is a Keras model, which becomes `model.keras`, a module of PyTorch (its weights, as safetensors) or a
+        program of `torch.export.export` or TorchScript, an estimator of scikit-learn (a file of skops where that
         is installed, else of joblib), a model of XGBoost or LightGBM (in their own formats), or the path of a file or
         folder that the function has written. `result.load_model()` loads it, and `model_path` is where it is.
 

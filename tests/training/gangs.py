@@ -239,7 +239,13 @@ def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.SharedValue | For
         assert isinstance(form, Form)
         roles = [Role.CHIEF, *[Role.WORKER] * len(form.ports)]
         places = tuple(map(MemberAddress, wanted.hosts, [_ADDRESS] * len(form.ports), form.ports, roles))
-        joining = Joining(Formation(rank, places), _SocketExchange(pipe), held.close, wanted.ring_timeout_s)
+        joining = Joining(
+            formation=Formation(rank, places),
+            exchange=_SocketExchange(pipe),
+            release_port=held.close,
+            timeout_s=wanted.ring_timeout_s,
+            take_port=lambda: os.dup(held.fileno()),
+        )
         end = Ended(result=_plain(_call(wanted, joining)))
     except BaseException:
         end = Ended(error=traceback.format_exc())

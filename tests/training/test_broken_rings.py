@@ -21,6 +21,8 @@ LATE_S = 4.0
 """Beyond the ring's timeout, on a busy machine."""
 
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+TORCH = pytest.param("torch", marks=pytest.mark.torch)
+all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", TORCH])
 
 
 FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
@@ -29,7 +31,7 @@ OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly")}
 LOSSES = [
     pytest.param(*loss, marks=() if loss in OFTEN else OTHER_LOSSES)
     for loss in product(("tensorflow", "horovod"), (0, 1), FUNCTIONS)
-]
+] + [pytest.param("torch", rank, "eagerly", marks=pytest.mark.torch) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize(("backend", "victim", "how"), LOSSES)
@@ -44,7 +46,7 @@ def test_the_others_report_a_killed_member(backend: str, victim: int, how: str, 
         assert end.result["typed"] == (how == "eagerly")
 
 
-@both
+@all_rings
 def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None:
     *others, _ = run_gang(breaking.stuck, 3, backend, ring_timeout_s=TIMEOUT_S)
 
@@ -53,7 +55,7 @@ def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None
         assert result["after"] < 2 * TIMEOUT_S + LATE_S
 
 
-@both
+@all_rings
 def test_operations_leave_no_thread(backend: str) -> None:
     for early, late in run_gang(breaking.threads, 2, backend):
         assert late < early + 20
@@ -68,7 +70,7 @@ def test_a_mistake_of_one_member_is_no_loss(backend: str) -> None:
     assert other["ring"]
 
 
-@both
+@all_rings
 def test_other_shapes_are_an_error_on_all_members(backend: str) -> None:
     for result in run_gang(breaking.out_of_step, 2, backend, ring_timeout_s=TIMEOUT_S):
         assert result["typed"], result
@@ -90,7 +92,7 @@ def test_a_ring_of_tensorflow_is_not_used_again_after_an_error() -> None:
     assert run_gang(breaking.closed_after_an_error, 2, "tensorflow", ring_timeout_s=TIMEOUT_S) == [[], []]
 
 
-@both
+@all_rings
 def test_a_member_that_does_not_join_is_named(backend: str) -> None:
     first, _, third = run_gang(breaking.never_comes, 3, backend, ring_timeout_s=1.0, missing=1)
 

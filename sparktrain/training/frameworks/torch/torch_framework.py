@@ -59,6 +59,8 @@ class Torch(Framework):
 
     def is_broken_collective(self, error: BaseException) -> bool:
         """See base class. Gloo has no class for its errors, and names its source in each."""
+        if type(error).__name__ == "HorovodInternalError":  # of horovod.torch
+            return True
         kind = getattr(sys.modules.get("torch.distributed"), "DistError", None)
         if kind is not None and isinstance(error, kind):
             return True
