@@ -43,6 +43,7 @@ _NAMES = {
     "lightgbm": "LightGBM",
     "pandas": "pandas",
     "sklearn": "scikit-learn",
+    "torch": "PyTorch",
     "xgboost": "XGBoost",
 }
 """Packages with an extra of the same name, as messages name them."""

@@ -18,6 +18,9 @@ from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
 from sparktrain.state.restart import EXCUSED_LIMIT
 
+_CONNECTING = {Backend.TORCH: "torch", Backend.JAX: "jax"}
+"""Packages that connect a gang by themselves, each with an extra of its name."""
+_TITLES = {"torch": "PyTorch", "jax": "JAX"}
 DEFAULT_AGENTS = 2
 """Agents to start in a session with an unknown number of slots."""
 
@@ -187,10 +190,11 @@ def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_instal
 
 def check_executors(gang: GangSpec, have: Callable[[str], bool]) -> None:
     """Raises ResourceError when executors lack the package that connects a gang. `have` may block on them."""
-    if gang.size > 1 and gang.backend is Backend.TORCH and not have("torch"):
+    package = _CONNECTING.get(gang.backend, "")
+    if gang.size > 1 and package and not have(package):
         raise ResourceError(
-            f"backend 'torch' of a gang of {gang.size} needs PyTorch, and the executors have none: install "
-            "sparktrain[torch] for their Python, or pass a backend of what they have"
+            f"backend {gang.backend.value!r} of a gang of {gang.size} needs {_TITLES[package]}, and the executors have "
+            f"none: install sparktrain[{package}] for their Python, or pass a backend of what they have"
         )
 
 

@@ -69,7 +69,7 @@ class ProgressArguments(TrackingArguments, total=False):
 
 class DirectoryArguments(TypedDict, total=False):
     mode: Literal['max', 'min'] | None
-    backend: Literal['auto', 'horovod', 'tensorflow', 'torch', 'parameter-server', 'none'] | Backend
+    backend: Literal['auto', 'horovod', 'tensorflow', 'torch', 'jax', 'parameter-server', 'none'] | Backend
     name: str | None
     dir: str | PathLike[str]
     seed: int | None

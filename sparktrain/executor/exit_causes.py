@@ -26,6 +26,12 @@ _FRAMEWORKS = {
     "torch": "PyTorch",
     "xgboost": "XGBoost",
 }
+SEARCHED_LINES = 500
+"""Lines of a log that may have the cause: behind it come the stacks of all threads."""
+_SHOWN_LINES = 20
+_JAX_LOST = "the JAX distributed service detected fatal errors"
+"""JAX aborts a member that has lost rank 0, which serves the gang, before the training function learns of it."""
+_JAX_HINT = "JAX ends a member that has lost its connection to rank 0, so another member was lost before"
 
 
 def classify(
@@ -36,11 +42,13 @@ def classify(
     log_tail: tuple[str, ...] = (),
     frameworks: Sequence[str] = (),
 ) -> Failure:
-    """The failure of a member without an outcome on its pipe.
+    """The failure of a member without an outcome on its pipe. It shows the last lines of `log_tail`.
 
     `stopped`: the coordinator asked to end it. `disconnected`: its pipe ended long before its process, which the agent
     then killed. `frameworks` are the packages that it had imported when the function started.
     """
+    is_follower = exited.status == -signal.SIGABRT and any(_JAX_LOST in line for line in log_tail)
+    log_tail = log_tail[-_SHOWN_LINES:]
     if stopped:
         return Failure(FailureKind.STOPPED, f"stopped on request; {_ending(exited.status)}", log_tail=log_tail)
     if disconnected or exited.status == UNREACHABLE_STATUS:
@@ -48,6 +56,9 @@ def classify(
         return Failure(FailureKind.EXIT, f"the function cut the process off from its agent: {cause}", log_tail=log_tail)
     if exited.status == -signal.SIGKILL:
         return Failure(FailureKind.MEMORY, _killed(exited.peak_rss_bytes, frameworks), log_tail=log_tail)
+    if is_follower:
+        summary = f"{_ending(exited.status)}: {_JAX_HINT}"
+        return Failure(FailureKind.RING, summary, log_tail=log_tail)
     if exited.status < 0:
         hint = _HINTS.get(-exited.status)
         summary = _ending(exited.status) + (f": {hint}" if hint else "")

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from sparktrain import process_tree
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, InfraError
-from sparktrain.executor.exit_causes import classify
+from sparktrain.executor.exit_causes import SEARCHED_LINES, classify
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_noise import is_chosen
 from sparktrain.executor.log_tail import POLL_S, LogFollower, drop_noise, lines_before, tail_lines
@@ -208,7 +208,7 @@ class MemberSession:
                 exited,
                 stopped=stopped,
                 disconnected=child.disconnected,
-                log_tail=tail_lines(self._home / "log.txt"),
+                log_tail=tail_lines(self._home / "log.txt", SEARCHED_LINES),
                 frameworks=self._frameworks,
             )
             self._fail(post, failure)

@@ -100,7 +100,7 @@ def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGa
 
     def join() -> Ring:
         ring = MirrorRing(size) if mirrored else AbsentRing(size)
-        ring.framework = "torch" if backend is Backend.TORCH else ring.framework
+        ring.framework = backend.value if backend in (Backend.TORCH, Backend.JAX) else ring.framework
         return ring
 
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)

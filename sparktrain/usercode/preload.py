@@ -80,6 +80,7 @@ _NATIVE = SAFE - {"pyspark"}
 """Libraries that start native threads on import, as many as the environment asks for, or that import such a library."""
 _READ_AT_IMPORT: dict[str, Collection[str]] = {
     "KERAS_BACKEND": {"keras"},
+    "KERAS_HOME": {"keras"},
     "TF_USE_LEGACY_KERAS": {"keras", "tensorflow"},
     "MPLBACKEND": {"matplotlib"},
     "OMP_*": _NATIVE,
@@ -120,6 +121,7 @@ _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
     Backend.TORCH: frozenset({"torch"}),
+    Backend.JAX: frozenset({"jax"}),
     Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }

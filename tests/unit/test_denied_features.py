@@ -18,14 +18,13 @@ from sparktrain.config.option_catalog import PoolKeywords, RunKeywords, SweepKey
 
 DOCS = Path(__file__).parents[2] / "docs"
 DENIED = {
-    "Gangs of JAX.": ("^jax$",),
     "Model parallelism.": ("model_parallel", "tensor_parallel", "pipeline_parallel"),
     "Sharded optimizers": ("shard_optimizer", "sharded_optimizer", "zero_stage", "fsdp"),
     "Readers with predicates": ("predicate", "row_filter", "transform_spec"),
     "A server with users and quotas.": ("quota", "users", "run_server"),
     "Measurements on many GPUs.": ("scaling_efficiency",),
 }
-"""The bold phrases, with patterns of names that would contradict each: `jax_key` is no backend."""
+"""The bold phrases, with patterns of names that would contradict each."""
 OTHERS = {
     "population-based": "PBT",
     "population based": "PBT",

@@ -21,7 +21,7 @@ from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
@@ -206,7 +206,7 @@ class StartTogether(InternalCallback):
             )
         # `jit_compile="auto"`, the default of compile(), is True only where there is a GPU: a program that trains on
         # CPUs would fail there.
-        if self.model.jit_compile:  # XLA cannot compile collectives
+        if self.model.jit_compile and self._ring.framework == TENSORFLOW:  # XLA cannot compile collectives
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
         self._compare_data()

@@ -83,6 +83,7 @@ class TorchRing(Ring):
     """See base class. Made by `join`."""
 
     framework = "torch"
+    keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
     calls: EagerCallLog
 
     def __init__(self, formation: Formation, store: dist.Store, timeout_s: float) -> None:
