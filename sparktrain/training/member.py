@@ -22,6 +22,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
+from sparktrain.training.frameworks.imported import imported
 from sparktrain.training.frameworks.keras import keras_guard
 from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
@@ -105,7 +106,9 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     if by_itself and not is_ps_backend:
         context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
-    wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
+    frameworks = tuple(framework.module for framework in imported())
+    trains = by_itself and gang.formation.role is Role.WORKER
+    wire.send(m.Entered(os.getpid(), trains=trains, frameworks=frameworks))
     try:
         if is_ps_backend and gang.formation.role is Role.PS:
             serve_shard(gang.formation, call.gang.servers, gang.release_port)
