@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -68,12 +69,14 @@ def _watch(folder, kills, victim, ctx):
     return Watch()
 
 
-def recoveries(spark, backend: str, runs: str, kills: int, victim: str = "member") -> list[float]:
-    """Seconds from each kill to the next step."""
-    folder = Path(runs, f"moments-{backend}-{victim}")
+def recoveries(
+    spark, backend: str, runs: str, kills: int, victim: str = "member", function: Callable[..., None] = train
+) -> list[float]:
+    """Seconds from each kill to the next step of `function`."""
+    folder = Path(runs, f"moments-{backend}-{victim}-{function.__name__}")
     folder.mkdir(parents=True)
     params = {"folder": str(folder), "kills": kills, "victim": victim}
-    result = st.run(train, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
+    result = st.run(function, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
     moment = {path.name: float(path.read_text()) for path in folder.iterdir()}
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
