@@ -42,6 +42,7 @@ BACKENDS = {
     "horovod": Connection(("tensorflow", "keras", "horovod.tensorflow"), 1.5),
     "tensorflow": Connection(("keras", "tensorflow"), 1.5),
     "torch": Connection(("torch",), 1.0),
+    "jax": Connection(("jax",), 1.0),
 }
 
 

@@ -22,15 +22,15 @@ LATE_S = 4.0
 
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 TORCH = pytest.param("torch", marks=pytest.mark.torch)
-all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", TORCH])
+all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", "jax", TORCH])
 
 
 FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
-OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly")}
+OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly"), ("jax", 1, "eagerly")}
 """Losses of `make test`: each backend, rank and way of working; `make test-all` has their product."""
 LOSSES = [
     pytest.param(*loss, marks=() if loss in OFTEN else OTHER_LOSSES)
-    for loss in product(("tensorflow", "horovod"), (0, 1), FUNCTIONS)
+    for loss in (*product(("tensorflow", "horovod"), (0, 1), FUNCTIONS), ("jax", 1, "eagerly"))
 ] + [pytest.param("torch", rank, "eagerly", marks=pytest.mark.torch) for rank in (0, 1)]
 
 
@@ -109,12 +109,15 @@ def test_a_member_that_ends_while_it_joins_is_an_error_on_the_others(backend: st
     assert ("rank 1 on here" in ends[0].result) == (backend == "horovod")
 
 
-def test_a_stolen_port_is_named() -> None:
-    other, robbed = run_gang(breaking.joined, 2, "tensorflow", ring_timeout_s=2.0, thief=1)
+@pytest.mark.parametrize(("backend", "thief"), [("tensorflow", 1), ("jax", 0)])
+def test_a_stolen_port_is_named(backend: str, thief: int) -> None:
+    members = run_gang(breaking.joined, 2, backend, ring_timeout_s=2.0, thief=thief)
+    robbed = members.pop(thief)
+    [other] = members
 
     assert f"cannot listen on port {robbed['port']}" in robbed["error"]
     assert robbed["ring error"]
-    assert "rank 1 on here had not started to join" in other["error"]
+    assert f"rank {thief} on here had not started to join" in other["error"]
 
 
 def test_an_operation_before_the_ring_is_an_error_of_the_function() -> None:

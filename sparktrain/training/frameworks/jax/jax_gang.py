@@ -38,6 +38,8 @@ def connect(joining: Joining) -> Callable[[], None]:
     formation = joining.formation
     if formation.rank:
         joining.release_port()
+    else:
+        _check_port(formation)
     barrier.wait_for_all(joining, SystemClock())
     if formation.rank:
         # gRPC waits a second after an attempt that fails, and a plain socket does not.
@@ -75,6 +77,20 @@ def _address(formation: Formation) -> str:
     chief = formation.places[0]
     host = f"[{chief.address}]" if ":" in chief.address else chief.address
     return f"{host}:{chief.port}"
+
+
+def _check_port(formation: Formation) -> None:
+    """Raise FormError where another process has the port of rank 0: JAX would end by SIGSEGV."""
+    mine = formation.mine
+    with socket.socket(socket.AF_INET6 if ":" in mine.address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            probe.bind((mine.address, mine.port))
+        except OSError as error:
+            raise FormError(
+                f"{barrier.this_member(formation)}: JAX's coordination service cannot listen on port {mine.port} of "
+                f"{mine.address}: {error}"
+            ) from error
 
 
 def _await_service(joining: Joining, clock: Clock) -> None:

@@ -6,7 +6,8 @@ buffers of other shapes would otherwise be summed without an error.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
+from sparktrain.threads import spawn
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
@@ -27,7 +29,6 @@ AXIS = "members"
 _LEAST = 64
 _STEP = 2**20
 """Elements of a buffer: powers of two, and multiples of this above it."""
-
 Array = np.ndarray[Any, Any]
 
 
@@ -35,7 +36,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    return JaxRing(joining.formation, jax_gang.connect(joining))
+    return JaxRing(joining.formation, jax_gang.connect(joining), joining.operation_s)
 
 
 class JaxRing(Ring):
@@ -45,13 +46,17 @@ class JaxRing(Ring):
     keras_averaging = "sparktrain.training.frameworks.jax.keras_steps"
     calls: EagerCallLog
 
-    def __init__(self, formation: Formation, shutdown: Any) -> None:
-        """`shutdown` disconnects this process, and blocks until all others do it too."""
+    def __init__(self, formation: Formation, shutdown: Callable[[], None], timeout_s: float) -> None:
+        """`shutdown` disconnects this process, and blocks until all others do it too.
+
+        `timeout_s` is how long an operation waits for the others.
+        """
         self.rank = formation.rank
         self.size = formation.size
         self.calls = EagerCallLog()
         self._formation = formation
         self._shutdown = shutdown
+        self._timeout_s = timeout_s
         self._closed = False
 
     @property
@@ -137,27 +142,45 @@ class JaxRing(Ring):
     def _failing(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (ValueError, RuntimeError) as error:  # XLA raises either for a connection that is gone
+        except (ValueError, RuntimeError, TimeoutError) as error:  # XLA raises either for a connection that is gone
             raise RingError(
                 f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, or "
                 f"passed another shape ({_first_line(error)})"
             ) from error
 
     def _sum(self, flat: Array) -> Array:
-        return self._run(self._summed, flat)[: flat.size]
+        return self._run("_summed", flat)[: flat.size]
 
     def _rows(self, flat: Array) -> Array:
-        return self._run(self._gathered, flat)[:, : flat.size]
+        return self._run("_gathered", flat)[:, : flat.size]
 
-    def _run(self, function: Any, flat: Array) -> Array:
-        """`function` of the flat arrays of all members, one beside the other."""
+    def _run(self, function: str, flat: Array) -> Array:
+        """What the jitted `function` makes of the flat arrays of all members, one beside the other.
+
+        Raises TimeoutError: XLA's operations have no timeout, and return only when they are done.
+        """
+        result: Future[Array] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(self._exchanged(function, flat))
+            except BaseException as error:
+                result.set_exception(error)
+
+        spawn(run, "sparktrain-ring")
+        try:
+            return result.result(self._timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer of all members within {self._timeout_s:g} s") from error
+
+    def _exchanged(self, function: str, flat: Array) -> Array:
         padded = np.zeros((1, _length(flat.size)), flat.dtype)
         padded[0, : flat.size] = flat
         with jax.enable_x64(True):  # otherwise JAX cuts 64 bits to 32
             mine = jax.device_put(padded, self.mesh.devices[self.rank])
             shape = (self.size, padded.shape[1])
             members = jax.make_array_from_single_device_arrays(shape, self._split, [mine])
-            return np.asarray(function(members).addressable_data(0))
+            return np.asarray(getattr(self, function)(members).addressable_data(0))
 
     @cached_property
     def _split(self) -> NamedSharding:
