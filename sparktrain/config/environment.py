@@ -71,9 +71,10 @@ def refusal_in_gang(backend: str, place: str) -> str:
     that it can train with."""
     if backend in ("", TENSORFLOW):
         return ""
+    choice = ", pass backend='jax' (--backend jax)" if backend == "jax" else ""
     return (
-        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by TensorFlow: let Keras use "
-        f"{TENSORFLOW!r} there, or train with one worker, which may use any backend"
+        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by TensorFlow: let Keras "
+        f"use {TENSORFLOW!r} there{choice}, or train with one worker, which may use any backend"
     )
 
 

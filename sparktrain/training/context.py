@@ -273,6 +273,8 @@ class TrainContext:
         their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
         See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
 
+        With Keras on JAX the compiled step of `fit` averages, over batches of equal size, and takes no `compression`.
+
         A model of PyTorch takes the place of an optimizer: it returns its `DistributedDataParallel`, and blocks until
         all members call it; without other members it returns the model itself.
         """
