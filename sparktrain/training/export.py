@@ -59,7 +59,7 @@ def export_estimator(model: Any, home: str | os.PathLike[str]) -> None:
 
 
 def _check_held(model: Any) -> None:
-    """Raise SpecError for a Keras model on JAX of which other members hold parts."""
+    """Raise SpecError for a Keras model on JAX that rank 0 cannot read, because members hold parts of its weights."""
     for weight in getattr(model, "weights", ()):
         held = getattr(weight, "value", None)
         if not getattr(held, "is_fully_replicated", True) and not held.is_fully_addressable:
