@@ -5,6 +5,7 @@ RINGS := architecture unit histories contract process spark hadoop training torc
 BENCHMARKS := local_start command_start coordinator scaling scaling_cases grpc_agents isolation keras_trials first_line heavy_tail stopping \
     recovery growth first_allreduce parameter_server step_time local_steps checkpoint_stall memory_checkpoint kills driver_death resume \
     hdfs_throughput journal reports suggest search_quality tracking report page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
+TORCH_BENCHMARKS := torch_feed torch_step
 CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs local_engine log member open_streams orphans parameter_server \
     rendezvous scratch sweeps whole_runs zygote
 CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/process/test_%.py) \
@@ -30,8 +31,9 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
 
-torch: setup ## torch for tests, in .venv-torch beside .venv: fetched once, some minutes
+torch: setup ## torch for tests, in .venv-torch beside .venv, and Horovod built for it: once, ten minutes
 	@scripts/install_torch.sh
+	@scripts/build_horovod.sh .venv-torch
 
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, two minutes
 	@scripts/fetch_hadoop.sh
@@ -83,11 +85,15 @@ test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers
 	$(PYTEST) -m rig $(ARGS)
 
-bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
+bench: horovod hadoop torch ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
+	@for name in $(TORCH_BENCHMARKS); do .venv-torch/bin/python -m benchmarks.$$name || exit; done
 
 soak: horovod hadoop ## an hour of sweeps and gangs under random kills, outages, full disks and clock jumps; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
+bench-torch_%: torch
+	@.venv-torch/bin/python -m benchmarks.torch_$*
 
 bench-%: horovod hadoop
 	@$(BIN)/python -m benchmarks.$*

@@ -229,7 +229,7 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
         "--master": request.master,
         "--conf": request.conf,
         "--py-files": request.py_files,
-        "spark-submit": "PYSPARK_GATEWAY_PORT" in os.environ,
+        "spark-submit": is_submitted(),
     }
     if wrong := [option for option, value in options.items() if value]:
         step = "PYTHONPATH finds modules here" if wrong == ["--py-files"] else "leave out one of them"
@@ -252,6 +252,11 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
     from sparktrain.display.live import choose_display
 
     return PreparedCommand(engine, engine, choose_display(quiet=request.quiet), nursery.close)
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, which has its session."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def print_line(line: str) -> None:

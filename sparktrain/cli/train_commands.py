@@ -199,7 +199,7 @@ def perform_refit(request: RunCommandRequest) -> CommandOutcome:
     with closing(common.prepare(request, settings.get("name", "sparktrain refit"))) as command:
         from sparktrain.driver.continuation.refit import compose_refit
 
-        return _launched(compose_refit(request.target, params, settings), command)
+        return launched(compose_refit(request.target, params, settings), command)
 
 
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
@@ -211,7 +211,7 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
         from sparktrain.driver.options import SweepOptions
         from sparktrain.driver.prepare.checked_call import compose
 
-        return _launched(compose(target, space, SweepOptions(**settings)), command)
+        return launched(compose(target, space, SweepOptions(**settings)), command)
 
 
 def perform_dry_run(request: SweepCommandRequest, out: common.Output) -> int:
@@ -246,7 +246,7 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
         from sparktrain.driver.prepare.checked_call import compose
         from sparktrain.search.space import single
 
-        return _launched(compose(target, single(params), RunOptions(**settings)), command)
+        return launched(compose(target, single(params), RunOptions(**settings)), command)
 
 
 def perform_resume(request: CommandRequest, extension: "Extension | None" = None) -> CommandOutcome:
@@ -258,10 +258,10 @@ def perform_resume(request: CommandRequest, extension: "Extension | None" = None
         from sparktrain.driver.prepare.stored_call import compose_again
 
         kind: type[ResumeKeywords] | type[ExtendKeywords] = ResumeKeywords if extension is None else ExtendKeywords
-        return _launched(compose_again(request.target, settled(kind, request.settings), extension), command)
+        return launched(compose_again(request.target, settled(kind, request.settings), extension), command)
 
 
-def _launched(call: "CheckedCall", command: PreparedCommand) -> CommandOutcome:
+def launched(call: "CheckedCall", command: PreparedCommand) -> CommandOutcome:
     """Start the session where something is left to do, and perform the call. Blocks.
 
     A run that fails is no error here: its summary is shown, with its exit code.

@@ -1,6 +1,6 @@
 """The flags of the commands that train, made from the catalog of options, and those that name where a run happens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
@@ -57,8 +57,8 @@ class Misuse(typer.BadParameter):
         return str(self.message)
 
 
-def takes(keywords: type[Keywords]) -> Callable[[F], F]:
-    """Give a command a flag for each option of `keywords` that has one, and those of `CallFlags`.
+def takes(keywords: type[Keywords], omitted: Collection[str] = ()) -> Callable[[F], F]:
+    """Give a command a flag for each option of `keywords` that has one and is not `omitted`, and those of `CallFlags`.
 
     The command receives their values in `**given`, and passes them to `request_of`.
     """
@@ -66,7 +66,8 @@ def takes(keywords: type[Keywords]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         params = [param for param in signature(function).parameters.values() if param.kind is not Parameter.VAR_KEYWORD]
         common = [_common(name, hint) for name, hint in get_type_hints(CallFlags, include_extras=True).items()]
-        flags = [_flag(declared) for declared in options_in(keywords).values() if declared.flag is not None]
+        options = [declared for name, declared in options_in(keywords).items() if name not in omitted]
+        flags = [_flag(declared) for declared in options if declared.flag is not None]
         ordered = sorted((flag.replace(kind=Parameter.KEYWORD_ONLY) for flag in [*params, *common, *flags]), key=_panel)
         function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
         return function

@@ -1,6 +1,5 @@
 """The checks before a launch: whether the session and the cluster have what a call asks for."""
 
-import importlib.util
 from collections.abc import Callable
 
 from sparktrain import formatting
@@ -16,6 +15,7 @@ from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
+from sparktrain.optional_packages import is_installed
 from sparktrain.state.restart import EXCUSED_LIMIT
 
 _CONNECTING = {Backend.TORCH: "torch", Backend.JAX: "jax"}
@@ -166,11 +166,6 @@ def check_failures(facts: Facts, restarts: int) -> None:
             f"(agents themselves never fail), and a trial may restart {restarts} times, and {EXCUSED_LIMIT} times more "
             f"when YARN preempts its containers; set it when you create the session"
         )
-
-
-def is_installed(package: str) -> bool:
-    """Whether this process could import `package`, found without importing it."""
-    return importlib.util.find_spec(package) is not None
 
 
 def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_installed) -> None:

@@ -129,5 +129,5 @@ class RefitArguments(RunArguments, total=False):
 
 class PoolArguments(SliceArguments, total=False):
     agents: int | None
-    preload: Sequence[str]
+    preload: Sequence[str] | None
     idle_timeout: float | timedelta | str | None

@@ -161,9 +161,11 @@ class GangSpec:
         return self.workers + self.ps + self.evaluator
 
     @property
-    def needs_tensorflow(self) -> bool:
-        """Whether the members train by TensorFlow: a gang that connects them by itself may use anything."""
-        return self.size > 1 and self.backend.uses_tensorflow
+    def keras_backend(self) -> str:
+        """The backend on which Keras trains by all members; empty where members train by themselves, on any."""
+        if self.size == 1 or self.backend is Backend.NONE:
+            return ""
+        return Backend.TENSORFLOW.value if self.backend.uses_tensorflow else self.backend.value
 
     @property
     def in_step(self) -> bool:

@@ -32,7 +32,6 @@ from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeyword
 
 BackendName = Literal["auto", "horovod", "tensorflow", "torch", "jax", "parameter-server", "none"]
 
-DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """Modules that the zygotes of a pool import by default; they skip a library that is not installed."""
 CODE_BYTES = 60 * 2**20
 METRIC = "The metric"
@@ -367,11 +366,12 @@ class PoolKeywords(SliceKeywords):
         default_text="one for each slot",
         page="sessions.md",
     )
-    preload: tuple[str, ...] = option(
+    preload: tuple[str, ...] | None = option(
         "Modules to import before the first call.",
         MODULES,
-        default=DEFAULT_PRELOAD,
+        default_text="numpy, keras and tensorflow, or the other frameworks that this process has imported",
         details="A call adds the other modules that it uses.",
+        page="sessions.md#pools-calls-that-start-at-once",
     )
     idle_timeout: float | None = option(
         "Release the slots after this time without a call; the next call starts new agents.",

@@ -49,7 +49,7 @@ def _used(target: Target, sources: Sources) -> set[str] | None:
     if target.file is None or target.reference is None:
         return None
     imported = sources.imports_of_files([target.file]).modules
-    return {module.partition(".")[0] for module in (target.reference.partition(":")[0], *imported)}
+    return {module.partition(".")[0] for module in (target.code_module, *imported)}
 
 
 def _top(name: str) -> str:

@@ -80,6 +80,7 @@ _NATIVE = SAFE - {"pyspark"}
 """Libraries that start native threads on import, as many as the environment asks for, or that import such a library."""
 _READ_AT_IMPORT: dict[str, Collection[str]] = {
     "KERAS_BACKEND": {"keras"},
+    "KERAS_HOME": {"keras"},
     "TF_USE_LEGACY_KERAS": {"keras", "tensorflow"},
     "MPLBACKEND": {"matplotlib"},
     "OMP_*": _NATIVE,
@@ -130,6 +131,11 @@ _WRAPPED = "sklearn"
 """What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
 
 
+_POOL = ("numpy", "keras", "tensorflow")
+"""What a pool imports by default: TensorFlow takes longest of all, and is what most calls use."""
+_POOL_OTHERS = ("jax", "lightgbm", "sklearn", "torch", "xgboost")
+
+
 @dataclass(frozen=True)
 class PreloadChoice:
     """What a zygote imports, and what it leaves to its trials though their code imports it."""
@@ -168,6 +174,18 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     if backend != _TENSORFLOW and "keras" in tops:
         notes.append(f"{_imported(['keras'])}: here it runs on {backend}")
     return PreloadChoice(tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded)))), tuple(notes))
+
+
+def pool_modules() -> tuple[str, ...]:
+    """What the zygotes of a pool import before its first call, when its functions are unknown.
+
+    The other frameworks that this process has imported where TensorFlow is not among them, as in a notebook of torch;
+    NumPy, Keras and TensorFlow otherwise. A call adds what its function uses.
+    """
+    others = [name for name in _POOL_OTHERS if name in sys.modules]
+    if not others or _TENSORFLOW in sys.modules:
+        return _POOL
+    return ("numpy", *others, *(part for name in others for part in _USED_AT_ONCE.get(name, ())))
 
 
 def _variables(imports: Imports) -> set[str]:

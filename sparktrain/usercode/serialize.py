@@ -129,7 +129,7 @@ def _modules_archive(target: Target, sources: Sources, values: Collection[str]) 
     named = _dynamic(target, sources, values)
     if target.file.parent == target.root:
         return archive_beside(target.root, sources, named)
-    return _archive(_with_imported({target.reference.partition(".")[0]}, sources), named)
+    return _archive(_with_imported({target.code_module.partition(".")[0]}, sources), named)
 
 
 def _archive(imported: list[Path], named: list[Path]) -> bytes:
@@ -144,7 +144,7 @@ def _archive(imported: list[Path], named: list[Path]) -> bytes:
 def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[Path]:
     """The places of local modules that the code names in texts, with those that they import."""
     imports = imports_of_function(target.function)
-    modules = imports.modules | ({target.reference.partition(":")[0]} if target.reference is not None else set())
+    modules = imports.modules | ({target.code_module} if target.reference is not None else set())
     names = named_packages(imports | sources.imports_of_modules(modules), sources, values)
     places = _with_imported(names, sources) if names else []
     return [place for place in places if is_on_path(place.stem)]

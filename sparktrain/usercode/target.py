@@ -38,6 +38,8 @@ class Target:
     """The source that it was imported from; None when it was passed in Python."""
     root: Path | None = None
     """The folder that its module was imported from and that executors get; None when they have the module installed."""
+    script: str = ""
+    """The module that the function runs as a script, in place of one that defines the function."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Target":
@@ -47,8 +49,13 @@ class Target:
 
     @property
     def name(self) -> str:
-        """`module:function`, or the function's own name; for messages and records."""
-        return self.reference or _own_name(self.function)
+        """`module:function`, or the function's own name; for messages and records. Of a script, that of the script."""
+        return self.script or self.reference or _own_name(self.function)
+
+    @property
+    def code_module(self) -> str:
+        """The module of the code that travels with the reference."""
+        return self.script or (self.reference or "").partition(":")[0]
 
     @property
     def module(self) -> str | None:
@@ -58,7 +65,10 @@ class Target:
     @property
     def slug(self) -> str:
         """The function's name as the start of a run's name: letters, digits, '.', '_' and '-', a letter first."""
-        return re.sub(r"[^A-Za-z0-9._-]", "", _own_name(self.function)).lstrip("0123456789._-")[:64] or "run"
+        return (
+            re.sub(r"[^A-Za-z0-9._-]", "", self.script or _own_name(self.function)).lstrip("0123456789._-")[:64]
+            or "run"
+        )
 
 
 def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]], place: str = "the space") -> None:
@@ -213,6 +223,12 @@ def _some_function(text: str) -> str:
 
 
 def _import_file(path: Path) -> ModuleType:
+    check_file(path)
+    return _import(path.stem, str(path), path.parent.resolve())
+
+
+def check_file(path: Path) -> None:
+    """Raise FunctionError unless executors can import the file `path` by its name. Reads nothing of it."""
     if path.is_dir():
         raise FunctionError(f"{path}: is a directory, a Python file is expected; write {path / 'train.py'}:FUNCTION")
     if path.suffix != ".py":
@@ -229,7 +245,6 @@ def _import_file(path: Path) -> ModuleType:
             f"{path}: executors import it by name, and {name!r} cannot be a module's name; rename it to {fitting}.py"
         )
     _check_not_taken(path)
-    return _import(name, str(path), path.parent.resolve())
 
 
 def _check_not_taken(path: Path) -> None:

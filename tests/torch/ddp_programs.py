@@ -178,3 +178,31 @@ def resume(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
     weights = torch.cat([weight.detach().reshape(-1) for weight in plain.parameters()]).numpy()
     np.save(Path(folder, f"{kill_at}-rank-{ctx.rank}.npy"), weights)
     return {"from": done, "lr": scheduler.get_last_lr()[0]}
+
+
+def read_data(kind: str, kill_at: int, folder: str, ctx: Any) -> dict[str, float]:
+    """Take the rows of two epochs by `to_torch` or by a loader, save each step, and end rank 1 by a signal at one."""
+    if kind == "data":
+        batches = ctx.dataset("train").to_torch(batch_size=4, feature_columns="id", shuffle=True)
+    else:
+        loader = DataLoader(TensorDataset(torch.arange(ROWS)), 4, shuffle=True, num_workers=kind == "workers")
+        batches = ctx.shard(loader)
+    model = nn.Linear(1, 1)
+    restored = ctx.checkpoint.restore(model, batches)
+    step = restored.step if restored is not None else 0
+    seen = restored["seen"].tolist() if restored is not None else []
+    for _ in range(batches.epoch, 2):
+        for batch in batches:
+            numbers = batch if kind == "data" else batch[0]
+            seen += ctx.allgather(numbers).tolist()
+            step += 1
+            ctx.report(step, rows=len(seen))
+            if ctx.rank == 0:
+                ctx.checkpoint.save(step, model, batches, seen=np.array(seen))
+                ctx.checkpoint.wait()
+            ctx.allreduce(0.0)  # the save is acknowledged
+            if step == kill_at and ctx.rank == 1 and ctx.generation == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+    if ctx.rank == 0:
+        np.save(Path(folder, f"{kind}-{kill_at}.npy"), np.array(seen))
+    return {"steps": step, "rows": len(seen)}

@@ -44,7 +44,7 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
             if ring.rank == victim and number == 10:
                 Path(note).write_text(str(time.monotonic()))
                 os.kill(os.getpid(), signal.SIGKILL)
-            ring.allreduce([_ones(ring, 1000)], average=True, name="one")
+            ring.allreduce([ring.tensor(np.ones(1000, "float32"))], average=True, name="one")
 
     return _error_of(operate, Path(note))
 
@@ -52,13 +52,14 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
 def stuck(joining: Joining, backend: str) -> Any:
     """The last rank does not call the operation that the others wait in, until one of them has given up."""
     ring = load(Backend(backend))(joining)
-    ring.allreduce([_ones(ring, 3)], average=True, name="first")
+    ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="first")
     if ring.rank == ring.size - 1:
         while joining.exchange.shared(60) != ("gave up", b""):
             pass
         return None
     started = time.monotonic()
-    found = _error_of(lambda: ring.allreduce([_ones(ring, 3)], average=True, name="one"), None)
+    alike = ring.tensor(np.ones(3, "float32"))
+    found = _error_of(lambda: ring.allreduce([alike], average=True, name="one"), None)
     joining.exchange.share("gave up", b"")
     return {**found, "after": time.monotonic() - started}
 
@@ -68,7 +69,7 @@ def slow(joining: Joining, backend: str, seconds: float) -> float:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     if ring.rank == ring.size - 1:
         pause(seconds)
-    (total,) = ring.allreduce([tf.constant(1.0 + ring.rank)], average=False, name="one")
+    (total,) = ring.allreduce([ring.tensor(np.array(1.0 + ring.rank))], average=False, name="one")
     ring.close()
     return float(total)
 
@@ -78,7 +79,7 @@ def threads(joining: Joining, backend: str) -> list[int]:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     counts = []
     for number in range(150):
-        ring.allreduce([_ones(ring, 8)], average=False, name="many")
+        ring.allreduce([ring.tensor(np.ones(8))], average=False, name="many")
         if number in (49, 149):
             counts.append(len(os.listdir("/proc/self/task")))
     ring.close()
@@ -112,7 +113,8 @@ def mistaken(ring: Ring) -> Any:
 
 def out_of_step(ring: Ring) -> Any:
     """The members pass other shapes: each gets an error, at the latest after the ring's timeout."""
-    return _error_of(lambda: ring.allreduce([_ones(ring, 3 + ring.rank)], average=True, name="one"), None)
+    mine = ring.tensor(np.ones(3 + ring.rank, "float32"))
+    return _error_of(lambda: ring.allreduce([mine], average=True, name="one"), None)
 
 
 def closed_after_an_error(ring: Ring) -> Any:
@@ -190,11 +192,6 @@ def _fit(ring: Ring, callbacks: list[Any]) -> None:
     model.compile(distribute(keras.optimizers.SGD(0.1), ring), "mse", jit_compile=False)
     x, y = data(ring)
     model.fit(x, y, batch_size=1, epochs=100, steps_per_epoch=None, verbose=0, callbacks=callbacks)
-
-
-def _ones(ring: Ring, count: int) -> Any:
-    """A tensor of the ring's framework."""
-    return ring.tensor(np.ones(count, "float32"))
 
 
 def _error_of(call: Callable[[], Any], note: Path | None) -> dict[str, Any]:

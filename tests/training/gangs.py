@@ -240,7 +240,13 @@ def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.SharedValue | For
         assert isinstance(form, Form)
         roles = [Role.CHIEF, *[Role.WORKER] * len(form.ports)]
         places = tuple(map(MemberAddress, wanted.hosts, [_ADDRESS] * len(form.ports), form.ports, roles))
-        joining = Joining(Formation(rank, places), _SocketExchange(pipe), held.release, wanted.ring_timeout_s)
+        joining = Joining(
+            formation=Formation(rank, places),
+            exchange=_SocketExchange(pipe),
+            release_port=held.release,
+            timeout_s=wanted.ring_timeout_s,
+            take_port=held.take,
+        )
         end = Ended(result=_plain(_call(wanted, joining)))
     except BaseException:
         end = Ended(error=traceback.format_exc())

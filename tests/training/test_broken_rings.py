@@ -21,7 +21,8 @@ LATE_S = 4.0
 """Beyond the ring's timeout, on a busy machine."""
 
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
-all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", "jax"])
+TORCH = pytest.param("torch", marks=pytest.mark.torch)
+all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", "jax", TORCH])
 
 
 FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
@@ -30,7 +31,7 @@ OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly"), ("jax", 1, "eagerl
 LOSSES = [
     pytest.param(*loss, marks=() if loss in OFTEN else OTHER_LOSSES)
     for loss in (*product(("tensorflow", "horovod"), (0, 1), FUNCTIONS), ("jax", 1, "eagerly"))
-]
+] + [pytest.param("torch", rank, "eagerly", marks=pytest.mark.torch) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize(("backend", "victim", "how"), LOSSES)

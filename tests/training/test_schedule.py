@@ -11,7 +11,8 @@ import tensorflow as tf
 
 import sparktrain
 from sparktrain.errors import SpecError
-from sparktrain.training.frameworks.keras.lr_schedule import Warmup, scale_lr
+from sparktrain.training.frameworks.keras.lr_schedule import Warmup
+from sparktrain.training.learning_rates import scale_lr
 from tests.unit import test_public_names
 
 schedules = keras.optimizers.schedules

@@ -36,8 +36,8 @@ OTHERS = {
 }
 """Features that a column on what others do better must not claim for them alone once the public name exists."""
 
-OF_CALLS = {"epochs", "shuffle"}
-"""Keywords on that page of `fit` and of `to_tf`."""
+OF_CALLS = {"epochs", "resource", "shuffle"}
+"""Keywords on that page of `fit`, `search_cv` and `to_tf`."""
 
 
 @cache

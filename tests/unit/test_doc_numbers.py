@@ -24,7 +24,7 @@ NUMBERS = [
     ("architecture", "submits the slot again after {} s", "driver/vacant_slots:PAUSE_S", 1),
     ("architecture", "leave after {} s of refusals", "driver/spark_job:REFUSED_S", 1),
     ("architecture", "at its next record or after {} s", "driver/journal_writer:CHECK_S", 1),
-    ("architecture", "in chunks of about {}", "training/frameworks/tensorflow/data/row_feed:CHUNK_ROWS", 1),
+    ("architecture", "in chunks of about {}", "training/data/row_chunks:CHUNK_ROWS", 1),
     (
         "between-graph",
         "error after {} s, with its rank and host |",

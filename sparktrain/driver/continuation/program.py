@@ -71,6 +71,10 @@ class FunctionProgram:
         """Whether its modules import JAX, or Keras on the backend `keras`, and no other framework. Blocks as above."""
         return _is_of_jax(imported_packages(self._target), keras)
 
+    def uses_keras(self) -> bool:
+        """Whether its modules import Keras, by itself or as a part of TensorFlow. Blocks as above."""
+        return not _KERAS.isdisjoint(imported_packages(self._target))
+
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
         return keras_choice(self._target)
@@ -123,6 +127,10 @@ class StoredProgram:
         """As `FunctionProgram.uses_jax`. By its source, and by what its zygotes import."""
         return _is_of_jax(self._packages(), keras)
 
+    def uses_keras(self) -> bool:
+        """As `FunctionProgram.uses_keras`. By its source, and by what its zygotes import."""
+        return not _KERAS.isdisjoint(self._packages())
+
     def _packages(self) -> set[str]:
         names = {*imports_of_source(self._plan.text.encode()).modules, *self._plan.preload}
         return {name.partition(".")[0] for name in names}
@@ -155,6 +163,9 @@ class StoredProgram:
         if function is None or function.args.kwarg is not None:
             return None
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
+
+
+_KERAS = frozenset({"keras", "tensorflow"})
 
 
 def _is_of_torch(packages: Collection[str]) -> bool:

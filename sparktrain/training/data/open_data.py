@@ -1,6 +1,5 @@
 """Opens the datasets of a run in a member: the manifest once for each host, rows when they are needed."""
 
-import os
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
+from sparktrain.training.own_cores import own_cores
 
 
 class OpenData:
@@ -38,7 +38,7 @@ class OpenData:
             if name not in datasets:
                 hint = f"this run has {', '.join(map(repr, datasets))}" if datasets else "this run was given no data="
                 raise SpecError(f"ctx.dataset({shown(name)}): {hint}{did_you_mean(name, datasets)}")
-            pa.set_cpu_count(_cores())
+            pa.set_cpu_count(own_cores())
             self._open[name] = open_reader(datasets[name], self._data)
         if is_whole and self._size > 1:  # members differ in such feeds: their passes are not those of the gang
             return TrainingData(*self._open[name], 0, 1, self._seed)
@@ -67,9 +67,3 @@ def _lazily(ref: DataRef, data: MemberData) -> Callable[[], HostCache]:
         return caches[0]
 
     return open_cache
-
-
-def _cores() -> int:
-    """The cores of this member's slot, as Spark and the local engine set them for native libraries."""
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    return int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))

@@ -211,6 +211,12 @@ class Cursor:
                 )
             return number, played, skipped
 
+    def drop_pass(self, number: int) -> None:
+        """Take back the start of pass `number`, the newest one, unless `fit` trains on it: the next one repeats it."""
+        with self._position.lock:
+            if self._trained is None and self._count == number + 1:
+                self._count = self._passes_read = number
+
     @property
     def number(self) -> int:
         """The number of the newest pass; 0 before any."""

@@ -6,18 +6,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import described
 from sparktrain.datasets.columns import Column, chosen
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require_tensorflow
+from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.training.data import assignment
+from sparktrain.training.data.batch_columns import Names
+from sparktrain.training.data.feed_request import FeedRequest
 from sparktrain.training.data.ordered_reader import OrderedReader
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_order import RowOrder, RowShare, contiguous
-
-Names = str | Sequence[str]
+from sparktrain.training.frameworks.imported import feeds_of
+from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
 
 
 class TrainingData:
@@ -91,19 +94,114 @@ class TrainingData:
         Float64 columns become Keras' `floatx`; strings, and bytes of unequal lengths, become `tf.string`.
         Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
         """
-        require_tensorflow("to_tf()", "use to_numpy() or iter_batches()")
-        from sparktrain.training.frameworks.tensorflow.data.row_feed import Selection, row_feed
-
-        share = assignment.share(self._rank, self._size, uneven)
-        selection = Selection.of(self.schema, feature_columns, label_columns, weight_column, stack, self._subject)
-        return row_feed(
-            self._reader,
-            RowShare(share, self.num_rows, assignment.batch_of(batch_size)),
-            selection,
-            self._seed_of(seed) if shuffle else None,
-            self._position,
-            class_weight,
+        require_tensorflow("to_tf()", "use to_keras(), to_numpy() or iter_batches()")
+        request = FeedRequest(
+            name=self.name,
+            schema=self.schema,
+            reader=self._reader,
+            share=self._share(uneven, batch_size),
+            feature_columns=feature_columns,
+            label_columns=label_columns,
+            weight_column=weight_column,
+            stack=stack,
+            seed=self._seed_of(seed) if shuffle else None,
+            position=self._position,
+            class_weight=class_weight,
         )
+        return feeds_of("tensorflow").row_feed(request)
+
+    def to_keras(
+        self,
+        *,
+        batch_size: int,
+        feature_columns: Names | None = None,
+        label_columns: Names | None = None,
+        weight_column: str | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        uneven: str = "drop",
+        stack: bool = False,
+        class_weight: Mapping[int, float] | None = None,
+    ) -> Any:
+        """What `fit` of Keras reads on any backend: this member's share of each pass, in batches `(x, y)`, or `x`.
+
+        Where Keras runs on TensorFlow, it is that of `to_tf`. On JAX and PyTorch it yields the same batches in the same
+        order, as NumPy's arrays or as tensors of PyTorch, and resumes in the middle of a pass as `to_tf` does. It
+        imports no other framework. Arguments and errors are those of `to_tf`. Does not block; `fit` reads the groups of
+        rows.
+        """
+        package = fit_feeds()
+        if package == TENSORFLOW:
+            require_tensorflow("to_keras()", "let Keras run on JAX or PyTorch")
+        request = FeedRequest(
+            name=self.name,
+            schema=self.schema,
+            reader=self._reader,
+            share=self._share(uneven, batch_size),
+            feature_columns=feature_columns,
+            label_columns=label_columns,
+            weight_column=weight_column,
+            stack=stack,
+            seed=self._seed_of(seed) if shuffle else None,
+            position=self._position,
+            class_weight=class_weight,
+        )
+        return feeds_of(package).row_feed(request)
+
+    def to_torch(
+        self,
+        *,
+        batch_size: int,
+        feature_columns: Names | None = None,
+        label_columns: Names | None = None,
+        weight_column: str | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        uneven: str = "drop",
+        stack: bool = False,
+    ) -> Any:
+        """A `DataLoader` of PyTorch: this member's share of each pass, in batches `(x, y)`, or `x` without labels.
+
+        Each iteration is one pass; `len()` is its number of steps, equal on all members. Each row comes once in a pass,
+        over all members, in the order of `to_tf` and `iter_batches` with the same arguments. Does not block; a thread
+        reads groups of rows ahead, so the loader has no workers, and needs none.
+
+        `epoch` is the number of the pass that comes next, or that is not over. Pass the loader to
+        `ctx.checkpoint.save(step, model, optimizer, batches)` and to `restore`: it has `state_dict`, so that the first
+        iteration after a restart reads the rest of its pass, also in a gang of another size. An iteration that is left
+        early ends its pass.
+
+        Args:
+            batch_size: rows in one member's batch.
+            feature_columns: one name: `x` is a tensor of shape (batch, *shape); several: a dict of such tensors by
+                name; None: all columns that are neither label nor weight.
+            label_columns: the same for `y`; None: there is none.
+            weight_column: the sample weights, third part of a batch.
+            shuffle: whether to draw a new order of all rows for each pass: as of `to_tf`.
+            seed: the seed of `shuffle`, by default `ctx.seed`.
+            uneven: what to do with a last step that lacks rows: "drop", "repeat" or "pad", as of `ctx.shard`.
+            stack: make one float tensor of shape (batch, columns) of several number columns in `feature_columns`.
+
+        Tensors are on the CPU, and views of a chunk of some thousand rows. A shuffled chunk is what NumPy has gathered,
+        without another copy; one in order is copied once, because the files of a host are mapped read-only. Float64
+        columns are converted to torch's default type (float32 where that is bfloat16).
+        Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns and for strings,
+        which torch has no tensors of.
+        """
+        require("torch", "to_torch()")
+        request = FeedRequest(
+            name=self.name,
+            schema=self.schema,
+            reader=self._reader,
+            share=self._share(uneven, batch_size),
+            feature_columns=feature_columns,
+            label_columns=label_columns,
+            weight_column=weight_column,
+            stack=stack,
+            seed=self._seed_of(seed) if shuffle else None,
+            position=self._position,
+        )
+        return feeds_of("torch").row_feed(request)
 
     def iter_batches(
         self,
@@ -123,12 +221,11 @@ class TrainingData:
         Blocks on the store for groups that are not on this host yet. `uneven="pad"` is refused, because there are no
         weights. Raises SpecError, DataError, StoreError.
         """
-        share = assignment.share(self._rank, self._size, uneven)
-        if share.uneven is assignment.Uneven.PAD:
+        rows = self._share(uneven, batch_size)
+        if rows.share.uneven is assignment.Uneven.PAD:
             raise SpecError("uneven ('pad') weighs rows, and iter_batches has no weights: use 'drop' or 'repeat'")
         _check_count(epoch, "epoch")
         _check_count(skip, "skip")
-        rows = RowShare(share, self.num_rows, assignment.batch_of(batch_size))
         names = self._names(columns)
         order = self._order(self._seed_of(seed) if shuffle else None, epoch)
         return self._batches(rows, order, names, range(skip, rows.steps))
@@ -154,6 +251,10 @@ class TrainingData:
     @property
     def _subject(self) -> str:
         return f"data[{self.name!r}]"
+
+    def _share(self, uneven: str, batch_size: object) -> RowShare:
+        share = assignment.share(self._rank, self._size, uneven)
+        return RowShare(share, self.num_rows, assignment.batch_of(batch_size))
 
     def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
         selection = self.columns if columns is None else ([columns] if isinstance(columns, str) else columns)

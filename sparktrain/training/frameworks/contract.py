@@ -18,9 +18,34 @@ class Framework(ABC):
     """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
     distribution: str | None = None
     """The module with `distribute(model, ring, compression=...)` for what `owns` names, where there is one."""
+    data: str | None = None
+    """The module with its feeds, where there is one: `row_feed(request)` of a `FeedRequest`, and `shard(data, ...)`
+    with the arguments of `ctx.shard` for what `owns_data` names."""
+    schedules: str | None = None
+    """The module with `warmup_lr(optimizer, steps, size)` for optimizers that `owns` names, where there is one."""
+
+    state: str | None = None
+    """The module that puts the state of what the framework `keeps` into checkpoints, where there is one. It has
+
+    * `captured(parts, spare)`: entries of the checkpoint's document, as JSON values, and copies of arrays by name, in
+      the arrays `spare` where they fit. Raises UserError and TypeError for what cannot be saved: nothing is written;
+    * `assign(parts, files, document, rank, alike=...)`: gives the parts that state. Raises UserError, with nothing
+      changed, where they are others than those that were saved;
+    * `assign_metrics(parts, files)`: gives a model the values of its metrics; whether that was possible;
+    * `of_chief(parts)`: copies of the arrays in which members differ, such as states of generators, by their names;
+    * `are_equal(parts)`: whether the members' parts are equal now, but for these.
+    """
+
+    def keeps(self, value: object) -> bool:
+        """Whether `state` saves `value`. A framework that the process has not imported keeps nothing of it."""
+        return False
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""
+        return False
+
+    def owns_data(self, value: object) -> bool:
+        """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False
 
     def joined(self, value: object) -> Any:

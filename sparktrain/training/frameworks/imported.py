@@ -1,6 +1,8 @@
 """The frameworks that this process has imported. Imports none of them."""
 
+import importlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.training.frameworks.contract import Framework
@@ -19,6 +21,22 @@ ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(
 def owner(value: object) -> Framework | None:
     """The framework that has imported, and distributes, the model or the optimizer `value`; None for all others."""
     return next((framework for framework in imported() if framework.owns(value)), None)
+
+
+def data_owner(value: object) -> Framework | None:
+    """The framework that has imported, and alone reads, the data `value`; None for all other data."""
+    return next((framework for framework in imported() if framework.owns_data(value)), None)
+
+
+def feeds_of(package: str) -> Any:
+    """The module `Framework.data` of the framework that is imported as `package`. Imports the framework."""
+    [data] = [framework.data for framework in ALL if framework.module == package and framework.data is not None]
+    return importlib.import_module(data)
+
+
+def keeper(parts: Sequence[object]) -> Framework | None:
+    """The framework with the state module that saves all of `parts`; None where there is none."""
+    return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
 def joined(value: object) -> Any:

@@ -49,7 +49,10 @@ def test_an_abort_of_jax_without_its_coordinator_follows_another_loss() -> None:
 
 
 def test_the_memory_failure_names_the_next_step() -> None:
-    assert "raise spark.executor.memoryOverhead" in classify(Exited(1, -9, GIB, 0)).summary
+    step = "raise spark.executor.memoryOverhead, which is the memory that "
+    assert classify(Exited(1, -9, GIB, 0)).summary.endswith(f"{step}Python has")
+    killed = classify(Exited(1, -9, GIB, 0), frameworks=("torch", "xgboost"))
+    assert killed.summary.endswith(f"{step}Python, PyTorch and XGBoost have")
 
 
 def test_a_requested_stop_takes_precedence() -> None:

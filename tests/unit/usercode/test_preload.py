@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.usercode.preload import pool_modules
 from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve
 
@@ -205,6 +207,25 @@ def test_a_name_in_another_file_counts_where_a_name_is_computed(folder: Path) ->
     (folder / "ship_sets.py").write_text("import numpy, ship_names\ndef train(): pass\n")
     del sys.modules["ship_sets"]
     assert preload_choice(resolve(f"{folder / 'ship_sets.py'}:train")).modules == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    ("imported", "modules"),
+    [
+        ((), ("numpy", "keras", "tensorflow")),
+        (("torch", "numpy"), ("numpy", "torch", "torch._dynamo")),
+        (("sklearn", "xgboost"), ("numpy", "sklearn", "xgboost")),
+        (("sklearn", "tensorflow"), ("numpy", "keras", "tensorflow")),
+    ],
+)
+def test_a_pool_imports_the_frameworks_of_its_process(
+    imported: tuple[str, ...], modules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("jax", "lightgbm", "sklearn", "tensorflow", "torch", "xgboost"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in imported:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert pool_modules() == modules
 
 
 def test_nothing_is_imported() -> None:

@@ -94,7 +94,6 @@ class OpenStreams:
 
     def _least(self, steps: int) -> int:
         """The least number of all members: a collective of the gang's ring."""
-        from sparktrain.training.frameworks.tensorflow.optimizers.user_ops import allgather
-
-        gathered: Any = allgather(self._gang.ring, steps)
+        ring = self._gang.ring
+        gathered: Any = ring.values.allgather(ring, steps)
         return int(gathered.min())

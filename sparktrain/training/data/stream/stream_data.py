@@ -12,9 +12,9 @@ from sparktrain.datasets.values import check_values, shaped, to_numpy
 from sparktrain.errors import DataError, SpecError, StreamError
 from sparktrain.optional_packages import require_tensorflow
 from sparktrain.training.data import assignment
+from sparktrain.training.data.batch_columns import Names
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader
-
-Names = str | Sequence[str]
+from sparktrain.training.frameworks.imported import feeds_of
 
 
 class StreamData:
@@ -69,9 +69,8 @@ class StreamData:
         """
         batch_size = assignment.batch_of(batch_size)
         require_tensorflow("to_tf()", "use iter_batches()")
-        from sparktrain.training.frameworks.tensorflow.data.stream_feed import stream_feed  # it loads TensorFlow
-
         selected = (feature_columns, label_columns, weight_column, stack, self._subject)
+        stream_feed = feeds_of("tensorflow").stream_feed
         return stream_feed(self._chunks, self.schema, selected, batch_size, ahead=self._size == 1)
 
     def iter_batches(

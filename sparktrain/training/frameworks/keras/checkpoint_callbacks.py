@@ -10,10 +10,12 @@ import numpy as np
 from keras.backend import is_float_dtype
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
 from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.collectives.ring import Ring
@@ -21,6 +23,7 @@ from sparktrain.training.data.fit_stages import Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
@@ -175,7 +178,7 @@ class Resume(InternalCallback):
     def _open(self, checkpoints: FitCheckpoints) -> None:
         """Agree on the checkpoint of the chief."""
         place = checkpoints.peek()
-        drawn = zlib.crc32(repr(model_state.generators()).encode())
+        drawn = zlib.crc32(repr(generators()).encode())
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
         [agreed] = self._ring.broadcast_arrays([np.array(mine, "int64")], name="resume")
         step, epoch, batch, stage, chiefs = agreed.tolist()
@@ -358,7 +361,7 @@ class EndStage(InternalCallback):
             "reported": position.reported,
             "passes": [[count, count] for _, count in position.passes()],
             "callbacks": self._keep.states(),
-            "generators": _compact(model_state.generators()),
+            "generators": _compact(generators()),
             "seed": model_state.global_seed(),
         }
         chief = not self._rank and not position.stopped
@@ -376,7 +379,7 @@ class EndStage(InternalCallback):
         if facts["seed"] is not None:
             model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
         if not self._rank or stages.alike:
-            model_state.assign_generators(_as_lists(facts["generators"]))
+            assign_generators(_as_lists(facts["generators"]))
 
 
 class _TensorsInMemory:
@@ -398,20 +401,20 @@ def _values(named: dict[str, Any]) -> dict[str, Array]:
     return {name: model_state.value(variable) for name, variable in named.items()}
 
 
-def _compact(generators: dict[str, Any]) -> dict[str, Any]:
+def _compact(generator_states: dict[str, Any]) -> dict[str, Any]:
     """The states of generators, with arrays for their thousands of numbers."""
-    version, internal, gauss = generators["python"]
+    version, internal, gauss = generator_states["python"]
     states = {"python": [version, np.array(internal, np.uint32), gauss]}
-    if "numpy" in generators:
-        key, *scalars = generators["numpy"]
+    if "numpy" in generator_states:
+        key, *scalars = generator_states["numpy"]
         states["numpy"] = [np.array(key, np.uint32), *scalars]
     return states
 
 
-def _as_lists(generators: dict[str, Any]) -> dict[str, Any]:
+def _as_lists(generator_states: dict[str, Any]) -> dict[str, Any]:
     return {
         name: [part.tolist() if hasattr(part, "tolist") else part for part in state]
-        for name, state in generators.items()
+        for name, state in generator_states.items()
     }
 
 
@@ -427,8 +430,8 @@ def optimizers_of(model: Any) -> list[Any]:
 
 def _symbolic(spec: Any) -> Any:
     """What Keras builds a model with, from the element spec of a dataset of TensorFlow; None where it is unknown."""
-    # Only pipelines of TensorFlow have a spec; with another backend Keras builds a model with its first batch.
-    if spec is None:
+    # With another backend Keras builds a model with its first batch, before it calls any callback.
+    if spec is None or backend_in_use() != TENSORFLOW:
         return None
     from sparktrain.training.frameworks.tensorflow.data.pipeline import symbolic_batch
 

@@ -20,13 +20,13 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     the averaged gradients. With `gradient_accumulation_steps` each call averages its gradients, not only the last one:
     the accumulators stay equal on all members, and a checkpoint between two updates is exact. In a ring of one nothing
     changes. Where the ring has `local_steps`, `optimizer` applies the member's own gradients, and averages the weights
-    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`).
+    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`). The ring has tensors
+    of the framework that Keras runs on.
 
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
     with Horovod: it has no sums of that type); Keras on JAX takes "none" alone. On TensorFlow compile the model with
     `jit_compile=False`: XLA cannot compile its collectives. Does not block. Raises SpecError for anything but a Keras
-    optimizer, for one that is distributed
-    already, and for an unknown compression.
+    optimizer, for one that is distributed already, and for an unknown compression.
     """
     if compression not in _COMPRESSIONS:
         raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _COMPRESSIONS))}")

@@ -1,17 +1,11 @@
-"""Learning rates of a gang: the linear scaling rule and gradual warm-up (Goyal et al., arXiv 1706.02677, 2.1, 2.2)."""
+"""Gradual warm-up as a schedule of Keras (Goyal et al., arXiv 1706.02677, section 2.2)."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from sparktrain.config.param_values import described
-from sparktrain.errors import SpecError
-
-
-def scale_lr(lr: float, size: int) -> float:
-    """`lr` times the number of members: a step uses `size` times the examples (section 2.1). Raises SpecError."""
-    return _rate(lr, "lr") * size
+from sparktrain.training.learning_rates import check_steps, rate_of
 
 
 @keras.saving.register_keras_serializable(package="sparktrain")
@@ -25,12 +19,11 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[m
 
     def __init__(self, target: Any, warmup_steps: int, start: float | None = None) -> None:
         super().__init__()
-        if type(warmup_steps) is not int or warmup_steps < 1:
-            raise SpecError(f"warmup_steps is {described(warmup_steps)}; pass a number of steps, 1 or more")
+        check_steps(warmup_steps, "warmup_steps")
         self._scheduled = isinstance(target, keras.optimizers.schedules.LearningRateSchedule)
-        self._target: Any = target if self._scheduled else _rate(target, "target")
+        self._target: Any = target if self._scheduled else rate_of(target, "target")
         self._steps = warmup_steps
-        self._start = None if start is None else _rate(start, "start")
+        self._start = None if start is None else rate_of(start, "start")
 
     def __call__(self, step: Any) -> Any:
         """The rate of `step`, from 0."""
@@ -56,9 +49,3 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[m
 
     def _after(self, step: Any) -> Any:
         return self._target(step) if self._scheduled else ops.full(ops.shape(step), self._target, "float32")
-
-
-def _rate(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise SpecError(f"{name} is {described(value)}; pass a learning rate, such as 0.1")
-    return float(value)

@@ -4,7 +4,6 @@ Keras 3's own files lack the states of seed generators, so that a model with dro
 they are part of the state.
 """
 
-import random
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +13,6 @@ import numpy as np
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.frameworks.imported import joined
-from sparktrain.training.notices import issued_notices, notice
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
@@ -78,31 +76,12 @@ def view(variable: Any) -> Array:
     held = _own_part(variable.value)
     if (parts := joined(held)) is not None:
         return np.asarray(parts)
-    return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
-
-
-def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:
-    """The specs of all variables of a built model, and copies of them and of Keras's generator, in `spare` if they fit.
-
-    Raises UserError when the model is not built.
-    """
-    variables = named(model)
-    copies = {name: value(variable, spare.get(name)) for name, variable in variables.items()}
-    if (seed := global_seed()) is not None:
-        copies[GLOBAL_SEED] = seed
-    return {name: spec(variable) for name, variable in variables.items()}, copies
-
-
-def notice_own_steps(model: Any) -> None:
-    """Print once when a checkpoint has steps that this member has made by itself since the newest average."""
-    from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
-
-    text = (
-        "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
-        "own save after a multiple of local_steps"
-    )
-    if not is_averaged(model) and text not in issued_notices():
-        notice(text)
+    if not hasattr(held, "detach"):
+        return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
+    try:
+        return np.asarray(held.detach())  # PyTorch makes no array of a tensor with a gradient
+    except TypeError:  # nor of one on a GPU, or in bfloat16
+        return np.asarray(variable.numpy())
 
 
 def _own_part(held: Any) -> Any:
@@ -171,27 +150,6 @@ def assign_global_seed(state: Array, rank: int) -> None:
     if rank:
         state[0] = value(generator.state)[0]
     generator.state.assign(state)
-
-
-def generators() -> dict[str, Any]:
-    """The states of Python's and NumPy's global generators, as JSON values."""
-    version, internal, gauss = random.getstate()
-    states: dict[str, Any] = {"python": [version, list(internal), gauss]}
-    numpy_state: Any = np.random.get_state(legacy=False)
-    if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
-        key = numpy_state["state"]["key"].tolist()
-        pos = numpy_state["state"]["pos"]
-        states["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
-    return states
-
-
-def assign_generators(states: Mapping[str, Any]) -> None:
-    """Set Python's and NumPy's global generators to `states`."""
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
-    if "numpy" in states:
-        key, pos, has_gauss, cached = states["numpy"]
-        np.random.set_state(("MT19937", np.array(key, "uint32"), pos, has_gauss, cached))
 
 
 # ---- which variable is which

@@ -24,6 +24,7 @@ class TensorFlow(Framework):
 
     module = "tensorflow"
     values = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
+    data = "sparktrain.training.frameworks.tensorflow.data.tensorflow_feeds"
 
     def seed(self, value: int) -> None:
         """See base class."""

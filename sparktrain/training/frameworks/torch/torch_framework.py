@@ -18,14 +18,30 @@ class Torch(Framework):
     module = "torch"
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
+    data = "sparktrain.training.frameworks.torch.torch_feeds"
+    schedules = "sparktrain.training.frameworks.torch.torch_schedules"
+    state = "sparktrain.training.frameworks.torch.torch_state"
+
+    def keeps(self, value: object) -> bool:
+        """See base class. Anything with `state_dict`, but for a Keras model on PyTorch."""
+        return not _is_of_keras(value) and all(
+            callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
+        )
 
     def owns(self, value: object) -> bool:
         """See base class. A Keras model on PyTorch is one of Keras."""
         torch = sys.modules.get(self.module)
         kinds = (torch.nn.Module, torch.optim.Optimizer) if torch is not None else ()
-        return isinstance(value, kinds) and not any(
-            kind.__module__.startswith("keras.") for kind in type(value).__mro__
-        )
+        return isinstance(value, kinds) and not _is_of_keras(value)
+
+    def owns_data(self, value: object) -> bool:
+        """See base class. Lists and dicts of its tensors too."""
+        torch = sys.modules.get(self.module)
+        if torch is None:
+            return False
+        if isinstance(value, dict | tuple | list):
+            return any(map(self.owns_data, value.values() if isinstance(value, dict) else value))
+        return isinstance(value, torch.Tensor | torch.utils.data.DataLoader | torch.utils.data.Dataset)
 
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
@@ -43,10 +59,16 @@ class Torch(Framework):
 
     def is_broken_collective(self, error: BaseException) -> bool:
         """See base class. Gloo has no class for its errors, and names its source in each."""
+        if type(error).__name__ == "HorovodInternalError":  # of horovod.torch
+            return True
         kind = getattr(sys.modules.get("torch.distributed"), "DistError", None)
         if kind is not None and isinstance(error, kind):
             return True
         return type(error) is RuntimeError and _GLOO in str(error)
+
+
+def _is_of_keras(value: object) -> bool:
+    return any(kind.__module__.startswith("keras.") for kind in type(value).__mro__)
 
 
 def _limit(torch: Any, mib: int) -> None:

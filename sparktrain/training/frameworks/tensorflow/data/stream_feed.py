@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from sparktrain.datasets.columns import Column
+from sparktrain.training.data.batch_columns import Selection
 from sparktrain.training.frameworks.tensorflow.data import pipeline
-from sparktrain.training.frameworks.tensorflow.data.row_feed import Selection
 
 Chunks = Callable[[int, Sequence[str]], Iterator[dict[str, NDArray[Any]]]]
 
@@ -21,7 +22,7 @@ def stream_feed(
     `ahead`: read before the trainer asks. In a gang, members agree on steps by their ring, and all must call its
     collectives in the same order, so nothing reads ahead there. Raises SpecError, DataError.
     """
-    selection = Selection.of(schema, *selected)
+    selection = Selection.of(schema, *selected, str(keras.backend.floatx()))
     specs = tuple(
         tf.TensorSpec([None, *shape], tf.string if kind == "object" else tf.as_dtype(kind))
         for kind, shape in selection.types

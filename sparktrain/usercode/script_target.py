@@ -1,0 +1,64 @@
+"""Finds a script that executors run as it is, with the modules beside it. Imports nothing of it."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparktrain.config.param_values import shown
+from sparktrain.errors import FunctionError
+from sparktrain.usercode.imports import is_local
+from sparktrain.usercode.target import Target, check_file
+
+
+def script_target(runner: Callable[..., Any], text: str, *, is_module: bool) -> Target:
+    """The file or, with `is_module`, the dotted module `text`, as executors run it by `runner`.
+
+    `runner` is a function of a module that executors have. The folder of the file, or for a module the working
+    directory, becomes the first entry of `sys.path`, as Python does. Raises FunctionError for one that is not there,
+    that executors cannot import by its name, or that is no Python.
+    """
+    reference = f"{runner.__module__}:{runner.__name__}"
+    if is_module:
+        return _of_module(runner, reference, text)
+    path = Path(text)
+    check_file(path)
+    _check_syntax(path)
+    folder = path.parent.resolve()
+    _put_first(folder)
+    return Target(runner, reference, path.absolute(), folder, script=path.stem)
+
+
+def _of_module(runner: Callable[..., Any], reference: str, name: str) -> Target:
+    folder = Path.cwd()
+    _put_first(folder)
+    try:
+        spec = importlib.util.find_spec(name) if all(part.isidentifier() for part in name.split(".")) else None
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ImportError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise FunctionError(
+            f"-m {shown(name)}: no module that Python could run in {folder} or among the installed packages; correct "
+            "the name, or pass the file of a script without -m"
+        )
+    file = Path(spec.origin)
+    if not is_local(spec.origin):  # executors have it installed
+        return Target(runner, reference, script=name)
+    _check_syntax(file)
+    return Target(runner, reference, file, file.parents[spec.name.count(".")], script=spec.name)
+
+
+def _put_first(folder: Path) -> None:
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
+
+
+def _check_syntax(path: Path) -> None:
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = f"{path}:{getattr(error, 'lineno', None) or 1}"
+        raise FunctionError(f"{line}: {getattr(error, 'msg', error)}; correct the line") from error
