@@ -307,11 +307,9 @@ class TrainContext:
         """Make a Keras 3 `optimizer` average its gradients over all members; returns `optimizer` itself.
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
-        their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
-
-        A model of PyTorch takes the place of an optimizer: it returns its `DistributedDataParallel`, and blocks until
-        all members call it; without other members it returns the model itself.
+        their own, "fp16" or "bf16"; Keras on JAX takes "none" alone. A saved model has the plain optimizer. Blocks only
+        at the first use of the ring. For a model of PyTorch it returns its `DistributedDataParallel`, and blocks until
+        all members call it; without other members it returns the model itself. Raises SpecError, FormError.
         """
         if (framework := owner(optimizer)) is not None and framework.distribution is not None:
             module = importlib.import_module(framework.distribution)
