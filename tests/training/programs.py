@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +99,14 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
 
 # ---- what the programs are made of
 
+COMPILING: dict[str, Any] = {} if keras.backend.backend() == "jax" else {"jit_compile": False}
+"""For `compile()`: XLA compiles no collectives of TensorFlow, and those of JAX alone."""
 SEVERAL_STEPS = {"steps_per_execution": 3} if keras.backend.backend() == "tensorflow" else {}
+
+
+def without_gradients() -> contextlib.AbstractContextManager[Any]:
+    """In which PyTorch records nothing for gradients, as an update of weights needs it."""
+    return sys.modules["torch"].no_grad() if keras.backend.backend() == "torch" else contextlib.nullcontext()
 
 
 def differentiated(part: Any, loss_of: Callable[[], Any]) -> tuple[Any, list[Any]]:
@@ -149,7 +157,7 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
     """Train on this member's share of the values."""
     if optimizer is not False:
         compiling["optimizer"] = ctx.distribute(optimizer or keras.optimizers.SGD(0.05))
-    model.compile(**{"loss": "mse", "jit_compile": False} | compiling)
+    model.compile(**{"loss": "mse"} | COMPILING | compiling)
     share = ctx.shard(values, batch_size=BATCH // ctx.size)
     model.fit(share, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
@@ -158,7 +166,7 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
 def fit_dataset(ctx: Any, **options: Any) -> keras.Model:
     """Train on this member's share of a dataset."""
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
     feed = ctx.dataset("train").to_keras(batch_size=BATCH // ctx.size, label_columns="label", stack=True, **options)
     model.fit(feed, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
@@ -288,7 +296,7 @@ class Adversaries(keras.Model):
         self.judge = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 
     def compile(self, maker_optimizer: Any, judge_optimizer: Any) -> None:
-        super().compile(jit_compile=False)
+        super().compile(**COMPILING)
         self.maker_optimizer, self.judge_optimizer = maker_optimizer, judge_optimizer
         self.cross = keras.losses.BinaryCrossentropy(from_logits=True)
 
@@ -344,7 +352,7 @@ def adversaries_with_one_forgotten(ctx: Any) -> keras.Model:
 @program
 def without_callbacks_from_equal_weights(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
     model.fit(ctx.shard(data(), batch_size=BATCH // ctx.size), epochs=EPOCHS, verbose=0)
     return model
 
@@ -359,7 +367,7 @@ def without_callbacks_from_other_weights(ctx: Any) -> keras.Model:
 def without_distribute(ctx: Any) -> keras.Model:
     keras.utils.set_random_seed(ctx.rank)
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
     model.fit(*data(), batch_size=BATCH, verbose=0)
     return model
 
@@ -367,7 +375,7 @@ def without_distribute(ctx: Any) -> keras.Model:
 @program
 def each_on_the_same_data(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
     model.fit(*data(), batch_size=BATCH, verbose=0, shuffle=False)
     return model
 
@@ -375,7 +383,7 @@ def each_on_the_same_data(ctx: Any) -> keras.Model:
 @program
 def without_shard(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
     callbacks = ctx.keras_callbacks(checkpoint_every=None)
     model.fit(*data(), batch_size=BATCH, validation_split=0.25, shuffle=False, verbose=0, callbacks=callbacks)
     return model
@@ -386,7 +394,8 @@ def averaged_by_hand(ctx: Any) -> keras.Model:
     model, optimizer = mlp(), keras.optimizers.SGD(0.1)
     for x, y in ctx.shard(data(), batch_size=BATCH // ctx.size):
         _, gradients = differentiated(model, lambda x=x, y=y: keras.ops.mean((model(x) - y) ** 2))
-        optimizer.apply(ctx.allreduce(gradients), model.trainable_variables)
+        with without_gradients():
+            optimizer.apply(ctx.allreduce(gradients), model.trainable_variables)
     return model
 
 
