@@ -44,7 +44,7 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
             if ring.rank == victim and number == 10:
                 Path(note).write_text(str(time.monotonic()))
                 os.kill(os.getpid(), signal.SIGKILL)
-            ring.allreduce([_ones(ring, 1000)], average=True, name="one")
+            ring.allreduce([ring.tensor(np.ones(1000, "float32"))], average=True, name="one")
 
     return _error_of(operate, Path(note))
 
@@ -58,7 +58,7 @@ def stuck(joining: Joining, backend: str) -> Any:
             pass
         return None
     started = time.monotonic()
-    found = _error_of(lambda: ring.allreduce([_ones(ring, 3)], average=True, name="one"), None)
+    found = _error_of(lambda: ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="one"), None)
     joining.exchange.share("gave up", b"")
     return {**found, "after": time.monotonic() - started}
 
@@ -78,7 +78,7 @@ def threads(joining: Joining, backend: str) -> list[int]:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     counts = []
     for number in range(150):
-        ring.allreduce([_ones(ring, 8)], average=False, name="many")
+        ring.allreduce([ring.tensor(np.ones(8, "float32"))], average=False, name="many")
         if number in (49, 149):
             counts.append(len(os.listdir("/proc/self/task")))
     ring.close()
@@ -112,7 +112,8 @@ def mistaken(ring: Ring) -> Any:
 
 def out_of_step(ring: Ring) -> Any:
     """The members pass other shapes: each gets an error, at the latest after the ring's timeout."""
-    return _error_of(lambda: ring.allreduce([_ones(ring, 3 + ring.rank)], average=True, name="one"), None)
+    mine = ring.tensor(np.ones(3 + ring.rank, "float32"))
+    return _error_of(lambda: ring.allreduce([mine], average=True, name="one"), None)
 
 
 def closed_after_an_error(ring: Ring) -> Any:
