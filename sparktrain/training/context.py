@@ -199,7 +199,9 @@ class TrainContext:
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             restore_dir = self._assignment.restore_dir
-            self._checkpoints = CheckpointSaver(self._wire, scratch, restore_dir, self.rank, self._clock)
+            self._checkpoints = CheckpointSaver(
+                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size
+            )
         return self._checkpoints
 
     def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
@@ -297,11 +299,9 @@ class TrainContext:
         """Make a Keras 3 `optimizer` average its gradients over all members; returns `optimizer` itself.
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
-        their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
-
-        A model of PyTorch takes the place of an optimizer: it returns its `DistributedDataParallel`, and blocks until
-        all members call it; without other members it returns the model itself.
+        their own, "fp16" or "bf16"; Keras on JAX takes "none" alone. A saved model has the plain optimizer. Blocks only
+        at the first use of the ring. For a model of PyTorch it returns its `DistributedDataParallel`, and blocks until
+        all members call it; without other members it returns the model itself. Raises SpecError, FormError.
         """
         if (framework := owner(optimizer)) is not None and framework.distribution is not None:
             module = importlib.import_module(framework.distribution)

@@ -42,6 +42,7 @@ def export(model: Any, home: str | os.PathLike[str], rank: int) -> None:
     if isinstance(model, str | os.PathLike):
         _keep_path(Path(os.path.abspath(model)), folder)
     elif _is_of(model, _KERAS) and callable(getattr(model, "save", None)):
+        _check_held(model)
         _keep_keras(folder, model.save)
     else:
         _keep(folder, lambda place: _saver_of(model)(model, place))
@@ -55,6 +56,18 @@ def export_estimator(model: Any, home: str | os.PathLike[str]) -> None:
     folder = Path(home)
     folder.mkdir(parents=True, exist_ok=True)
     _keep(folder, lambda place: _save_estimator(model, place))
+
+
+def _check_held(model: Any) -> None:
+    """Raise SpecError for a Keras model on JAX that rank 0 cannot read, because members hold parts of its weights."""
+    for weight in getattr(model, "weights", ()):
+        held = getattr(weight, "value", None)
+        is_here = getattr(held, "is_fully_replicated", True) or getattr(held, "is_fully_addressable", True)
+        if not is_here:
+            raise SpecError(
+                f"ctx.export(): the members hold parts of {weight.path!r}, and rank 0 cannot save them alone; restore "
+                "the checkpoint of ctx.keras_callbacks() in one process, which has the model whole, and export it there"
+            )
 
 
 def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:

@@ -74,6 +74,11 @@ def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
     """Sum in each step; member `victim` of the first generation ends by a signal; the others resume."""
     restored = ctx.checkpoint.restore()
     total = 0.0 if restored is None else float(restored["total"])
+    if restored is not None:
+        leaves = jax.tree.leaves(restored["tree"])
+        for leaf, saved in zip(leaves, jax.tree.leaves(tree_of(restored.step)), strict=True):
+            assert leaf.dtype == saved.dtype
+            np.testing.assert_array_equal(leaf, saved)
     for step in range(1 if restored is None else restored.step + 1, 21):
         if step == 8 and ctx.rank == victim and ctx.generation == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -83,9 +88,17 @@ def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
             total += float(ctx.allreduce(jnp.ones(()), average=False))
         ctx.report(step, total=total)
         if ctx.rank == 0 and step % 2 == 0:
-            ctx.checkpoint.save(step, total=total)
+            ctx.checkpoint.save(step, total=total, tree=tree_of(step))
             ctx.checkpoint.wait()
     return {"total": total, "generation": ctx.generation, "from": 0 if restored is None else restored.step}
+
+
+def tree_of(step: int) -> Any:
+    """A pytree of arrays of several types."""
+    return {
+        "layers": [(jnp.full(3, step, jnp.bfloat16), jnp.ones((2, 0))), {"b": jnp.arange(4)}],
+        "a": jnp.float32(step),
+    }
 
 
 def raise_in_a_member(ctx: Any) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+import sparktrain as st
+
 ROWS = 64
 BATCH = 16
 EPOCHS = 3
@@ -151,6 +153,12 @@ def resume_split(folder: str, kill: int, ctx: Any) -> dict[str, float]:
     history = model.fit(
         x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[*ctx.keras_callbacks(), Kill()]
     )
+    refusal = ""
+    try:
+        ctx.export(model)
+    except st.SpecError as error:
+        refusal = str(error)
+    assert ctx.rank or "hold parts of 'sequential/dense/kernel'" in refusal
     return {
         "from": 0 if peeked is None else peeked.step,
         "loss": history.history["loss"][-1],
@@ -171,3 +179,48 @@ def read_alone(checkpoint: str) -> dict[str, float]:
     restored = restore(model, Path(checkpoint), 0)
     assert all((weight != first).any() for weight, first in zip(model.get_weights(), before, strict=True))
     return {"step": float(restored.step)}
+
+
+def by_hand(ctx: Any) -> dict[str, float]:
+    """Apply a distributed optimizer without `fit`, and train as a gang of JAX cannot. Returns what came of it."""
+    import jax
+    import keras
+
+    weight = keras.Variable(np.ones(2, "float32"))
+    optimizer = ctx.distribute(keras.optimizers.SGD(1.0))
+    optimizer.build([weight])
+    optimizer.apply([jax.numpy.full(2, float(ctx.rank))], [weight])
+    assert np.asarray(weight.value).tolist() == [0.5, 0.5], weight
+    slots = [variable.value for variable in optimizer.variables]
+
+    def compiled(gradient: Any) -> Any:
+        return optimizer.stateless_apply(slots, [gradient], [weight.value])
+
+    refusals = [_refusal(lambda: jax.jit(compiled)(jax.numpy.ones(2)))]
+    refusals += [_refusal(lambda: ctx.distribute(keras.optimizers.SGD(1.0), compression="fp16"))]
+    x, y = rows()
+    eager = network()
+    eager.compile(ctx.distribute(keras.optimizers.SGD(0.1)), "mse", run_eagerly=True)
+    refusals += [_refusal(lambda: eager.fit(x, y, batch_size=BATCH, verbose=0))]
+    uneven = network()
+    uneven.compile(ctx.distribute(keras.optimizers.SGD(0.1)), "mse")
+    refusals += [_refusal(lambda: uneven.fit(x, y, batch_size=BATCH - ctx.rank, verbose=0))]
+    for refusal, words in zip(refusals, REFUSALS, strict=True):
+        assert words in refusal, refusal
+    return {"refusals": len(refusals)}
+
+
+REFUSALS = (
+    "is applied in a compiled function of your own",
+    "compression 'fp16' on JAX",
+    "run_eagerly=True or jit_compile=False, and in a gang of JAX",
+    "all members need batches of equal size",
+)
+
+
+def _refusal(call: Any) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"

@@ -44,6 +44,7 @@ Alone = tuple[dict[str, float], list[Any]]
 DATA_PARALLEL = pytest.mark.all(
     case="a program of Keras on JAX with `DataParallel`", covered_by="one with `ModelParallel`, which is killed"
 )
+OTHER_MESH = pytest.mark.all(case="a mesh of one device in a gang of two", covered_by="a mesh of four devices")
 OTHER_RANK = pytest.mark.all(
     case="a killed member of a model that is split over the members", covered_by="the chief of one is killed"
 )
@@ -96,9 +97,18 @@ def test_a_model_that_is_split_over_the_members_resumes_from_their_checkpoint(
     ("how", "problem"),
     [
         ("shape", r"DeviceMesh\(shape=\(1, 4\)\) has 4 devices, and the gang has 2 .*change its shape"),
-        ("devices", r"the mesh of keras.distribution.DataParallel has 1 devices, and the gang has 2 "),
+        pytest.param(
+            "devices",
+            r"the mesh of keras.distribution.DataParallel has 1 devices, and the gang has 2 ",
+            marks=OTHER_MESH,
+        ),
     ],
 )
 def test_a_mesh_that_does_not_fit_the_gang_is_refused(pool: st.Pool, tmp_path: Path, how: str, problem: str) -> None:
     with pytest.raises(st.RunFailedError, match=problem):
         run(pool, tmp_path, keras_jax_programs.misfit, 2, how=how)
+
+
+def test_an_optimizer_averages_by_hand_and_what_cannot_average_is_refused(pool: st.Pool, tmp_path: Path) -> None:
+    metrics = run(pool, tmp_path, keras_jax_programs.by_hand, 2).metrics
+    assert metrics == {"refusals": len(keras_jax_programs.REFUSALS)}

@@ -52,7 +52,7 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
 def stuck(joining: Joining, backend: str) -> Any:
     """The last rank does not call the operation that the others wait in, until one of them has given up."""
     ring = load(Backend(backend))(joining)
-    ring.allreduce([_ones(ring, 3)], average=True, name="first")
+    ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="first")
     if ring.rank == ring.size - 1:
         while joining.exchange.shared(60) != ("gave up", b""):
             pass
@@ -190,11 +190,6 @@ def _fit(ring: Ring, callbacks: list[Any]) -> None:
     model.compile(distribute(keras.optimizers.SGD(0.1), ring), "mse", jit_compile=False)
     x, y = data(ring)
     model.fit(x, y, batch_size=1, epochs=100, steps_per_epoch=None, verbose=0, callbacks=callbacks)
-
-
-def _ones(ring: Ring, count: int) -> Any:
-    """A tensor of the ring's framework."""
-    return ring.tensor(np.ones(count, "float32"))
 
 
 def _error_of(call: Callable[[], Any], note: Path | None) -> dict[str, Any]:

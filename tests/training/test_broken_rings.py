@@ -22,7 +22,14 @@ LATE_S = 4.0
 
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 TORCH = pytest.param("torch", marks=pytest.mark.torch)
-all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", "jax", TORCH])
+JAX = pytest.param(
+    "jax",
+    marks=pytest.mark.all(
+        case="a stuck or absent member, other shapes, and threads of a ring of JAX",
+        covered_by="a killed member; `process/test_jax_gangs`: members that call different collectives",
+    ),
+)
+all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", JAX, TORCH])
 
 
 FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
