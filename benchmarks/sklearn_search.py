@@ -6,50 +6,36 @@ Each fit burns 50 ms of processor time. Cold, each search starts its processes: 
 loky its workers. Warm, both have run a search before. Each figure is the best of the rounds, which alternate. The time
 of `search_cv` includes the processes of its fits, one for each, its run directory, and the fit to all rows, which
 GridSearchCV performs in this process.
+
+Where `joblibspark` is installed (`pip install joblibspark`), GridSearchCV also runs its fits as tasks of Spark, on two
+executors that have run a search before.
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from joblib import parallel_backend
 from joblib.externals.loky import get_reusable_executor
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 import sparktrain as st
+from benchmarks.burning import FIT_S, Burning
 from benchmarks.machine import at_most, show
+from benchmarks.session import seconds_of, session
 
 FITS = 64
 FOLDS = 4
-FIT_S = 0.05
 SLOTS = 2
 TARGET = 1.15
 SPACE = {"number": list(range(FITS // FOLDS))}
 X = np.random.default_rng(0).normal(size=(2000, 20))
 Y = (X[:, 0] > 0).astype(int)
-
-
-class Burning(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """A classifier that takes 50 ms of a core to fit."""
-
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-
-    def fit(self, X: Any, y: Any) -> "Burning":
-        """Burn."""
-        until = time.process_time() + FIT_S
-        while time.process_time() < until:
-            self.mean_ = float(np.mean(X[:100, 0]))
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """The sign of the first column, moved by `number`."""
-        return (X[:, 0] > self.mean_ + self.number / 10).astype(int)
 
 
 def searched(place: Any, folder: str) -> Any:
@@ -62,6 +48,18 @@ def searched(place: Any, folder: str) -> Any:
 def rival() -> Any:
     """The same search by loky."""
     return GridSearchCV(Burning(), SPACE, cv=FOLDS, n_jobs=SLOTS).fit(X, Y)
+
+
+def on_spark(rounds: int) -> list[float]:
+    """Seconds of the same search by joblib-spark, on a warm session; nothing where it is not installed."""
+    if not find_spec("joblibspark"):
+        return []
+    from joblibspark import register_spark
+
+    register_spark()
+    with session(), parallel_backend("spark", n_jobs=SLOTS):
+        rival()
+        return [seconds_of(rival) for _ in range(rounds)]
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -104,6 +102,8 @@ def rows(rounds: int) -> list[tuple[str, str, str]]:
         table.append((f"search_cv, {kind}", f"{best[kind]:.2f} s", ""))
         table.append((f"rival: GridSearchCV(n_jobs={SLOTS}) with loky, {kind}", f"{best[f'{kind} rival']:.2f} s", ""))
         table.append((f"ratio, {kind}", f"{ratio:.2f}", at_most(ratio, TARGET)))
+    if by_tasks := on_spark(rounds):
+        table.append(("rival: GridSearchCV with joblib-spark, warm", f"{min(by_tasks):.2f} s", ""))
     return table
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds Horovod for the TensorFlow of an environment, and installs it there: what `backend="horovod"` needs.
+# Builds Horovod for the TensorFlow of an environment, and installs it there: what `backend="horovod"` needs. Where the
+# environment has torch too, the build has horovod.torch.
 #
 #   scripts/build_horovod.sh [--nccl] [ENVIRONMENT]
 #
 # ENVIRONMENT is the folder of a virtual environment that has TensorFlow; .venv by default. With --nccl, members with GPUs of
-# their own reduce by NCCL: for TensorFlow with CUDA, and with nothing of CUDA on this machine. Otherwise by Gloo alone.
+# their own reduce by NCCL: for TensorFlow with CUDA alone, and with nothing of CUDA on this machine. Otherwise by Gloo alone.
 # Builds once, in 2 to 5 minutes of all cores. The wheel stays in ${XDG_CACHE_HOME:-~/.cache}/sparktrain/wheels, under a
 # name with all that determines its content. Does nothing where it is installed already. docs/horovod.md explains how
 # to build for other machines. Exit status 2: something is missing that only an administrator can add.
@@ -59,19 +60,21 @@ wait_for_lock() {
 pip() { quietly env PYTHONPATH="$building/tools" "$python" -m pip --no-input --disable-pip-version-check "$@"; }
 
 # Sets label, the version that pip shows, which distinguishes this build from the plain Horovod without the fixes, and one
-# with NCCL from one without; wheel, its file; installed, a folder that is there when it is installed; and site, the
-# folder of packages.
+# with NCCL or torch from one without; torch, its version, or nothing; wheel, its file; installed, a folder that is there
+# when it is installed; and site, the folder of packages.
 name_the_build() {
   local tensorflow tag
-  { read -r tensorflow && read -r tag && read -r site; } < <("$python" - <<'PYTHON' 2>/dev/null
-import importlib.metadata, sys, sysconfig
+  { read -r tensorflow && read -r torch && read -r tag && read -r site; } < <("$python" - <<'PYTHON' 2>/dev/null
+import importlib.metadata, importlib.util, sys, sysconfig
 print(importlib.metadata.version("tensorflow").replace("+", "."))
+print(importlib.metadata.version("torch").replace("+", ".") if importlib.util.find_spec("torch") else "")
 python, platform = f"cp{sys.version_info.major}{sys.version_info.minor}", sysconfig.get_platform()
 print(f"{python}-{python}-{platform.replace('-', '_').replace('.', '_')}")
 print(sysconfig.get_path("platlib"))
 PYTHON
   ) || fail "$venv has no TensorFlow to build for: run \`make setup\`, or name another environment" 2
-  label=$version+sparktrain.tf$tensorflow${nccl:+.nccl}.b$( (cat $script $nccl && echo "$flags") | sha256sum | head -c 8)
+  [[ ! $nccl ]] || torch= # its build would need the compiler of CUDA
+  label=$version+sparktrain.tf$tensorflow${torch:+.torch$torch}${nccl:+.nccl}.b$( (cat $script $nccl && echo "$flags") | sha256sum | head -c 8)
   wheel=$wheels/horovod-$label-$tag.whl
   installed=$site/horovod-$label.dist-info
 }
@@ -116,6 +119,12 @@ apply_fixes() {
   replace horovod/tensorflow/CMakeLists.txt \
     'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")' ''
 
+  # The headers of torch need C++20. Gloo's timeout is a constant that C++14 defines once and later C++ in each file: the
+  # copy of Gloo for TensorFlow is compiled as C++17. A toolkit of CUDA on this machine would have the build want all of it.
+  replace horovod/torch/CMakeLists.txt 'set(CMAKE_CXX_STANDARD 14)' 'set(CMAKE_CXX_STANDARD 20)'
+  replace horovod/torch/CMakeLists.txt 'PYTORCH_LINKER_LIBS gloo)' 'PYTORCH_LINKER_LIBS compatible17_gloo)'
+  replace cmake/Modules/FindPytorch.cmake '(CUDA_HOME is not None)' 'False'
+
   # The ranks are gathered into a vector of size 0: a write past its end, and the stall inspector, which goes over this
   # vector, sees no rank that could be missing. A gang with one member stuck outside a collective would wait for ever.
   replace horovod/common/gloo/gloo_controller.cc 'global_ranks_.reserve(size_);' 'global_ranks_.resize(size_);'
@@ -152,12 +161,14 @@ apply_fixes() {
 
 # In an environment of its own: a HOROVOD_... or CXXFLAGS of the caller's would change the wheel, and not its name.
 compile() {
+  local with_torch=HOROVOD_WITHOUT_PYTORCH=1
+  [[ ! $torch ]] || with_torch=HOROVOD_WITH_PYTORCH=1
   local more=(LDFLAGS=-Wl,--strip-debug)
   if [[ $nccl ]]; then cuda_environment; fi
   quietly env --ignore-environment PATH="$PATH" HOME="$HOME" TMPDIR="$building" PYTHONPATH="$building/tools" \
     HOROVOD_CMAKE="$building/tools/cmake/data/bin/cmake" MAKEFLAGS="-j$(nproc)" \
     CXXFLAGS="-ffile-prefix-map=$building/source/=" "${more[@]}" \
-    HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
+    HOROVOD_WITH_TENSORFLOW=1 "$with_torch" HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 \
     HOROVOD_BUILD_ARCH_FLAGS="$flags" HOROVOD_LOCAL_VERSION="${label#*+}" \
     "$python" -m pip wheel --no-input --disable-pip-version-check --no-index --no-deps --no-build-isolation \
@@ -168,12 +179,14 @@ compile() {
 check() {
   local beside=
   [[ ! $1 || ! $nccl ]] || beside=$site/nvidia/nccl/lib:$site/nvidia/cuda_runtime/lib
-  quietly env PYTHONPATH="$1" LD_LIBRARY_PATH="$beside" NCCL="${nccl:+yes}" "$python" - <<'PYTHON'
+  quietly env PYTHONPATH="$1" LD_LIBRARY_PATH="$beside" NCCL="${nccl:+yes}" TORCH="$torch" "$python" - <<'PYTHON'
 import os
 import horovod.tensorflow as hvd
 assert hvd.gloo_built(), "built without Gloo"
 assert not hvd.mpi_built(), "built with MPI"
 assert bool(hvd.nccl_built()) is (os.environ["NCCL"] == "yes"), "with NCCL where it should be without, or without"
+if os.environ["TORCH"]:
+    import horovod.torch
 PYTHON
 }
 

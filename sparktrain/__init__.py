@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         TrackedTrial,
     )
     from sparktrain.tracking.notice import Notice
+    from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
     from sparktrain.training.data.stream.stream_data import StreamData
@@ -173,6 +174,7 @@ _HOMES = {
     "TrackedRun": "sparktrain.tracking.callback",
     "TrackedTrial": "sparktrain.tracking.callback",
     "Notice": "sparktrain.tracking.notice",
+    "MemoryCheckpoints": "sparktrain.training.checkpoint.memory_checkpoints",
     "CheckpointSaver": "sparktrain.training.checkpoint.saver",
     "Restored": "sparktrain.training.checkpoint.saver",
     "TrainContext": "sparktrain.training.context",
@@ -250,6 +252,7 @@ __all__ = [
     "MLflow",
     "Median",
     "MemberResult",
+    "MemoryCheckpoints",
     "MissingFileError",
     "NestedCallError",
     "NoBestTrialError",

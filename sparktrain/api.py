@@ -53,6 +53,7 @@ from sparktrain.optional_packages import require_spark
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped
+from sparktrain.usercode.preload import pool_modules
 
 if TYPE_CHECKING:
     from sparktrain.cluster.spark_facts import Session
@@ -401,7 +402,8 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
     engine = engine_of(spark).sharing((keywords.gpu_memory or 0) // MIB)
     engine.check_cluster()
     count, _ = engine.agents_for(None, keywords.agents, None)
-    started = AgentPool(engine, count, keywords.preload, keywords.idle_timeout)
+    preload = pool_modules() if keywords.preload is None else keywords.preload
+    started = AgentPool(engine, count, preload, keywords.idle_timeout)
     started.open()
     return Pool(started)
 

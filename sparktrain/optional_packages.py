@@ -19,7 +19,7 @@ def require_spark(subject: str) -> None:
     Raises SessionError where there is none, and for another major version than 4.
     """
     home = None
-    if not _is_installed("pyspark"):
+    if not is_installed("pyspark"):
         home = _spark_home()
         if home is None:
             raise SessionError(
@@ -51,7 +51,7 @@ _NAMES = {
 
 def require(package: str, subject: str) -> None:
     """Raise SpecError where `package`, one of `_NAMES`, is not installed. `subject` is what needs it: "to_pandas()"."""
-    if not _is_installed(package):
+    if not is_installed(package):
         raise SpecError(
             f"{subject} needs {_NAMES[package]}, which is not installed: pip install 'sparktrain[{package}]'"
         )
@@ -59,15 +59,15 @@ def require(package: str, subject: str) -> None:
 
 def require_tensorflow(subject: str, instead: str) -> None:
     """Raise SpecError where TensorFlow is not installed. `instead` is what to write for `subject` without it."""
-    if not _is_installed("tensorflow"):
+    if not is_installed("tensorflow"):
         raise SpecError(
             f"{subject} needs TensorFlow, which is not installed in this process: {instead}, or install it on the "
             "executors: pip install 'sparktrain[tensorflow]'"
         )
 
 
-def _is_installed(package: str) -> bool:
-    """Whether this process can import `package`, where a program of the user may have blocked it."""
+def is_installed(package: str) -> bool:
+    """Whether this process can import `package`, found without importing it. A program of the user may block it."""
     try:
         return find_spec(package) is not None
     except (ImportError, ValueError):  # of an import hook; of a module in `sys.modules` that has no spec

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from sparktrain.boundary import users_call
-from sparktrain.cluster.preflight import is_installed
 from sparktrain.cluster.spark_facts import active_session
 from sparktrain.config.data_sources import is_frame
 from sparktrain.config.param_values import described, did_you_mean, shown
@@ -24,6 +23,7 @@ from sparktrain.inference.prediction_frame import predicted_frame, spark_type
 from sparktrain.inference.prediction_task import ModelUse
 from sparktrain.inference.signature_of_file import signature_in
 from sparktrain.inference.spark_functions import SIGNATURE_SCHEMA, signature_batches, sql_function
+from sparktrain.optional_packages import is_installed
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.results.sweep_result import SweepResult

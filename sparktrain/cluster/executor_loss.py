@@ -9,7 +9,7 @@ from sparktrain.state.outcome import Loss
 FORGET_S = 1200.0
 """How long Spark may take to report a loss: YARN takes 10 to 13 minutes to declare a node lost."""
 
-_OVERHEAD = "raise spark.executor.memoryOverhead, which is the memory that Python and TensorFlow have"
+_OVERHEAD = "raise spark.executor.memoryOverhead, which is the memory of the processes that train, beside the JVM"
 _BY_SIGNAL = (
     f"and YARN does not report by whom; if the kernel's log of the host has 'Out of memory', {_OVERHEAD}, or lower the "
     "batch size"

@@ -1,6 +1,5 @@
 """The checks before a launch: whether the session and the cluster have what a call asks for."""
 
-import importlib.util
 from collections.abc import Callable
 
 from sparktrain import formatting
@@ -16,8 +15,12 @@ from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
+from sparktrain.optional_packages import is_installed
 from sparktrain.state.restart import EXCUSED_LIMIT
 
+_CONNECTING = {Backend.TORCH: "torch", Backend.JAX: "jax"}
+"""Packages that connect a gang by themselves, each with an extra of its name."""
+_TITLES = {"torch": "PyTorch", "jax": "JAX"}
 DEFAULT_AGENTS = 2
 """Agents to start in a session with an unknown number of slots."""
 
@@ -165,11 +168,6 @@ def check_failures(facts: Facts, restarts: int) -> None:
         )
 
 
-def is_installed(package: str) -> bool:
-    """Whether this process could import `package`, found without importing it."""
-    return importlib.util.find_spec(package) is not None
-
-
 def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_installed) -> None:
     """Raises ResourceError when a gang's ring needs Horovod, and this machine has TensorFlow without it.
 
@@ -187,10 +185,11 @@ def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_instal
 
 def check_executors(gang: GangSpec, have: Callable[[str], bool]) -> None:
     """Raises ResourceError when executors lack the package that connects a gang. `have` may block on them."""
-    if gang.size > 1 and gang.backend is Backend.TORCH and not have("torch"):
+    package = _CONNECTING.get(gang.backend, "")
+    if gang.size > 1 and package and not have(package):
         raise ResourceError(
-            f"backend 'torch' of a gang of {gang.size} needs PyTorch, and the executors have none: install "
-            "sparktrain[torch] for their Python, or pass a backend of what they have"
+            f"backend {gang.backend.value!r} of a gang of {gang.size} needs {_TITLES[package]}, and the executors have "
+            f"none: install sparktrain[{package}] for their Python, or pass a backend of what they have"
         )
 
 

@@ -69,7 +69,7 @@ class ProgressArguments(TrackingArguments, total=False):
 
 class DirectoryArguments(TypedDict, total=False):
     mode: Literal['max', 'min'] | None
-    backend: Literal['auto', 'horovod', 'tensorflow', 'torch', 'parameter-server', 'none'] | Backend
+    backend: Literal['auto', 'horovod', 'tensorflow', 'torch', 'jax', 'parameter-server', 'none'] | Backend
     name: str | None
     dir: str | PathLike[str]
     seed: int | None
@@ -129,5 +129,5 @@ class RefitArguments(RunArguments, total=False):
 
 class PoolArguments(SliceArguments, total=False):
     agents: int | None
-    preload: Sequence[str]
+    preload: Sequence[str] | None
     idle_timeout: float | timedelta | str | None

@@ -13,8 +13,13 @@ MOST_BYTES = 2**17
 OWN_PREFIX = "SPARKTRAIN_"
 KERAS_BACKEND = "KERAS_BACKEND"
 TENSORFLOW = "tensorflow"
-"""The backend of Keras that gangs train on."""
-KERAS_BACKENDS = frozenset({TENSORFLOW, "jax", "torch", "numpy", "openvino"})
+"""The default of Keras."""
+TORCH = "torch"
+JAX = "jax"
+GANG_BACKENDS = frozenset({TENSORFLOW, TORCH, JAX})
+"""Those that have a backend of gangs of the same name."""
+_TITLES = {TENSORFLOW: "TensorFlow", TORCH: "PyTorch", JAX: "JAX"}
+KERAS_BACKENDS = frozenset({TENSORFLOW, JAX, TORCH, "numpy", "openvino"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
@@ -66,14 +71,17 @@ def keras_backend(env: Mapping[str, str]) -> tuple[str, str] | None:
     return (backend, file) if isinstance(backend, str) else None
 
 
-def refusal_in_gang(backend: str, place: str) -> str:
-    """The sentence for a gang in which `place`, such as a line or `env=`, asks for a backend of Keras; empty for one
-    that it can train with."""
-    if backend in ("", TENSORFLOW):
+def refusal_in_gang(backend: str, place: str, trains: str = TENSORFLOW) -> str:
+    """The sentence for a gang in which `place`, such as a line or `env=`, asks for a backend of Keras.
+
+    `trains` is the one by which its members train; empty for that, and where no backend is asked for.
+    """
+    if backend in ("", trains):
         return ""
+    way = f"pass backend={backend!r}, " if backend in GANG_BACKENDS else ""
     return (
-        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by TensorFlow: let Keras use "
-        f"{TENSORFLOW!r} there, or train with one worker, which may use any backend"
+        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by {_TITLES[trains]}: let "
+        f"Keras use {trains!r} there, {way}or train with one worker, which may use any backend"
     )
 
 

@@ -19,13 +19,14 @@ class Backend(StrEnum):
     HOROVOD = "horovod"  # a ring of Horovod over Gloo
     TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
     TORCH = "torch"  # PyTorch's process groups, as torchrun sets them up
+    JAX = "jax"  # jax.distributed: JAX has the devices of all members
     PARAMETER_SERVER = "parameter-server"  # own servers, which apply the gradients of members that do not wait
     NONE = "none"  # the members only know each other's addresses
 
     @property
     def uses_tensorflow(self) -> bool:
         """Whether members that it connects train by TensorFlow."""
-        return self not in (Backend.TORCH, Backend.NONE)
+        return self not in (Backend.TORCH, Backend.JAX, Backend.NONE)
 
 
 class Role(StrEnum):
@@ -120,6 +121,11 @@ class GangSpec:
                 f"{prefix} backend 'torch': DistributedDataParallel averages gradients, and sparktrain averages "
                 "weights of Keras models alone; leave local_steps out, and use torch's post-localSGD communication hook"
             )
+        if self.backend is Backend.JAX:
+            raise SpecError(
+                f"{prefix} backend 'jax': its members average gradients within each step; leave local_steps out, or "
+                "train Keras on TensorFlow with backend 'horovod' or 'tensorflow'"
+            )
         if self.backend is Backend.TENSORFLOW and (self.ps or self.evaluator):
             raise SpecError(
                 f"{prefix} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
@@ -155,9 +161,11 @@ class GangSpec:
         return self.workers + self.ps + self.evaluator
 
     @property
-    def needs_tensorflow(self) -> bool:
-        """Whether the members train by TensorFlow: a gang that connects them by itself may use anything."""
-        return self.size > 1 and self.backend.uses_tensorflow
+    def keras_backend(self) -> str:
+        """The backend on which Keras trains by all members; empty where members train by themselves, on any."""
+        if self.size == 1 or self.backend is Backend.NONE:
+            return ""
+        return Backend.TENSORFLOW.value if self.backend.uses_tensorflow else self.backend.value
 
     @property
     def in_step(self) -> bool:

@@ -30,9 +30,8 @@ from sparktrain.config.search_options import TRIALS, SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
 from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeywords
 
-BackendName = Literal["auto", "horovod", "tensorflow", "torch", "parameter-server", "none"]
+BackendName = Literal["auto", "horovod", "tensorflow", "torch", "jax", "parameter-server", "none"]
 
-DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """Modules that the zygotes of a pool import by default; they skip a library that is not installed."""
 CODE_BYTES = 60 * 2**20
 METRIC = "The metric"
@@ -144,13 +143,14 @@ class DirectoryKeywords(Keywords):
         page="results.md#which-end-is-best",
     )
     backend: gang_spec.Backend | Literal["auto"] = option(
-        "What connects the members of a gang: horovod, tensorflow, torch, parameter-server, none, or auto.",
+        "What connects the members of a gang: horovod, tensorflow, torch, jax, parameter-server, none, or auto.",
         ValueRule(gang_spec.backend_or_auto, "NAME", takes=BackendName | gang_spec.Backend),
         default="auto",
         panel=GANG,
-        details="auto uses PyTorch if the modules of the function import torch and not TensorFlow. For others it "
-        "uses Horovod if driver and executors have it, and TensorFlow's collectives otherwise. With none each member "
-        "runs by itself, and knows its rank.",
+        details="auto uses PyTorch if the modules of the function import torch and not TensorFlow, and JAX if they "
+        "import jax, or Keras with `KERAS_BACKEND=jax`, and neither TensorFlow nor torch. For others it uses Horovod "
+        "if driver and executors have it, and TensorFlow's collectives otherwise. With none each member runs by "
+        "itself, and knows its rank.",
         page="gangs.md#which-backend-when",
     )
     name: str | None = option(
@@ -366,11 +366,12 @@ class PoolKeywords(SliceKeywords):
         default_text="one for each slot",
         page="sessions.md",
     )
-    preload: tuple[str, ...] = option(
+    preload: tuple[str, ...] | None = option(
         "Modules to import before the first call.",
         MODULES,
-        default=DEFAULT_PRELOAD,
+        default_text="numpy, keras and tensorflow, or the other frameworks that this process has imported",
         details="A call adds the other modules that it uses.",
+        page="sessions.md#pools-calls-that-start-at-once",
     )
     idle_timeout: float | None = option(
         "Release the slots after this time without a call; the next call starts new agents.",

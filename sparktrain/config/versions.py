@@ -6,7 +6,7 @@ from collections.abc import Sequence
 COMPARED = ("sparktrain", "tensorflow", "keras")
 """Packages with versions that must match where both sides have them, like Python's major and minor version."""
 
-REPORTED = (*COMPARED, "horovod", "torch")
+REPORTED = (*COMPARED, "horovod", "torch", "jax")
 """Packages that agents report."""
 
 

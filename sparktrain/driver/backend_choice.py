@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from sparktrain.cluster.preflight import is_installed
-from sparktrain.config.environment import KERAS_BACKEND, keras_backend, refusal_in_gang
+from sparktrain.config.environment import JAX, KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend, refusal_in_gang
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError
+from sparktrain.optional_packages import is_installed
 from sparktrain.usercode.keras_choice import KerasChoice
 
 HOROVOD = "horovod"
+_IN_CALL = f"{KERAS_BACKEND} in env= or forward_env="
 
 
 class Choice(Struct, frozen=True):
@@ -39,47 +40,83 @@ class Choice(Struct, frozen=True):
 
 
 def choose(
-    servers: bool, strategy: bool, installed: Callable[[str], bool] = is_installed, *, torch: bool = False
+    servers: bool,
+    strategy: bool,
+    installed: Callable[[str], bool] = is_installed,
+    *,
+    torch: bool = False,
+    jax: bool = False,
+    keras: tuple[str, str] = ("", ""),
 ) -> Choice:
     """For a gang of several members, with `servers` when some of them are parameter servers or evaluators.
 
-    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow.
-    Others have Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
+    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow; `jax`:
+    they import JAX, or Keras that runs on it, and neither of these; `keras`: as `keras_setting` returns it. Others have
+    Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
     """
     if servers:
         return Choice(Backend.TENSORFLOW, "only it has parameter servers and evaluators")
     if strategy:
         return Choice(Backend.TENSORFLOW, "the function makes a strategy, which only it connects")
+    backend, place = keras
+    if backend == TORCH:
+        return Choice(Backend.TORCH, f"{place} has Keras run on PyTorch")
     if torch:
         return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
+    if jax:
+        return Choice(Backend.JAX, "the function trains by JAX, and its modules import neither TensorFlow nor torch")
+    if backend == JAX:
+        return Choice(Backend.JAX, f"{place} has Keras run on JAX")
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
 
 
-def chosen_keras(choice: Callable[[], KerasChoice | None], gang: GangSpec, env: Mapping[str, str]) -> str:
+def keras_setting(choice: Callable[[], KerasChoice | None], env: Mapping[str, str]) -> tuple[str, str]:
+    """The backend of Keras that trials of a function will have, as far as this process knows, and what chooses it.
+
+    Their executors may inherit another one than this process does: `check_inherited_keras`. Blocks on the local disk.
+    """
+    if (keras_choice := choice()) is not None:
+        return keras_choice.backend, keras_choice.place
+    if env.get(KERAS_BACKEND):
+        return env[KERAS_BACKEND], _IN_CALL
+    return keras_backend({**os.environ, **env}) or ("", "")
+
+
+def chosen_keras(
+    choice: Callable[[], KerasChoice | None],
+    gang: GangSpec,
+    env: Mapping[str, str],
+    uses_keras: Callable[[], bool] = lambda: True,
+) -> str:
     """The backend of Keras that a function or its variables choose for a gang; empty where they choose none.
 
-    `choice` looks at the function. Raises SpecError for one that a gang cannot train with.
+    `choice` and `uses_keras` look at the function, which may leave Keras alone in a gang of another framework than
+    TensorFlow. Raises SpecError for one that a gang cannot train with.
     """
-    if not gang.needs_tensorflow:
+    if not gang.keras_backend:
         return ""
     if (keras_choice := choice()) is not None:
-        return _checked(keras_choice.backend, keras_choice.place)
-    return _checked(env.get(KERAS_BACKEND, ""), f"{KERAS_BACKEND} in env= or forward_env=")
+        return _checked(keras_choice.backend, keras_choice.place, gang)
+    backend = env.get(KERAS_BACKEND, "")
+    if gang.keras_backend not in (TENSORFLOW, backend) and not uses_keras():
+        return backend
+    return _checked(backend, _IN_CALL, gang)
 
 
 def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
     """Raise SpecError where members inherit another backend from this process and its user, unless one is `chosen`.
 
-    Blocks on the local disk.
+    Members that train by another framework than TensorFlow may leave Keras alone: their calls of it check that. Blocks
+    on the local disk.
     """
-    if gang.needs_tensorflow and not chosen:
+    if gang.keras_backend == TENSORFLOW and not chosen:
         inherited = keras_backend(os.environ)
-        _checked(*inherited or ("", ""))
+        _checked(*inherited or ("", ""), gang)
 
 
-def _checked(backend: str, place: str) -> str:
-    if problem := refusal_in_gang(backend, place):
+def _checked(backend: str, place: str, gang: GangSpec) -> str:
+    if problem := refusal_in_gang(backend, place, gang.keras_backend):
         raise SpecError(problem)
     return backend

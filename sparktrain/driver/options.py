@@ -62,10 +62,18 @@ class Options:
             )
         return limit
 
-    def choice(self, gang: GangSpec, *, strategy: bool = False, torch: bool = False) -> Choice | None:
+    def choice(
+        self,
+        gang: GangSpec,
+        *,
+        strategy: bool = False,
+        torch: bool = False,
+        jax: bool = False,
+        keras: tuple[str, str] = ("", ""),
+    ) -> Choice | None:
         """The backend of `gang` where none is named; None where one is, or none is needed.
 
-        `strategy` and `torch`: as for `choose`. Raises SpecError for one in a gang that averages weights.
+        The others are as for `choose`. Raises SpecError for a strategy in a gang that averages weights.
         """
         if strategy and gang.local_steps is not None:
             raise SpecError(
@@ -75,7 +83,8 @@ class Options:
             )
         if gang.size == 1 or isinstance(self.keywords.backend, Backend):
             return None
-        return choose(servers=gang.size > gang.workers, strategy=strategy, torch=torch)
+        servers = gang.size > gang.workers
+        return choose(servers=servers, strategy=strategy, torch=torch, jax=jax, keras=keras)
 
     def _named(self, servers: bool = False) -> Backend:
         if isinstance(self.keywords.backend, Backend):

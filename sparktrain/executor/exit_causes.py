@@ -1,6 +1,7 @@
 """Finds the cause when a member ended without an outcome, from the status of its process. Pure."""
 
 import signal
+from collections.abc import Sequence
 
 from sparktrain.protocol.frames import UNREACHABLE_STATUS
 from sparktrain.protocol.pipe_messages import Exited
@@ -17,22 +18,47 @@ _HINTS: dict[int, str] = {
     signal.SIGTERM: "something outside of sparktrain asked the process to end",
 }
 
+_FRAMEWORKS = {
+    "jax": "JAX",
+    "keras": "Keras",
+    "lightgbm": "LightGBM",
+    "tensorflow": "TensorFlow",
+    "torch": "PyTorch",
+    "xgboost": "XGBoost",
+}
+SEARCHED_LINES = 500
+"""Lines of a log that may have the cause: behind it come the stacks of all threads."""
+_SHOWN_LINES = 20
+_JAX_LOST = "the JAX distributed service detected fatal errors"
+"""JAX aborts a member that has lost rank 0, which serves the gang, before the training function learns of it."""
+_JAX_HINT = "JAX ends a member that has lost its connection to rank 0, so another member was lost before"
+
 
 def classify(
-    exited: Exited, *, stopped: bool = False, disconnected: bool = False, log_tail: tuple[str, ...] = ()
+    exited: Exited,
+    *,
+    stopped: bool = False,
+    disconnected: bool = False,
+    log_tail: tuple[str, ...] = (),
+    frameworks: Sequence[str] = (),
 ) -> Failure:
-    """The failure of a member without an outcome on its pipe.
+    """The failure of a member without an outcome on its pipe. It shows the last lines of `log_tail`.
 
     `stopped`: the coordinator asked to end it. `disconnected`: its pipe ended long before its process, which the agent
-    then killed.
+    then killed. `frameworks` are the packages that it had imported when the function started.
     """
+    is_follower = exited.status == -signal.SIGABRT and any(_JAX_LOST in line for line in log_tail)
+    log_tail = log_tail[-_SHOWN_LINES:]
     if stopped:
         return Failure(FailureKind.STOPPED, f"stopped on request; {_ending(exited.status)}", log_tail=log_tail)
     if disconnected or exited.status == UNREACHABLE_STATUS:
         cause = "it closes file descriptors that it did not open (os.closerange?)"
         return Failure(FailureKind.EXIT, f"the function cut the process off from its agent: {cause}", log_tail=log_tail)
     if exited.status == -signal.SIGKILL:
-        return Failure(FailureKind.MEMORY, _killed(exited.peak_rss_bytes), log_tail=log_tail)
+        return Failure(FailureKind.MEMORY, _killed(exited.peak_rss_bytes, frameworks), log_tail=log_tail)
+    if is_follower:
+        summary = f"{_ending(exited.status)}: {_JAX_HINT}"
+        return Failure(FailureKind.RING, summary, log_tail=log_tail)
     if exited.status < 0:
         hint = _HINTS.get(-exited.status)
         summary = _ending(exited.status) + (f": {hint}" if hint else "")
@@ -41,11 +67,13 @@ def classify(
     return Failure(FailureKind.EXIT, summary, log_tail=log_tail)
 
 
-def _killed(peak_rss_bytes: int) -> str:
+def _killed(peak_rss_bytes: int, frameworks: Sequence[str]) -> str:
+    *names, last = ["Python", *(_FRAMEWORKS.get(package, package) for package in frameworks)]
+    owners = f"{', '.join(names)} and {last} have" if names else f"{last} has"
     return (
         "killed by SIGKILL (exit code 137): most likely out of memory; "
         f"the process used up to {peak_rss_bytes // 2**20:,} MiB; lower the batch size, or raise "
-        "spark.executor.memoryOverhead, which is the memory that Python and TensorFlow have"
+        f"spark.executor.memoryOverhead, which is the memory that {owners}"
     )
 
 

@@ -20,12 +20,13 @@ _NOISE = re.compile(
     rb"|" + _HEAD + rb"cuda_(?:platform|driver)\.cc:\d+\] failed call to cuInit:.*(?:\(303\)|CUDA_ERROR_NO_DEVICE)"
     rb"|" + _HEAD + rb"cuda_diagnostics\.cc:\d+\] "
     rb"|WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+    rb"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. "
     rb"|To enable the following instructions: .* in other operations, rebuild TensorFlow"
     rb").*\n?",
     re.MULTILINE,
 )
 """A GPU that is there and does not work is no noise: `cuInit` fails with other errors then."""
-_START = re.compile(rb"[IWET\d]")
+_START = re.compile(rb"[IWET\[\d]")
 _LONGEST = 1024
 """More bytes without an end of the line are no line of noise."""
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from sparktrain import process_tree
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, InfraError
-from sparktrain.executor.exit_causes import classify
+from sparktrain.executor.exit_causes import SEARCHED_LINES, classify
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_noise import is_chosen
 from sparktrain.executor.log_tail import POLL_S, LogFollower, drop_noise, lines_before, tail_lines
@@ -103,6 +103,7 @@ class MemberSession:
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
         self._entered_at: float | None = None
+        self._frameworks: tuple[str, ...] = ()
         self._unsaved_since: float | None = None
         """The first failed save on the local disk since the last good one; None without a failure."""
         self._outcome_sent = False
@@ -203,8 +204,14 @@ class MemberSession:
             self._flush(post)
         if not self._outcome_sent:
             stopped = self._stop_grace_s is not None
-            tail = tail_lines(self._home / "log.txt")
-            self._fail(post, classify(exited, stopped=stopped, disconnected=child.disconnected, log_tail=tail))
+            failure = classify(
+                exited,
+                stopped=stopped,
+                disconnected=child.disconnected,
+                log_tail=tail_lines(self._home / "log.txt", SEARCHED_LINES),
+                frameworks=self._frameworks,
+            )
+            self._fail(post, failure)
 
     async def _run_to_exit(self, child: MemberProcess, post: Post) -> pm.Exited:
         await self._forward(child, post)
@@ -214,7 +221,8 @@ class MemberSession:
         """Forward the member's messages until its pipe ends."""
         while (message := await child.receive()) is not None:
             match message:
-                case pm.Entered(pid=pid, trains=trains):
+                case pm.Entered(pid=pid, trains=trains, frameworks=frameworks):
+                    self._frameworks = self._frameworks or frameworks
                     self._entered_at = self._clock.now()
                     post(m.MemberStarted(self.member, pid, trains))
                 case pm.Reported(report=report, judged=judged):

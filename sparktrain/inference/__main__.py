@@ -4,15 +4,16 @@ import sys
 from pathlib import Path
 
 from sparktrain.errors import SparktrainError
-from sparktrain.inference.loaded_model import LoadedModel, set_up
+from sparktrain.inference.backend_setup import set_up
+from sparktrain.inference.loaded_model import LoadedModel
 from sparktrain.inference.signature_of_file import REFUSED
 
 
 def main(model: str, answer: str, *modules: str) -> int:
     """The exit code."""
     try:
-        set_up(1, None)
-        Path(answer).write_bytes(LoadedModel(Path(model), modules=modules).signature().encoded())
+        device = set_up(1, None)
+        Path(answer).write_bytes(LoadedModel(Path(model), device, modules).signature().encoded())
     except SparktrainError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return REFUSED

@@ -86,9 +86,9 @@ def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> It
 
 def _predicted(features: pa.RecordBatch, task: SavedModelTask) -> list[pa.Array]:
     tensors = tensors_of(features, task.feeds, task.subject)  # a refused row costs no import of TensorFlow
+    function = _function(task)
     import tensorflow as tf
 
-    function = _function(task)
     with tf.device(_Loaded.device):
         arguments = {feed.input.name: tf.constant(tensor) for feed, tensor in zip(task.feeds, tensors, strict=True)}
         try:
@@ -110,21 +110,21 @@ def _checked(values: NDArray[Any], field: TensorField, rows: int, task: SavedMod
 
 def _function(task: SavedModelTask) -> Any:
     """The signature of the model, which this process loads once."""
-    from sparktrain.inference.loaded_model import set_up
+    from sparktrain.inference.backend_setup import set_up_tensorflow
     from sparktrain.inference.worker import task_resources
 
     cpus, gpu = task_resources()
     key = (task.files.sha256, gpu or "", task.tags)
     if _Loaded.key != key:
-        import tensorflow as tf
-
         if _Loaded.folder is not None:
             _Loaded.folder.release()
         _Loaded.key = None
         _Loaded.model = None
         _Loaded.folder = ModelFolder.hold(task.files.sha256)
         path = task.files.fetch(_Loaded.folder)
-        _Loaded.device = set_up(cpus, gpu)
+        _Loaded.device = set_up_tensorflow(cpus, gpu)
+        import tensorflow as tf
+
         with tf.device(_Loaded.device):
             _Loaded.model = tf.saved_model.load(str(path), tags=list(task.tags))
         _Loaded.key = key

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparktrain.errors import DataError
+from sparktrain.inference.backend_setup import CPU, set_up
 from sparktrain.inference.feature_rows import complete_rows, feature_batch, tensors_of
 from sparktrain.inference.feeds import ColumnTable, Feed, feeds_of
-from sparktrain.inference.loaded_model import CPU, LoadedModel, set_up
+from sparktrain.inference.loaded_model import LoadedModel
 from sparktrain.inference.model_file import ModelFile
 from sparktrain.inference.model_folder import ModelFolder
 from sparktrain.inference.model_signature import output_type

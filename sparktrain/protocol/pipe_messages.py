@@ -170,6 +170,8 @@ class Entered(Message, frozen=True, tag=True):
     pid: int
     trains: bool = False
     """A worker of a gang with parameter servers that calls the function, and has not joined a server in it."""
+    frameworks: tuple[str, ...] = ()
+    """The packages of frameworks that the process has imported until now."""
 
 
 class Reported(Message, frozen=True, tag=True):

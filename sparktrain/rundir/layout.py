@@ -60,7 +60,8 @@ class ExportedModel(Struct, frozen=True):
     NAME: ClassVar[str] = "sparktrain-model.json"
 
     kind: str
-    """What loads it: `skops`, `joblib`, `xgboost`, `lightgbm`; `path` for a file or a folder of the user."""
+    """What loads it: `skops`, `joblib`, `xgboost`, `lightgbm`, `torch` (weights), `torch-program`, `torchscript`;
+    `path` for a file or a folder of the user."""
     file: str
     """The name of its file or folder."""
     of: str = ""

@@ -123,6 +123,33 @@ def _lightgbm(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
     return _library("lightgbm", model).Booster(model_file=path, **options)
 
 
+def _torch(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    _library("torch", model)
+    return _weights(_library("safetensors.torch", model).load_file(path), model, **options)
+
+
+def _weights(tensors: dict[str, Any], model: StoredModel, *, module: Any = None) -> Any:
+    """The tensors by name; with `module`, that module with them, ready to predict."""
+    if module is None:
+        return tensors
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:  # it lists each weight that differs
+        raise SpecError(
+            f"the stored weights of {model.of} do not fit load_model(module={type(module).__name__}()): {error}; "
+            "build it as the training function did, or call load_model() for the tensors"
+        ) from error
+    return module.eval()
+
+
+def _torch_program(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    return _library("torch", model).export.load(path, **options)
+
+
+def _torchscript(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
+    return _library("torch", model).jit.load(path, **options)
+
+
 def _library(name: str, model: StoredModel) -> Any:
     """The module. Raises SpecError where its package is not installed."""
     package = name.partition(".")[0]
@@ -135,4 +162,12 @@ def _library(name: str, model: StoredModel) -> Any:
     return importlib.import_module(name)
 
 
-_LOADERS: dict[str, Load] = {"skops": _skops, "joblib": _joblib, "xgboost": _xgboost, "lightgbm": _lightgbm}
+_LOADERS: dict[str, Load] = {
+    "skops": _skops,
+    "joblib": _joblib,
+    "xgboost": _xgboost,
+    "lightgbm": _lightgbm,
+    "torch": _torch,
+    "torch-program": _torch_program,
+    "torchscript": _torchscript,
+}

@@ -15,6 +15,7 @@ from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.sklearn.candidates import Codes
 from sparktrain.sklearn.fold_fit import FIT_FAILED
+from sparktrain.sklearn.fold_growth import N_RESOURCES
 from sparktrain.state.trial import TrialStatus
 
 Floats = NDArray[np.float64]
@@ -27,11 +28,17 @@ class FoldTable:
 
     params: list[dict[str, Any]]
     metrics: dict[str, Floats]
+    pruned: NDArray[np.bool_]
+    """Where a rule has stopped a fit: its scores are those of a part of a resource."""
 
     @property
     def failed_fits(self) -> int:
         """How many fits have failed."""
         return int(np.nansum(self.metrics.get(FIT_FAILED, np.zeros(1))))
+
+    def values(self, name: str) -> Floats:
+        """A metric of all fits; NaN where one has none."""
+        return self.metrics.get(name, np.full(self.pruned.shape, np.nan))
 
     @property
     def scores(self) -> list[str]:
@@ -55,12 +62,16 @@ def fold_table(sweep: SweepResult, codes: Codes, names: Sequence[str]) -> FoldTa
     columns = dict.fromkeys([*_TIMES, *(f"test_{name}" for name in names)])
     columns |= dict.fromkeys(name for metrics in returned.values() for name in metrics)
     metrics = {name: np.full((len(numbers), sweep.folds), np.nan) for name in columns}
+    pruned = np.zeros((len(numbers), sweep.folds), dtype=np.bool_)
     for row, case in enumerate(numbers):
         for fold, number in enumerate(replication.trials(case)):
+            trial = trials.get(TrialId(number))
+            pruned[row, fold] = trial is not None and trial.status is TrialStatus.PRUNED
             for name, value in returned.get(TrialId(number), {}).items():
                 metrics[name][row, fold] = value
     first = {replication.case(number): trial.params for number, trial in sorted(trials.items(), reverse=True)}
-    return FoldTable(params=[codes.params(first[case]) for case in numbers], metrics=metrics)
+    params = [codes.params(first[case]) for case in numbers]
+    return FoldTable(params=params, metrics=metrics, pruned=pruned)
 
 
 def results_of(table: FoldTable, *, with_train: bool) -> dict[str, Any]:
@@ -71,18 +82,19 @@ def results_of(table: FoldTable, *, with_train: bool) -> dict[str, Any]:
     results |= _masked_params(table.params)
     results["params"] = table.params
     for name in table.scores:
-        key = f"test_{name}"
-        results |= _splits(key, table.metrics[key]) | _moments(key, table.metrics[key])
-        results[f"rank_{key}"] = _ranks(results[f"mean_{key}"])
+        results |= _scores(f"test_{name}", table)
+        results[f"rank_test_{name}"] = _ranks(results[f"mean_test_{name}"])
         if with_train:
-            key = f"train_{name}"
-            scores = table.metrics.get(key, np.full_like(table.metrics["fit_time"], np.nan))
-            results |= _splits(key, scores) | _moments(key, scores)
+            results |= _scores(f"train_{name}", table)
+    if N_RESOURCES in table.metrics:
+        # Rules judge the first fold: others that ran beside it may be further.
+        results[N_RESOURCES] = np.nan_to_num(table.metrics[N_RESOURCES][:, 0]).astype(int)
     return results
 
 
 def _returned(trial: TrialResult, reported: Mapping[str, float]) -> dict[str, float]:
-    if trial.status is TrialStatus.SUCCEEDED:
+    # A fit that a rule has ended from outside, or before its start, returned nothing.
+    if trial.status is TrialStatus.SUCCEEDED or (trial.status is TrialStatus.PRUNED and N_RESOURCES in trial.metrics):
         return trial.metrics
     return dict(reported)
 
@@ -90,23 +102,29 @@ def _returned(trial: TrialResult, reported: Mapping[str, float]) -> dict[str, fl
 def _reports(sweep: SweepResult) -> dict[int, dict[str, float]]:
     """What trials have reported, by trial: a trial that failed returned nothing. Blocks on the store."""
     columns = sweep._stored().history_columns()
-    names = [name for name in columns if name.startswith(("test_", "train_")) or name in (*_TIMES, FIT_FAILED)]
+    names = [
+        name for name in columns if name.startswith(("test_", "train_")) or name in (*_TIMES, FIT_FAILED, N_RESOURCES)
+    ]
     return {
         int(trial): {name: float(columns[name][row]) for name in names} for row, trial in enumerate(columns["trial"])
     }
 
 
-def _splits(key: str, scores: Floats) -> dict[str, Floats]:
-    return {f"split{fold}_{key}": scores[:, fold] for fold in range(scores.shape[1])}
+def _scores(key: str, table: FoldTable) -> dict[str, Floats]:
+    """The scores of each split, and their moments over splits that no rule has ended early. Warns of other NaNs."""
+    scores = table.values(key)
+    moments = _moments(key, np.where(table.pruned, np.nan, scores))
+    means = moments[f"mean_{key}"]
+    if not np.isfinite(means[~table.pruned.any(axis=1)]).all():
+        warnings.warn(
+            f"One or more of the {key.split('_')[0]} scores are non-finite: {means}", UserWarning, stacklevel=5
+        )
+    return {f"split{fold}_{key}": scores[:, fold] for fold in range(scores.shape[1])} | moments
 
 
 def _moments(key: str, values: Floats) -> dict[str, Floats]:
     """Mean and standard deviation over the folds, in the order of operations of GridSearchCV."""
     means: Floats = np.average(values, axis=1)
-    if key.startswith(("train_", "test_")) and not np.isfinite(means).all():
-        warnings.warn(
-            f"One or more of the {key.split('_')[0]} scores are non-finite: {means}", UserWarning, stacklevel=5
-        )
     return {f"mean_{key}": means, f"std_{key}": np.sqrt(np.average((values - means[:, np.newaxis]) ** 2, axis=1))}
 
 

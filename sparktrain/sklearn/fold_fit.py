@@ -10,7 +10,7 @@ import numbers
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.param_values import described
 from sparktrain.datasets.shared_objects import ObjectIndex, object_in
 from sparktrain.sklearn.candidates import Codes
+from sparktrain.sklearn.fold_growth import N_RESOURCES, FitGrowth, FitRows, nested_order
 from sparktrain.training.context import TrainContext
 from sparktrain.training.export import export_estimator
 
@@ -44,6 +45,8 @@ class SearchData:
     splits: list[tuple[Any, Any]]
     """The rows to fit and to score, for each fold."""
     fit_params: dict[str, Any] = field(default_factory=dict)
+    order: FitRows = FitRows.RANDOM
+    """Which rows a fit to some of them has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,8 @@ class SearchTask:
     return_train_score: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     """`sklearn.get_config()` of the driver."""
+    growth: FitGrowth | None = None
+    """How fits grow where a rule judges them."""
 
     def data(self, ctx: TrainContext) -> SearchData:
         """The data, which all processes of the host map. Blocks on the store. Raises DataError, StoreError."""
@@ -83,33 +88,72 @@ def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> d
     # The driver's settings, such as transform_output="pandas": a scorer must see the rows as in GridSearchCV.
     sklearn.set_config(**task.config)
     data = task.data(ctx)
+    estimator = task.configured(coded)
+    train, test = data.splits[ctx.fold]
+    if task.growth is None:
+        fit = _fit(task, estimator, data, (train, test))
+        return _returned(task, ctx, fit, step=1)
+    order = nested_order(train, data.y, data.order, ctx.seed)
+    metrics: dict[str, float] = {}
+    # Rules judge the first trial of a candidate, and its other folds end with it.
+    for growth_step in task.growth.steps(estimator, train, order, is_judged=ctx.fold == 0):
+        fit = _fit(task, estimator, data, (growth_step.rows, test))
+        grown = {**fit.metrics, N_RESOURCES: growth_step.amount, **_times(metrics, fit.metrics)}
+        metrics = _returned(task, ctx, replace(fit, metrics=grown), step=growth_step.amount)
+        if FIT_FAILED in metrics:
+            break
+        ctx.report(growth_step.amount - 1, **metrics)
+        if not growth_step.is_last and ctx.should_stop():
+            break
+    return metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fit:
+    """What one fit has brought."""
+
+    metrics: dict[str, float]
+    error: Exception | None
+    """What failed in the fit or the first scorer."""
+
+
+def _fit(task: SearchTask, estimator: Any, data: SearchData, split: tuple[Any, Any]) -> _Fit:
+    """Fit and score once. With error_score="raise", raises what fails."""
     scores = _Scores(task)
     clock = SystemClock()
     started = clock.now()
     try:
         search = GridSearchCV(
-            task.configured(coded),
+            estimator,
             {},
             scoring=scores,
             refit=False,
-            cv=[data.splits[ctx.fold]],
+            cv=[split],
             error_score=RAISE,
             return_train_score=task.return_train_score,
         ).fit(data.X, data.y, **data.fit_params)
-        metrics = _metrics_of(search.cv_results_)
-        failed = scores.failed
     except Exception as error:
         if task.error_score == RAISE:
             raise
         traceback.print_exc()
         times = {"fit_time": clock.now() - started, "score_time": 0.0, FIT_FAILED: 1.0}
-        metrics = {name: float(task.error_score) for name in _names(task)} | times
-        failed = error
-    if task.metric is None or math.isfinite(metrics.get(task.metric, 0.0)):
-        return metrics
+        return _Fit(metrics={name: float(task.error_score) for name in _names(task)} | times, error=error)
+    return _Fit(metrics=_metrics_of(search.cv_results_), error=scores.failed)
+
+
+def _returned(task: SearchTask, ctx: TrainContext, fit: _Fit, *, step: int) -> dict[str, float]:
+    """The metrics of a fit. Raises the error of a fit that has no finite number as its deciding score."""
+    if task.metric is None or math.isfinite(fit.metrics.get(task.metric, 0.0)):
+        return fit.metrics
     # A trial that fails returns nothing, and the other scores and the times of its fold count all the same.
-    ctx.report(1, **metrics)
-    raise failed or ScorerError(f"the score {task.metric.removeprefix('test_')!r} is {metrics[task.metric]}")
+    ctx.report(step, **fit.metrics)
+    score = fit.metrics[task.metric]
+    raise fit.error or ScorerError(f"the score {task.metric.removeprefix('test_')!r} is {score}")
+
+
+def _times(before: Mapping[str, float], fit: Mapping[str, float]) -> dict[str, float]:
+    """The times of a fit, and of the fits before it."""
+    return {name: before.get(name, 0.0) + fit[name] for name in ("fit_time", "score_time")}
 
 
 def fit_best(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Searches hyperparameters of an estimator of scikit-learn: each candidate and fold is a trial of a sweep.
 
-    estimator, space, X, y -> checks (`search_input`, `candidates`) -> rows of bytes (`datasets.shared_objects`)
+    estimator, space, X, y -> checks (`search_input`, `candidates`, `growth_choice`)
+    -> rows of bytes (`datasets.shared_objects`)
     -> a sweep with a trial for each fit (`fold_fit`, in members) -> `cv_results` -> a refit of the best candidate
 
 The refit runs on the agents of the sweep, reads the dataset of the sweep, and exports the estimator in its own run
@@ -24,7 +25,7 @@ from sparktrain.config.call_option import documented_by, options_in, settled
 from sparktrain.config.data_sources import TableSource
 from sparktrain.config.option_catalog import FoldSearchKeywords, RefitKeywords
 from sparktrain.config.param_values import described
-from sparktrain.config.stoppers import Wilcoxon
+from sparktrain.config.stoppers import AnyStopRule
 from sparktrain.datasets.shared_objects import object_table
 from sparktrain.driver.agent_sources import OpenAgents
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -37,6 +38,7 @@ from sparktrain.sklearn.candidates import candidates_of, check_names
 from sparktrain.sklearn.cv_results import FoldTable, fold_table, results_of
 from sparktrain.sklearn.fold_fit import DATA, RAISE, SINGLE, SearchTask
 from sparktrain.sklearn.fold_modules import classes_of, modules_of
+from sparktrain.sklearn.growth_choice import growth_of
 from sparktrain.sklearn.search_input import (
     Refit,
     check_estimator,
@@ -72,6 +74,7 @@ def search_cv(
     cv: Any = 5,
     scoring: Any = None,
     refit: Refit = True,
+    resource: str | None = None,
     groups: Any = None,
     fit_params: Mapping[str, Any] | None = None,
     error_score: float | str = float("nan"),
@@ -101,6 +104,8 @@ def search_cv(
         scoring: the name of a scorer, a scorer, a list or dict of several, or a function that returns a dict.
         refit: whether to fit the best candidate to all rows; of several scores the name of the one that decides, or a
             function from `cv_results_` to the place of the best candidate.
+        resource: what fits start with little of, so that a rule of `stopper=` ends poor candidates early: "n_samples",
+            or the name of a parameter such as "n_estimators". The rule's `first` and `most` are amounts of it.
         groups: the group of each row for the splitter, or the name of a column of X.
         fit_params: further arguments of `fit`; those with an entry for each row are split as the rows are.
         error_score: the score of a fit or scorer that fails; "raise" ends the search with its error.
@@ -118,7 +123,7 @@ def search_cv(
         RunFailedError: the fit to all rows failed. InfraError: the cluster failed. KeyboardInterrupt: Ctrl-C.
     """
     check_agents_of(_CALL, spark, pool)
-    _check_options(options)
+    rules = _checked_rules(options)
     check_estimator(estimator)
     check_scores(error_score, return_train_score)
     scored = scoring_of(estimator, scoring, refit)
@@ -127,9 +132,10 @@ def search_cv(
     if scored.metric is None and not isinstance(candidates.space, ListedSpace):
         raise SpecError(f"a sampler needs a score that decides: name one of {', '.join(scored.names)} by refit=")
     data = data_of(X, y, groups, fit_params, cv, estimator)
+    choice = growth_of(resource, rules, estimator, candidates.space.names, data)
     table, index = object_table(data)
     task = SearchTask(
-        estimator=estimator,
+        estimator=choice.estimator,
         codes=candidates.codes,
         index=index,
         scoring=scoring,
@@ -138,6 +144,7 @@ def search_cv(
         error_score=error_score,
         return_train_score=return_train_score,
         config=sklearn.get_config(),
+        growth=choice.growth,
     )
     variables = (*(options.get("env") or ()), *(options.get("forward_env") or ()))
     arguments: dict[str, Any] = {"preload": modules_of(task, data.X, variables), **options}
@@ -152,6 +159,7 @@ def search_cv(
                 "racing": False,
                 "max_failures": 1 if error_score == RAISE else None,
                 **arguments,
+                "stopper": choice.rules,
                 "metric": scored.metric,
                 "mode": "max",
                 "folds": len(data.splits),
@@ -167,21 +175,17 @@ def search_cv(
     return result
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise SpecError for options of a sweep that the search has itself."""
+def _checked_rules(options: Mapping[str, Any]) -> tuple[AnyStopRule, ...]:
+    """The rules of `stopper=`. Raises SpecError for options of a sweep that the search has itself."""
     for name, step in _OF_THE_SEARCH.items():
         if name in options:
             raise SpecError(f"search_cv() has no option {name}: {step}")
     rules = settled(FoldSearchKeywords, options, _CALL).stopper
-    if judging := [rule for rule in rules if not isinstance(rule, Wilcoxon)]:
-        raise SpecError(
-            f"stopper {judging[0]} judges what trials report while they train, and a fit reports nothing: pass "
-            "racing=True or stopper='wilcoxon', which compare folds"
-        )
     if options.get("workers_per_trial", 1) != 1:
         raise SpecError(
             f"workers_per_trial ({options['workers_per_trial']}) must be 1: a fit is one process; leave it out"
         )
+    return rules
 
 
 def _fold_function(task: SearchTask) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import TimeSeriesSplit, check_cv
 from sklearn.utils import indexable
 
 from sparktrain import formatting
@@ -18,6 +18,7 @@ from sparktrain.config.replication import MOST_REPLICAS
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require
 from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData
+from sparktrain.sklearn.fold_growth import FitRows
 
 Refit = bool | str | Callable[[Mapping[str, Any]], int]
 
@@ -53,12 +54,13 @@ def check_estimator(estimator: Any) -> None:
 
 def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any) -> SearchData:
     """The rows and their splits. Collects Spark DataFrames, and splits, which blocks. Raises SpecError."""
-    if is_frame(X):
-        require("pandas", "search_cv() with a DataFrame of Spark")
-        X = X.toArrow().to_pandas()
     y = _rows_of("y", y)
     groups = _rows_of("groups", groups)
     columns = {name: value for name, value in (("y", y), ("groups", groups)) if isinstance(value, str)}
+    _check_columns(X, columns)
+    if is_frame(X):
+        require("pandas", "search_cv() with a DataFrame of Spark")
+        X = X.toArrow().to_pandas()
     if columns:
         X, parts = _taken(X, columns)
         y = parts.get("y", y)
@@ -70,7 +72,8 @@ def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, c
         if is_frame(value):
             raise SpecError(f"fit_params[{name!r}] is a DataFrame of Spark: pass an array of its values")
     X, y = indexable(_contiguous(X), _contiguous(y))
-    return SearchData(X=X, y=y, splits=_splits(cv, X, y, groups, estimator), fit_params=dict(fit_params or {}))
+    splits, order = _splits(cv, X, y, groups, estimator)
+    return SearchData(X=X, y=y, splits=splits, order=order, fit_params=dict(fit_params or {}))
 
 
 def scoring_of(estimator: Any, scoring: Any, refit: object) -> ScoreChoice:
@@ -126,8 +129,8 @@ def _rows_of(name: str, value: Any) -> Any:
     return value
 
 
-def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
-    """X without the columns, and these. Raises SpecError."""
+def _check_columns(X: Any, columns: Mapping[str, str]) -> None:
+    """Raise SpecError for names that X lacks."""
     names = getattr(X, "columns", None)
     for part, column in columns.items():
         if names is None:
@@ -136,6 +139,10 @@ def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
             )
         if column not in names:
             raise SpecError(f"{part} ({column!r}) is no column of X{did_you_mean(column, map(str, names))}")
+
+
+def _taken(X: Any, columns: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    """X without the columns, and these."""
     return X.drop(columns=list(dict.fromkeys(columns.values()))), {part: X[column] for part, column in columns.items()}
 
 
@@ -168,8 +175,8 @@ def _contiguous(rows: Any) -> Any:
     return rows
 
 
-def _splits(cv: Any, X: Any, y: Any, groups: Any, estimator: Any) -> list[tuple[Any, Any]]:
-    """The rows of each fold: those to fit, and those to score. Raises SpecError."""
+def _splits(cv: Any, X: Any, y: Any, groups: Any, estimator: Any) -> tuple[list[tuple[Any, Any]], FitRows]:
+    """The rows of each fold: those to fit, and those to score; which rows are some of them. Raises SpecError."""
     try:
         splitter = check_cv(cv, y, classifier=is_classifier(estimator))
         splits = [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(X, y, groups)]
@@ -193,7 +200,14 @@ def _splits(cv: Any, X: Any, y: Any, groups: Any, estimator: Any) -> list[tuple[
             UserWarning,
             stacklevel=5,
         )
-    return splits
+    return splits, _order(splitter)
+
+
+def _order(splitter: Any) -> FitRows:
+    if isinstance(splitter, TimeSeriesSplit):
+        return FitRows.NEWEST
+    is_stratified = any("Stratified" in kind.__name__ for kind in type(splitter).__mro__)
+    return FitRows.STRATIFIED if is_stratified else FitRows.RANDOM
 
 
 def _are_equal(one: Sequence[Any], two: Sequence[Any]) -> bool:

@@ -20,7 +20,7 @@ from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
 from sparktrain.config import gang_spec as gangs
 from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
 from sparktrain.config.uses import STRATEGY, names
-from sparktrain.driver.backend_choice import Choice, choose
+from sparktrain.driver.backend_choice import Choice, choose, keras_setting
 from sparktrain.errors import UserError
 from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.rundir.layout import EXPORTED, MODEL
@@ -28,6 +28,7 @@ from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.testing.in_process import LocalContext, local_context
 from sparktrain.training import attempt, failure
+from sparktrain.usercode.keras_choice import keras_choice
 from sparktrain.usercode.serialize import pack, preload_choice, sizes_of_captures
 from sparktrain.usercode.target import Target, check_call, resolve
 
@@ -167,7 +168,7 @@ class FunctionCheck:
             target = resolve(request.target)
         check_call(target.function, single(request.params), "--param")
         strategy = names(target.function, STRATEGY)
-        gang = self._gang(strategy)
+        gang = self._gang(target, strategy)
         check_installed(gang)
         self._ship(target)
         choice = preload_choice(target, gang, request.env)
@@ -180,12 +181,14 @@ class FunctionCheck:
                     importlib.import_module(module)
         self._call(target, gang, strategy)
 
-    def _gang(self, strategy: bool) -> GangSpec:
+    def _gang(self, target: Target, strategy: bool) -> GangSpec:
         request = self._request
         choice = Choice(Backend.NONE, "one process trains")
         if request.workers > 1:
             is_explicit = request.backend != AUTO
-            choice = Choice(gangs.backend(request.backend), "") if is_explicit else choose(False, strategy)
+            keras = keras_setting(lambda: keras_choice(target), request.env)
+            automatic = choose(False, strategy, keras=keras)
+            choice = Choice(gangs.backend(request.backend), "") if is_explicit else automatic
             self.report.gang.backend = choice.backend.value
             self.report.gang.reason = choice.why or "it was asked for"
         return GangSpec(workers=request.workers, backend=choice.backend)

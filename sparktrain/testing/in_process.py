@@ -24,7 +24,7 @@ from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
 from sparktrain.config.replication import Replica, replication
 from sparktrain.config.store_address import STORE_TIMEOUT_S
-from sparktrain.driver.backend_choice import choose
+from sparktrain.driver.backend_choice import choose, keras_setting
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError
@@ -206,16 +206,22 @@ def _member_call(
     if type(seed) is not int:
         raise SpecError(f"seed is {described(seed)}, a whole number is expected; pass an int")
     chosen = Backend.NONE
+    environment = variables(env or {})
     if members > 1:
-        chosen = choose(False, False).backend if backend == AUTO else gangs.backend(backend)
+        chosen = _auto(environment) if backend == AUTO else gangs.backend(backend)
     sent = msgspec.json.decode(msgspec.json.encode(case))
     return MemberCall(
         params=sent,
         seed=seed,
         metric=metric_name(metric),
-        env=variables(env or {}),
+        env=environment,
         gang=MemberGang(size=members, backend=chosen),
     )
+
+
+def _auto(environment: Mapping[str, str]) -> Backend:
+    """What a run would choose for a gang, as far as variables decide."""
+    return choose(False, False, keras=keras_setting(lambda: None, environment)).backend
 
 
 def _replica(fold: int, folds: int) -> Replica:

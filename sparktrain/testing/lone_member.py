@@ -1,6 +1,7 @@
 """A single member of a gang without the other members: what it knows of them, and what it cannot do."""
 
 import socket
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,7 +11,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join
-from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
@@ -66,12 +67,21 @@ class MirrorRing(Ring):
 
     def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
         """See base class."""
+        copies = [tensor] * self.size
+        if hasattr(tensor, "detach"):  # of PyTorch
+            return sys.modules["torch"].cat(copies)
+        if self.framework != TENSORFLOW:
+            import numpy as np
+
+            return np.concatenate([np.asarray(copy) for copy in copies])
         import tensorflow as tf
 
-        return tf.concat([tensor] * self.size, axis=0)
+        return tf.concat(copies, axis=0)
 
     def tensor(self, array: "np.ndarray[Any, Any]") -> "tf.Tensor":
-        """See base class."""
+        """See base class. Members of other frameworks than TensorFlow mirror arrays."""
+        if self.framework != TENSORFLOW:
+            return array
         import tensorflow as tf
 
         return tf.constant(array)
@@ -100,7 +110,9 @@ def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGa
 
     def join() -> Ring:
         ring = MirrorRing(size) if mirrored else AbsentRing(size)
-        ring.framework = "torch" if backend is Backend.TORCH else ring.framework
+        if not backend.uses_tensorflow:
+            ring.framework = backend.value
+            ring.keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
         return ring
 
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)

@@ -6,6 +6,7 @@ on top of the booster.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -180,6 +181,42 @@ class BoostingRounds:
         self.first = entry["rounds"]
         self.metrics = dict(zip(entry["names"], entry["values"].tolist(), strict=True))
         self.booster = entry["booster"].tobytes()
+
+
+class BoostingCallback(ABC):
+    """What the callback of every library has for the function. Its methods belong to the thread that trains."""
+
+    def __init__(self, member: BoostingMember, library: BoostingLibrary, **options: Any) -> None:
+        """`options` are those of `BoostingRounds`, which has the errors."""
+        self._rounds = BoostingRounds(member, library, **options)
+
+    @property
+    def init_model(self) -> Any:
+        """A copy of the booster of the newest checkpoint, for the argument that continues it; None without one."""
+        booster = self._rounds.booster
+        return None if booster is None else self._loaded(booster)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the newest round has reported, in this generation or before its checkpoint: a result for a trial."""
+        return dict(self._rounds.metrics)
+
+    def remaining(self, total: int) -> int:
+        """How many of `total` rounds are not in `init_model`: for `num_boost_round=` or `n_estimators=`.
+
+        Raises TypeError or ValueError for what is no integer from 0, and SpecError where none is left and the library
+        cannot train no rounds, as LightGBM.
+        """
+        left = self._rounds.remaining(total)
+        self._check_left(total, left)
+        return left
+
+    @abstractmethod
+    def _loaded(self, booster: bytes) -> Any:
+        """The booster of a checkpoint."""
+
+    def _check_left(self, total: int, left: int) -> None:  # noqa: B027 - most libraries train no rounds too
+        """Raise SpecError where the library cannot train `left` of `total` rounds."""
 
 
 def _interval(value: Any, library: BoostingLibrary) -> int | None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
@@ -17,6 +18,7 @@ from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
+from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
@@ -27,6 +29,7 @@ from sparktrain.training.notices import notice
 
 if TYPE_CHECKING:
     from sparktrain.training.boosting import BoostingMember
+    from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
@@ -196,13 +199,38 @@ class TrainContext:
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             restore_dir = self._assignment.restore_dir
-            self._checkpoints = CheckpointSaver(self._wire, scratch, restore_dir, self.rank, self._clock)
+            self._checkpoints = CheckpointSaver(
+                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size
+            )
         return self._checkpoints
+
+    def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
+        """Memory checkpoints for a loop of your own: a `sparktrain.MemoryCheckpoints`, for a `with` block.
+
+            with ctx.memory_checkpoints(model, optimizer, scheduler) as memory:
+                for step in range(done + 1, steps + 1):
+                    ...
+                    memory.step(step)
+
+        Every member enters the block after `ctx.checkpoint.restore`, and with what that gets. After a loss all members
+        continue from the newest copy in the shared memory of a host, and repeat few steps; a gang with fewer members
+        grows. `every` is "auto", for 2 % of the time at most, or a time such as "5s". For a member alone, and in a gang
+        without a ring, the block only reports steps. Blocks only at the first use of the ring.
+
+        Raises SpecError for another `every`, TypeError for what cannot be saved, FormError.
+        """
+        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, rounds_of
+
+        rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
+        start = max(0, self.checkpoint.newest_step)
+        saved_parts = parts if model is None else (model, *parts)
+        return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start)
 
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.
 
-        `model` is a Keras model, which becomes `model.keras`, an estimator of scikit-learn (a file of skops where that
+        `model` is a Keras model, which becomes `model.keras`, a module of PyTorch (its weights, as safetensors) or a
+        program of `torch.export.export` or TorchScript, an estimator of scikit-learn (a file of skops where that
         is installed, else of joblib), a model of XGBoost or LightGBM (in their own formats), or the path of a file or
         folder that the function has written. `result.load_model()` loads it, and `model_path` is where it is.
 
@@ -271,11 +299,9 @@ class TrainContext:
         """Make a Keras 3 `optimizer` average its gradients over all members; returns `optimizer` itself.
 
         Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
-        their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
-        See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`. Raises SpecError, FormError.
-
-        A model of PyTorch takes the place of an optimizer: it returns its `DistributedDataParallel`, and blocks until
-        all members call it; without other members it returns the model itself.
+        their own, "fp16" or "bf16"; Keras on JAX takes "none" alone. A saved model has the plain optimizer. Blocks only
+        at the first use of the ring. For a model of PyTorch it returns its `DistributedDataParallel`, and blocks until
+        all members call it; without other members it returns the model itself. Raises SpecError, FormError.
         """
         if (framework := owner(optimizer)) is not None and framework.distribution is not None:
             module = importlib.import_module(framework.distribution)
@@ -305,7 +331,9 @@ class TrainContext:
         seed: int | None = None,
         class_weight: Mapping[int, float] | None = None,
     ) -> Any:
-        """This member's share of `data`, a `tf.data.Dataset` for `fit`: each batch once in an epoch, over all members.
+        """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
+
+        It is a `tf.data.Dataset`; where Keras runs on another backend, it is an iterable of batches of NumPy's arrays.
 
         All members have the same number of steps; after a restart training resumes in the middle of the epoch. Every
         member calls it with the same data. Does not block. See
@@ -327,9 +355,10 @@ class TrainContext:
         """
         chosen = self.seed % 2**31 if seed is None else seed
         framework = data_owner(data)
-        if framework is None:
+        package = fit_feeds() if framework is None else framework.module
+        if package == TENSORFLOW:
             require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
-        return feeds_of("tensorflow" if framework is None else framework.module).shard(
+        return feeds_of(package).shard(
             data,
             rank=self.rank,
             size=self._gang.readers or self.size,

@@ -21,8 +21,8 @@ from sparktrain.store.folder_removal import remove
 
 _KERAS = ("keras", "tf_keras", "tensorflow")
 CAN = (
-    "a Keras model, an estimator of scikit-learn, a model of XGBoost or LightGBM, or the path of a file or folder that "
-    "the function has written"
+    "a Keras model, a module or a program of PyTorch, an estimator of scikit-learn, a model of XGBoost or LightGBM, or "
+    "the path of a file or folder that the function has written"
 )
 """What can be exported, for messages."""
 
@@ -42,6 +42,7 @@ def export(model: Any, home: str | os.PathLike[str], rank: int) -> None:
     if isinstance(model, str | os.PathLike):
         _keep_path(Path(os.path.abspath(model)), folder)
     elif _is_of(model, _KERAS) and callable(getattr(model, "save", None)):
+        _check_held(model)
         _keep_keras(folder, model.save)
     else:
         _keep(folder, lambda place: _saver_of(model)(model, place))
@@ -55,6 +56,18 @@ def export_estimator(model: Any, home: str | os.PathLike[str]) -> None:
     folder = Path(home)
     folder.mkdir(parents=True, exist_ok=True)
     _keep(folder, lambda place: _save_estimator(model, place))
+
+
+def _check_held(model: Any) -> None:
+    """Raise SpecError for a Keras model on JAX that rank 0 cannot read, because members hold parts of its weights."""
+    for weight in getattr(model, "weights", ()):
+        held = getattr(weight, "value", None)
+        is_here = getattr(held, "is_fully_replicated", True) or getattr(held, "is_fully_addressable", True)
+        if not is_here:
+            raise SpecError(
+                f"ctx.export(): the members hold parts of {weight.path!r}, and rank 0 cannot save them alone; restore "
+                "the checkpoint of ctx.keras_callbacks() in one process, which has the model whole, and export it there"
+            )
 
 
 def _keep_keras(folder: Path, save: Callable[[Path], object]) -> None:
@@ -112,10 +125,7 @@ def _saver_of(model: Any) -> Save:
         if _is_of(model, packages):
             return save
     kind = type(model)
-    hint = ""
-    if _is_of(model, ("torch",)):
-        hint = "; of PyTorch: torch.save(model.state_dict(), 'model.pt'), then ctx.export('model.pt')"
-    raise SpecError(f"ctx.export() is given an object of {kind.__module__}.{kind.__qualname__}; pass {CAN}{hint}")
+    raise SpecError(f"ctx.export() is given an object of {kind.__module__}.{kind.__qualname__}; pass {CAN}")
 
 
 def _is_of(model: Any, packages: tuple[str, ...]) -> bool:
@@ -156,9 +166,16 @@ def _save_estimator(model: Any, place: Path) -> ExportedModel:
     return ExportedModel("joblib", "model.joblib", type(model).__name__, version)
 
 
+def _save_torch(model: Any, place: Path) -> ExportedModel:
+    from sparktrain.training.frameworks.torch import torch_export
+
+    return torch_export.save(model, place)
+
+
 _SAVERS: dict[tuple[str, ...], Save] = {
     ("xgboost",): _save_xgboost,
     ("lightgbm",): _save_lightgbm,
     ("sklearn", "imblearn"): _save_estimator,
+    ("torch",): _save_torch,
 }
 """In this order: estimators of XGBoost and LightGBM inherit from those of scikit-learn."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock, pause
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
-from sparktrain.errors import FormError, RingError, SpecError, StrategyError
+from sparktrain.errors import FormError, RingError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
@@ -22,6 +22,7 @@ from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use, check_backend
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
     has_ps,
     is_cluster_error,
@@ -32,7 +33,7 @@ from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
-    from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import UndistributedOptimizers
+    from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -91,16 +92,13 @@ class JoinedGang:
         return self._ring
 
     def training_ring(self, use: str) -> Ring:
-        """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own, and
-        SpecError where the ring is one of another framework than TensorFlow."""
+        """The ring for `use` of Keras, which trains by it. Raises StrategyError beside a strategy of the user's own,
+        and SpecError where Keras runs on another framework than the ring."""
         if self._trains:  # a tape comes here in each step
             return self.ring
         call = named_use(use, self.homes)
-        if self._ring is not None and self._ring.framework != TENSORFLOW:
-            raise SpecError(
-                f"{call} trains Keras on TensorFlow, and this gang is connected by {self._ring.framework}: pass "
-                f"backend='horovod' or 'tensorflow' for Keras, or leave {use} out"
-            )
+        if self._ring is not None and self._ring.size > 1:
+            check_backend(call, self._ring.framework)
         if self._strategy:
             raise StrategyError(
                 f"{call} averages over the members, and {self._strategy} does already: leave {use} out, and use "
@@ -155,9 +153,12 @@ class JoinedGang:
         self._watch.start(self._on_mismatch)
 
     def _watch_optimizers(self) -> None:
-        """Watch for optimizers without the ring, if the function uses Keras."""
-        if self.formation.size > 1 and self.ring.framework == TENSORFLOW and TENSORFLOW in sys.modules:
-            from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import UndistributedOptimizers
+        """Watch for optimizers without the ring, if the function uses Keras on the ring's framework."""
+        framework = self.ring.framework
+        has_keras = "keras" in sys.modules and backend_in_use() == framework
+        # TensorFlow's ring has imported TensorFlow: on all members alike, as the function's modules do with Keras.
+        if self.formation.size > 1 and (has_keras or (framework == TENSORFLOW and TENSORFLOW in sys.modules)):
+            from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
 
             self._undistributed = UndistributedOptimizers()
             if "keras" in sys.modules:

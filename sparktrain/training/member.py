@@ -22,10 +22,12 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
+from sparktrain.training.frameworks.imported import imported
 from sparktrain.training.frameworks.keras import keras_guard
 from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import has_ps, serve_if_server
+from sparktrain.training.frameworks.torch import horovod_torch
 from sparktrain.training.source_homes import find
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
@@ -83,6 +85,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         import_hook.install()
         if call.gang.size > 1 and call.gang.backend.uses_tensorflow:
             keras_guard.guard(homes)
+        keras_guard.check_preloaded()
         if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.
@@ -90,6 +93,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)
         import_hook.connect(gang, call.gang.backend)
+        horovod_torch.connect(gang, call.gang.backend)
         process_setup.seed(call.seed)
     except (FormError, keras_guard.KerasBackendError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))
@@ -103,7 +107,9 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     if by_itself and not is_ps_backend:
         context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
-    wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
+    frameworks = tuple(framework.module for framework in imported())
+    trains = by_itself and gang.formation.role is Role.WORKER
+    wire.send(m.Entered(os.getpid(), trains=trains, frameworks=frameworks))
     try:
         if is_ps_backend and gang.formation.role is Role.PS:
             serve_shard(gang.formation, call.gang.servers, gang.release_port)

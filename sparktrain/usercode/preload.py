@@ -80,6 +80,7 @@ _NATIVE = SAFE - {"pyspark"}
 """Libraries that start native threads on import, as many as the environment asks for, or that import such a library."""
 _READ_AT_IMPORT: dict[str, Collection[str]] = {
     "KERAS_BACKEND": {"keras"},
+    "KERAS_HOME": {"keras"},
     "TF_USE_LEGACY_KERAS": {"keras", "tensorflow"},
     "MPLBACKEND": {"matplotlib"},
     "OMP_*": _NATIVE,
@@ -120,6 +121,7 @@ _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
     Backend.TORCH: frozenset({"torch"}),
+    Backend.JAX: frozenset({"jax"}),
     Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }
@@ -127,6 +129,11 @@ _FRAMEWORKS = {
 
 _WRAPPED = "sklearn"
 """What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
+
+
+_POOL = ("numpy", "keras", "tensorflow")
+"""What a pool imports by default: TensorFlow takes longest of all, and is what most calls use."""
+_POOL_OTHERS = ("jax", "lightgbm", "sklearn", "torch", "xgboost")
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,10 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     backend = _keras_backend()
     if backend != _TENSORFLOW:
         excluded.add("keras")
+    # TensorFlow imports Keras, which keeps the backend that it has then.
+    brings_keras = "keras" in excluded and gang.keras_backend != _TENSORFLOW and _TENSORFLOW not in excluded
+    if brings_keras:
+        excluded.add(_TENSORFLOW)
     # Keras imports scikit-learn only for its wrappers, so a zygote imports it only where a wrapper is named.
     names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
     tops = {name.partition(".")[0] for name in names}
@@ -164,9 +175,23 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
         *_notes(by_code, tops, "the code"),
         *_notes(by_call, tops, "the call"),
     ]
+    if brings_keras and _TENSORFLOW in tops:
+        notes.append(f"{_imported([_TENSORFLOW])}: it imports Keras")
     if backend != _TENSORFLOW and "keras" in tops:
         notes.append(f"{_imported(['keras'])}: here it runs on {backend}")
     return PreloadChoice(tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded)))), tuple(notes))
+
+
+def pool_modules() -> tuple[str, ...]:
+    """What the zygotes of a pool import before its first call, when its functions are unknown.
+
+    The other frameworks that this process has imported where TensorFlow is not among them, as in a notebook of torch;
+    NumPy, Keras and TensorFlow otherwise. A call adds what its function uses.
+    """
+    others = [name for name in _POOL_OTHERS if name in sys.modules]
+    if not others or _TENSORFLOW in sys.modules:
+        return _POOL
+    return ("numpy", *others, *(part for name in others for part in _USED_AT_ONCE.get(name, ())))
 
 
 def _variables(imports: Imports) -> set[str]:

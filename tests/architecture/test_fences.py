@@ -160,6 +160,7 @@ FENCES = [
             "sparktrain/executor/log_noise.py",  # TF_CPP_MIN_LOG_LEVEL, by which users choose what is logged
             "sparktrain/executor/nursery.py",
             "sparktrain/executor/zygote_process.py",
+            "sparktrain/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
             "sparktrain/nesting.py",
             "sparktrain/protocol/grpc_without_fork_handlers.py",  # for the import of gRPC alone
             "sparktrain/store/hadoop/hadoop_conf.py",

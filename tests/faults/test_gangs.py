@@ -25,13 +25,19 @@ IN_FLIGHT = 2
 """Checkpoint intervals that an asynchronous checkpoint may lose."""
 
 
-def run(runs: Path, strikes: list[Strike], *, workers: int = 2, **options: Any) -> tuple[st.RunResult, Path]:
+def run(
+    runs: Path, strikes: list[Strike], *, workers: int = 2, backend: str = "none", **options: Any
+) -> tuple[st.RunResult, Path]:
     """Run a drill with these kills; return its result and the folder of its notes."""
     folder = runs / "notes"
     folder.mkdir(parents=True)
-    params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
+    params = {
+        "folder": str(folder),
+        "strikes": [msgspec.to_builtins(each) for each in strikes],
+        "collective": backend == "torch",
+    }
     options = {"max_retries": len(strikes), "preload": ["numpy"], "progress": False, "spark": TWO_SLOTS, **options}
-    result = st.run(drill.train, params, workers=workers, backend="none", dir=str(runs), name="drill", **options)
+    result = st.run(drill.train, params, workers=workers, backend=backend, dir=str(runs), name="drill", **options)
     return result, folder
 
 
@@ -53,19 +59,30 @@ def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
 OFTEN = {("member", 0), ("zygote", 1)}
 """Kills of `make test`; `make test-all` kills each victim of both ranks."""
 KILLS = [
-    pytest.param(victim, rank, marks=() if (victim, rank) in OFTEN else SECOND_RANK)
-    for victim in VICTIMS
-    for rank in (0, 1)
+    *(
+        pytest.param("none", victim, rank, marks=() if (victim, rank) in OFTEN else SECOND_RANK)
+        for victim in VICTIMS
+        for rank in (0, 1)
+    ),
+    ("jax", "member", 0),  # JAX itself ends the other member
+    pytest.param("jax", "zygote", 1, marks=SECOND_RANK),
+    *(
+        pytest.param("torch", *victim, marks=pytest.mark.torch)
+        for victim in (("member", 0), ("zygote", 1), ("agent", 0))
+    ),
 ]
 
 
-@pytest.mark.parametrize(("victim", "rank"), KILLS)
-def test_a_killed_process_costs_a_restart(request: pytest.FixtureRequest, runs: Path, victim: str, rank: int) -> None:
+@pytest.mark.parametrize(("backend", "victim", "rank"), KILLS)
+def test_a_killed_process_costs_a_restart(
+    request: pytest.FixtureRequest, runs: Path, backend: str, victim: str, rank: int
+) -> None:
     engine = request.getfixturevalue("spark") if victim == "executor" else TWO_SLOTS
     below = {each.pid for each in descendants(os.getpid())}
     strikes = [Strike(1, 17, rank, victim)]
-    result, folder = run(runs, strikes, spark=engine)
+    result, folder = run(runs, strikes, backend=backend, spark=engine)
     check(result, folder, strikes)
+    assert result.restarts[0].rank == rank or victim == "executor"  # one executor may have both members
     left = [each for each in descendants(os.getpid(), "sparktrain.training") if each.pid not in below]
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
@@ -77,12 +94,18 @@ def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Pa
     check(result, folder, strikes)
 
 
-@pytest.mark.all(
+STOPPED = pytest.mark.all(
     case="a member of a gang that is stopped by a signal", covered_by="`process/test_frozen`: one member alone"
 )
-def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path) -> None:
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [*(pytest.param(name, marks=STOPPED) for name in ("none", "jax")), pytest.param("torch", marks=pytest.mark.torch)],
+)
+def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path, backend: str) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
-    result, folder = run(runs, strikes)
+    result, folder = run(runs, strikes, backend=backend)
     check(result, folder, strikes)
     [restart] = result.restarts
     assert (restart.kind, restart.rank) == ("lost", 1)

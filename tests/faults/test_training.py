@@ -169,6 +169,7 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
         ("horovod", None),
         pytest.param("tensorflow", None, marks=OTHER_GROWTH),
         pytest.param("horovod", 3, marks=OTHER_GROWTH),
+        pytest.param("torch", None, marks=pytest.mark.torch),
     ],
 )
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
@@ -178,8 +179,8 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     result = pool.run(
-        grow, {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend, dir=str(tmp_path / "runs"),
-        local_steps=local_steps, progress=False,
+        growing(backend), {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend,
+        dir=str(tmp_path / "runs"), local_steps=local_steps, progress=False,
     )  # fmt: skip
     lost, grown = result.restarts
     assert not lost.paused
@@ -194,6 +195,15 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     assert [step for _, step, _ in before + after] == list(range(before[0][1], after[-1][1] + 1)), (
         "none twice, none lost"
     )
+
+
+def growing(backend: str) -> Callable[..., Any]:
+    """The training of each backend that shrinks and grows."""
+    if backend != "torch":
+        return grow
+    from tests.torch.looping import grow as grow_a_loop
+
+    return grow_a_loop
 
 
 @pytest.mark.all(case="a member that dies as soon as it has joined", covered_by="a gang that grows on Horovod's ring")

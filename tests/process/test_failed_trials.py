@@ -27,7 +27,7 @@ FAILURES = {
     "sigkill": (
         "memory",
         "killed by SIGKILL (exit code 137): most likely out of memory; the process used up to N MiB; lower the batch "
-        "size, or raise spark.executor.memoryOverhead, which is the memory that Python and TensorFlow have",
+        "size, or raise spark.executor.memoryOverhead, which is the memory that Python has",
     ),
     "nan": (
         "metric",

@@ -1,5 +1,6 @@
-"""Trials of Keras 3 on JAX: reports, checkpoints, and a resume in the middle, without TensorFlow."""
+"""Trials of Keras 3 on JAX and on PyTorch: reports, checkpoints, and a resume in the middle, without TensorFlow."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -8,6 +9,12 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+
+TORCH = pytest.param("torch", marks=pytest.mark.torch)
+JAX = pytest.param(
+    "jax",
+    marks=pytest.mark.all(case="the places from which Keras on JAX is chosen", covered_by="env= alone, in this file"),
+)
 
 EPOCHS = 4
 STEPS = 6
@@ -49,18 +56,20 @@ def train(kill: bool, ctx: st.TrainContext) -> dict[str, float]:
         rows, rows.sum(axis=1), batch_size=8, epochs=EPOCHS, shuffle=False, verbose=0,
         callbacks=[*ctx.keras_callbacks(checkpoint_every="epoch"), Kill()],
     )  # fmt: skip
-    if loaded := sorted({name.partition(".")[0] for name in sys.modules} & {"tensorflow", "torch"}):
+    if loaded := sorted(
+        {name.partition(".")[0] for name in sys.modules} & {"tensorflow", "torch", "jax"} - {keras.backend.backend()}
+    ):
         raise AssertionError(f"{loaded} are imported, and Keras runs on {keras.backend.backend()}")
     digest = float(sum(np.abs(weight).sum(dtype="float64") for weight in model.get_weights()))
     return {"mae": history.history["mae"][-1], "weights": digest, "generation": ctx.generation}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module", params=["jax", TORCH])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The trials: one that is not killed, and one that is."""
     return st.sweep(
         train, {"kill": [False, True]}, metric="mae", mode="min", spark=st.local(slots=1), progress=False,
-        dir=str(tmp_path_factory.mktemp("runs")), env={"KERAS_BACKEND": "jax"},
+        dir=str(tmp_path_factory.mktemp("runs")), env={"KERAS_BACKEND": request.param},
     )  # fmt: skip
 
 
@@ -81,3 +90,52 @@ def test_a_killed_trial_resumes_and_ends_with_the_same_weights(run: Any) -> None
 
 def test_checkpoints_are_in_the_run_directory(run: Any) -> None:
     assert any(Path(run.directory).rglob("*.safetensors"))
+
+
+def name_backend(expected: str) -> dict[str, float]:
+    """Fit a layer; returns whether that ran on the expected backend and imported no other one."""
+    import sys
+
+    import keras
+    import numpy as np
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2)), np.ones(4), verbose=0)
+    frameworks = {name.partition(".")[0] for name in sys.modules} & {"tensorflow", "torch", "jax"}
+    return {"as_expected": float(keras.backend.backend() == expected and frameworks == {expected})}
+
+
+@pytest.mark.parametrize("way", ["environment", "KERAS_HOME of env=", "keras.json"])
+@pytest.mark.parametrize("backend", [JAX, TORCH])
+def test_a_trial_takes_its_backend_from_each_place_that_keras_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, way: str
+) -> None:
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras/keras.json").write_text(json.dumps({"backend": backend}))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    env = {"KERAS_HOME": str(tmp_path / ".keras")} if way.startswith("KERAS_HOME") else {}
+    if way == "keras.json":
+        monkeypatch.setenv("HOME", str(tmp_path))
+    elif way == "environment":
+        monkeypatch.setenv("KERAS_BACKEND", backend)
+    result = st.run(
+        name_backend, {"expected": backend}, workers=1, spark=st.local(slots=1), env=env, dir=str(tmp_path / "runs"),
+        progress=False,
+    )  # fmt: skip
+    assert result.metrics == {"as_expected": 1.0}
+
+
+def test_a_pool_that_has_imported_keras_on_another_backend_is_named(tmp_path: Path) -> None:
+    with (
+        st.pool(st.local(slots=1), preload=["keras"]) as pool,
+        pytest.raises(
+            st.RunFailedError,
+            match=r"the variable KERAS_BACKEND asks Keras for the backend 'jax', and "
+            r"the processes of this pool have imported Keras on tensorflow before: .*preload=\[\]",
+        ),
+    ):
+        pool.run(
+            name_backend, {"expected": "jax"}, workers=1, env={"KERAS_BACKEND": "jax"}, progress=False,
+            dir=str(tmp_path / "runs"),
+        )  # fmt: skip

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparktrain.training.frameworks.tensorflow.collectives.gloo_rendezvous import MAX_VALUE_BYTES, Rendezvous
+from sparktrain.training.collectives.gloo_rendezvous import MAX_VALUE_BYTES, Rendezvous
 
 STRANGER = """
 import http.client, sys

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -237,17 +238,51 @@ def test_trials_map_the_rows_from_one_file_and_racing_skips_folds(search: Any, t
     [file] = cache.rglob("*.arrow")
     assert os.path.getsize(file) > X.nbytes
     X, y = IRIS
-    with pytest.warns(UserWarning, match="non-finite"):
-        raced = search(
-            DecisionTreeClassifier(random_state=0),
-            {"max_depth": [5, 4, 1, 1, 1, 1]},
-            X,
-            y,
-            cv=10,
-            racing=True,
-            refit=False,
-        )
+    raced = search(
+        DecisionTreeClassifier(random_state=0), {"max_depth": [5, 4, 1, 1, 1, 1]}, X, y, cv=10, racing=True, refit=False
+    )
+    statuses = Counter(trial.status for trial in raced.sweep.trials)
+    assert statuses["pruned"] > 10
+    assert np.isnan(raced.cv_results_["mean_test_score"]).sum() > 1
     assert np.isfinite(raced.cv_results_["mean_test_score"][raced.best_index_])
+
+
+class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """A tree that takes 40 ms of a core, so that a rule has time to judge it."""
+
+    def __init__(self, max_depth: int = 1) -> None:
+        self.max_depth = max_depth
+
+    def fit(self, X: Any, y: Any) -> "Growing":
+        until = time.process_time() + 0.04
+        while time.process_time() < until:
+            self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
+        self.classes_ = np.unique(y)
+        self.rows_ = len(X)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.tree_.predict(X)
+
+
+def test_a_rule_ends_candidates_by_fits_to_some_rows_and_the_last_fits_have_all(search: Any) -> None:
+    X, y = IRIS
+    space = {"max_depth": [3, 1, 1, 1, 1, 1]}
+    ours = search(Growing(), space, X, y, cv=2, stopper=st.ASHA(eta=3), resource="n_samples")
+    theirs = GridSearchCV(Growing(), space, cv=2).fit(X, y)
+    reached = ours.cv_results_["n_resources"]
+    complete = np.isfinite(ours.cv_results_["mean_test_score"])
+    assert reached[complete].tolist() == [75] * np.count_nonzero(complete)
+    assert complete[0]
+    assert set(reached[~complete]) <= {8, 24}
+    assert not complete[3:].any()
+    for key in ("split0_test_score", "split1_test_score", "mean_test_score", "std_test_score"):
+        np.testing.assert_array_equal(ours.cv_results_[key][complete], theirs.cv_results_[key][complete])
+    assert ours.best_params_ == theirs.best_params_
+    assert ours.best_estimator_.rows_ == 150
+    judged = ours.sweep.trials[6]
+    assert judged.status == "pruned"
+    assert "asha(most=75)" in judged.pruned
 
 
 FORKS = """

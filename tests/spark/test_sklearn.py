@@ -26,3 +26,6 @@ def test_rows_of_spark_have_the_scores_of_the_same_rows_in_pandas(spark: SparkSe
     np.testing.assert_array_equal(search.predict(X), expected.predict(X))
     with pytest.raises(SpecError, match="y is a DataFrame of Spark, and two of them have no common order of rows"):
         search_cv(Ridge(), space, rows, rows.select("target"), spark=spark)
+    unread = rows.selectExpr("raise_error('rows were read') AS target")
+    with pytest.raises(SpecError, match=r"y \('targt'\) is no column of X; did you mean 'target'"):
+        search_cv(Ridge(), space, unread, "targt", spark=spark)

@@ -137,9 +137,11 @@ def test_the_collectives_carry_each_kind_of_number(pool: st.Pool, tmp_path: Path
             assert torch.equal(member, expected), name
 
 
-def test_keras_is_refused_with_the_backends_that_train_it(pool: st.Pool, tmp_path: Path) -> None:
+def test_keras_on_tensorflow_is_refused_with_the_backends_that_train_it(pool: st.Pool, tmp_path: Path) -> None:
     with pytest.raises(
-        st.RunFailedError, match=r"ctx\.keras_callbacks\(\).* connected by torch: pass backend='horovod'"
+        st.RunFailedError,
+        match=r"ctx\.keras_callbacks\(\).* trains Keras on tensorflow, and this gang is connected by torch: let Keras "
+        r"run on torch by env=\{'KERAS_BACKEND': 'torch'\}, or pass backend='horovod' or 'tensorflow'",
     ):
         run(pool, tmp_path, ddp_programs.call_keras)
 

@@ -1,6 +1,6 @@
 """Checkpoints of what has a state_dict: written without pickle, and restored bit for bit."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,15 @@ import torch
 import sparktrain as st
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.frameworks.torch import torch_framework
+from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.torch import ddp_programs
 
 pytestmark = pytest.mark.torch
+
+
+CYCLE: dict[str, Any] = {}
+CYCLE["again"] = CYCLE
 
 
 class Holder:
@@ -40,6 +46,9 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
     state = {
         "tensors": numbers | {"scalar": torch.tensor(2.5), "part": torch.arange(9)[::2]},
         0: [1, (0.9, 0.999), None, True, "text", float("inf")],
+        (1, ("a", 2.5)): {None: {}, True: [], 0.5: ()},
+        "numpy": [np.arange(6, dtype="int32").reshape(2, 3), np.float64(0.25), np.int64(7)],
+        "ordered": OrderedDict(b=1, a=2),
         "milestones": Counter({4: 2}),
     }
     folder = stored(tmp_path / "state", Holder(state))
@@ -50,6 +59,10 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
         assert again.dtype is tensor.dtype
         assert torch.equal(again, tensor), name
     assert empty.state[0] == state[0]
+    assert empty.state[1, ("a", 2.5)] == {None: {}, True: [], 0.5: ()}
+    assert [value.tolist() for value in empty.state["numpy"]] == [[[0, 1, 2], [3, 4, 5]], 0.25, 7]
+    assert [type(value) for value in empty.state["numpy"]] == [np.ndarray, np.float64, np.int64]
+    assert [*empty.state["ordered"].items()] == [("b", 1), ("a", 2)]
     assert type(empty.state["milestones"]) is Counter
     assert empty.state["milestones"] == state["milestones"]
 
@@ -65,14 +78,77 @@ def test_rank_0_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
-        ({"a": [object()]}, r"state_dict\(\) of Holder\['a'\]\[0\] is of type object, and cannot be saved"),
-        ({(1, 2): 3}, r"has the key \(1, 2\) of type tuple: keys must be strings or integers"),
-        ({"s": torch.eye(2).to_sparse()}, r"\['s'\] is a sparse or quantized tensor"),
+        ({"a": [object()]}, r"of Holder\['a'\]\[0\] is <object object> \(object\), and cannot be saved.* leave it out"),
+        ({"schedule": [len]}, r"of Holder\['schedule'\]\[0\] is .*builtin_function_or_method.* without pickle"),
+        ({"kinds": {torch.float32}}, r"of Holder\['kinds'\] is .*set\), and cannot be saved"),
+        (
+            {(1, b"x"): 3},
+            r"has the key b'x' of type bytes, and cannot be saved: keys must be strings, numbers, or tuples",
+        ),
+        ({"s": torch.eye(2).to_sparse()}, r"\['s'\] is a sparse or quantized tensor.*to_dense\(\)"),
+        ({"m": torch.ones(2, device="meta")}, r"\['m'\] is a tensor on the device meta.* materialize it first"),
+        ({"n": np.array(["a"])}, r"\['n'\] is an array of <U1, and only numbers can be saved: convert it to a list"),
+        (CYCLE, r"nested more than 100 deep, and cannot be saved: a value may contain itself"),
     ],
+    ids=["object", "function", "set", "key", "sparse", "meta", "text", "cycle"],
 )
 def test_what_cannot_be_saved_is_named(state: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         saver.capture(None, 1, parts=(Holder(state),))
+
+
+def schedulers(optimizer: torch.optim.Optimizer) -> list[Any]:
+    """One of each kind that has options of another kind in its state."""
+    kinds = torch.optim.lr_scheduler
+    return [
+        kinds.LambdaLR(optimizer, [lambda epoch: 0.9**epoch]),
+        kinds.MultiStepLR(optimizer, [2, 4]),
+        kinds.CyclicLR(optimizer, 0.01, 0.1),
+        kinds.CosineAnnealingWarmRestarts(optimizer, 3),
+        kinds.ReduceLROnPlateau(optimizer),
+        kinds.SequentialLR(optimizer, [kinds.ConstantLR(optimizer), kinds.ExponentialLR(optimizer, 0.9)], [2]),
+        kinds.ChainedScheduler([kinds.LinearLR(optimizer), kinds.StepLR(optimizer, 2)], optimizer),
+        kinds.OneCycleLR(optimizer, 0.1, total_steps=20),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step:UserWarning")
+@pytest.mark.parametrize("kind", ["SGD", "AdamW", "Adagrad", "RMSprop", "LBFGS", "Adafactor", "NAdam"])
+def test_optimizers_and_schedulers_continue_as_they_were(tmp_path: Path, kind: str) -> None:
+    def trained(seed: int) -> tuple[Any, ...]:
+        torch.manual_seed(seed)
+        model = torch.nn.Linear(3, 2)
+        options = {"momentum": 0.9} if kind == "SGD" else {}
+        optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.05, **options)
+        plans = schedulers(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(3):
+            step(model, optimizer, plans)
+        return model, optimizer, *plans, scaler
+
+    def step(model: Any, optimizer: Any, plans: list[Any]) -> float:
+        x = torch.arange(12.0).reshape(4, 3) / 12
+
+        def loss() -> torch.Tensor:
+            optimizer.zero_grad()
+            value: torch.Tensor = (model(x) - 1).square().mean()
+            value.backward()
+            return value
+
+        value = optimizer.step(loss).detach()
+        for plan in plans:
+            plan.step(*[float(value)] if "Plateau" in type(plan).__name__ else [])
+        return float(value)
+
+    first = trained(1)
+    folder = stored(tmp_path / "state", *first)
+    second = trained(2)
+    saver.restore(None, folder, 0, parts=second)
+    for _ in range(3):
+        assert step(first[0], first[1], [*first[2:-1]]) == step(second[0], second[1], [*second[2:-1]])
+    for one, other in zip(first[2:-1], second[2:-1], strict=True):
+        assert one.state_dict().keys() == other.state_dict().keys()
+        assert one.get_last_lr() == other.get_last_lr()
 
 
 def test_another_model_changes_nothing(tmp_path: Path) -> None:
@@ -101,3 +177,16 @@ def test_a_killed_training_ends_as_one_that_lives(tmp_path: Path, workers: int) 
     for rank in range(workers):
         alive, killed = (np.load(tmp_path / f"{kill_at}-rank-{rank}.npy") for kill_at in (0, 6))
         np.testing.assert_allclose(killed, alive, rtol=0, atol=0 if workers == 1 else 1e-6)
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/no-such-device"])
+def test_a_seed_is_that_of_torch_with_and_without_a_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    seeds: list[int] = []
+    manual_seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda value: (seeds.append(value), manual_seed(value)))
+    monkeypatch.setattr(torch_framework, "_DEVICES", (device,))
+    Torch().seed(7)
+    assert torch.equal(torch.rand(3), expected)
+    assert seeds == ([7] if device == "/dev/null" else [])

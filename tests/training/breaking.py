@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock, pause
@@ -43,7 +44,7 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
             if ring.rank == victim and number == 10:
                 Path(note).write_text(str(time.monotonic()))
                 os.kill(os.getpid(), signal.SIGKILL)
-            ring.allreduce([tf.ones([1000])], average=True, name="one")
+            ring.allreduce([ring.tensor(np.ones(1000, "float32"))], average=True, name="one")
 
     return _error_of(operate, Path(note))
 
@@ -51,12 +52,13 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
 def stuck(joining: Joining, backend: str) -> Any:
     """The last rank does not call the operation that the others wait in, until one of them has given up."""
     ring = load(Backend(backend))(joining)
+    ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="first")
     if ring.rank == ring.size - 1:
         while joining.exchange.shared(60) != ("gave up", b""):
             pass
         return None
     started = time.monotonic()
-    found = _error_of(lambda: ring.allreduce([tf.ones([3])], average=True, name="one"), None)
+    found = _error_of(lambda: ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="one"), None)
     joining.exchange.share("gave up", b"")
     return {**found, "after": time.monotonic() - started}
 
@@ -66,7 +68,7 @@ def slow(joining: Joining, backend: str, seconds: float) -> float:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     if ring.rank == ring.size - 1:
         pause(seconds)
-    (total,) = ring.allreduce([tf.constant(1.0 + ring.rank)], average=False, name="one")
+    (total,) = ring.allreduce([ring.tensor(np.array(1.0 + ring.rank))], average=False, name="one")
     ring.close()
     return float(total)
 
@@ -76,7 +78,7 @@ def threads(joining: Joining, backend: str) -> list[int]:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     counts = []
     for number in range(150):
-        ring.allreduce([tf.ones([8])], average=False, name="many")
+        ring.allreduce([ring.tensor(np.ones(8, "float32"))], average=False, name="many")
         if number in (49, 149):
             counts.append(len(os.listdir("/proc/self/task")))
     ring.close()
@@ -110,7 +112,8 @@ def mistaken(ring: Ring) -> Any:
 
 def out_of_step(ring: Ring) -> Any:
     """The members pass other shapes: each gets an error, at the latest after the ring's timeout."""
-    return _error_of(lambda: ring.allreduce([tf.ones([3 + ring.rank])], average=True, name="one"), None)
+    mine = ring.tensor(np.ones(3 + ring.rank, "float32"))
+    return _error_of(lambda: ring.allreduce([mine], average=True, name="one"), None)
 
 
 def closed_after_an_error(ring: Ring) -> Any:

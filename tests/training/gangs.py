@@ -33,6 +33,7 @@ from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining, load
+from sparktrain.training.collectives.held_port import HeldPort
 
 ROOT = Path(__file__).parents[2]
 RING_TIMEOUT_S = 20.0
@@ -233,13 +234,19 @@ class _Gang:
 def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.SharedValue | Form]) -> None:
     """The life of a forked member; does not return."""
     try:
-        held = socket.create_server((_ADDRESS, 0))
-        pipe.send(Bound(held.getsockname()[1]))
+        held = HeldPort(_ADDRESS)
+        pipe.send(Bound(held.number))
         form = pipe.receive()
         assert isinstance(form, Form)
         roles = [Role.CHIEF, *[Role.WORKER] * len(form.ports)]
         places = tuple(map(MemberAddress, wanted.hosts, [_ADDRESS] * len(form.ports), form.ports, roles))
-        joining = Joining(Formation(rank, places), _SocketExchange(pipe), held.close, wanted.ring_timeout_s)
+        joining = Joining(
+            formation=Formation(rank, places),
+            exchange=_SocketExchange(pipe),
+            release_port=held.release,
+            timeout_s=wanted.ring_timeout_s,
+            take_port=held.take,
+        )
         end = Ended(result=_plain(_call(wanted, joining)))
     except BaseException:
         end = Ended(error=traceback.format_exc())

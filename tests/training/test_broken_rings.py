@@ -21,15 +21,24 @@ LATE_S = 4.0
 """Beyond the ring's timeout, on a busy machine."""
 
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+TORCH = pytest.param("torch", marks=pytest.mark.torch)
+JAX = pytest.param(
+    "jax",
+    marks=pytest.mark.all(
+        case="a stuck or absent member, other shapes, and threads of a ring of JAX",
+        covered_by="a killed member; `process/test_jax_gangs`: members that call different collectives",
+    ),
+)
+all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", JAX, TORCH])
 
 
 FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
-OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly")}
+OFTEN = {("tensorflow", 0, "fit"), ("horovod", 1, "eagerly"), ("jax", 1, "eagerly")}
 """Losses of `make test`: each backend, rank and way of working; `make test-all` has their product."""
 LOSSES = [
     pytest.param(*loss, marks=() if loss in OFTEN else OTHER_LOSSES)
-    for loss in product(("tensorflow", "horovod"), (0, 1), FUNCTIONS)
-]
+    for loss in (*product(("tensorflow", "horovod"), (0, 1), FUNCTIONS), ("jax", 1, "eagerly"))
+] + [pytest.param("torch", rank, "eagerly", marks=pytest.mark.torch) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize(("backend", "victim", "how"), LOSSES)
@@ -44,7 +53,7 @@ def test_the_others_report_a_killed_member(backend: str, victim: int, how: str, 
         assert end.result["typed"] == (how == "eagerly")
 
 
-@both
+@all_rings
 def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None:
     *others, _ = run_gang(breaking.stuck, 3, backend, ring_timeout_s=TIMEOUT_S)
 
@@ -53,7 +62,7 @@ def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None
         assert result["after"] < 2 * TIMEOUT_S + LATE_S
 
 
-@both
+@all_rings
 def test_operations_leave_no_thread(backend: str) -> None:
     for early, late in run_gang(breaking.threads, 2, backend):
         assert late < early + 20
@@ -68,7 +77,7 @@ def test_a_mistake_of_one_member_is_no_loss(backend: str) -> None:
     assert other["ring"]
 
 
-@both
+@all_rings
 def test_other_shapes_are_an_error_on_all_members(backend: str) -> None:
     for result in run_gang(breaking.out_of_step, 2, backend, ring_timeout_s=TIMEOUT_S):
         assert result["typed"], result
@@ -90,7 +99,7 @@ def test_a_ring_of_tensorflow_is_not_used_again_after_an_error() -> None:
     assert run_gang(breaking.closed_after_an_error, 2, "tensorflow", ring_timeout_s=TIMEOUT_S) == [[], []]
 
 
-@both
+@all_rings
 def test_a_member_that_does_not_join_is_named(backend: str) -> None:
     first, _, third = run_gang(breaking.never_comes, 3, backend, ring_timeout_s=1.0, missing=1)
 
@@ -107,12 +116,15 @@ def test_a_member_that_ends_while_it_joins_is_an_error_on_the_others(backend: st
     assert ("rank 1 on here" in ends[0].result) == (backend == "horovod")
 
 
-def test_a_stolen_port_is_named() -> None:
-    other, robbed = run_gang(breaking.joined, 2, "tensorflow", ring_timeout_s=2.0, thief=1)
+@pytest.mark.parametrize(("backend", "thief"), [("tensorflow", 1), ("jax", 0)])
+def test_a_stolen_port_is_named(backend: str, thief: int) -> None:
+    members = run_gang(breaking.joined, 2, backend, ring_timeout_s=2.0, thief=thief)
+    robbed = members.pop(thief)
+    [other] = members
 
     assert f"cannot listen on port {robbed['port']}" in robbed["error"]
     assert robbed["ring error"]
-    assert "rank 1 on here had not started to join" in other["error"]
+    assert f"rank {thief} on here had not started to join" in other["error"]
 
 
 def test_an_operation_before_the_ring_is_an_error_of_the_function() -> None:

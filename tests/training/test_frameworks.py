@@ -1,5 +1,6 @@
 """The contract of a framework, with the real ones that are installed here."""
 
+import importlib
 import resource
 import subprocess
 import sys
@@ -10,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from sparktrain.errors import UserError
 from sparktrain.state.outcome import FailureKind
+from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.frameworks.contract import Framework
-from sparktrain.training.frameworks.imported import ALL, imported
+from sparktrain.training.frameworks.imported import ALL, imported, keeper
 from sparktrain.training.frameworks.jax.jax_framework import Jax
 from sparktrain.training.frameworks.keras.keras_framework import Keras
 from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
+from sparktrain.training.frameworks.torch.torch_framework import Torch
 from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +62,50 @@ class KerasUse(TensorFlowUse):
         import keras
 
         return float(keras.random.uniform([]))
+
+    @staticmethod
+    def parts(seed: int) -> tuple[Any, ...]:
+        import keras
+
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dropout(0.5, seed=seed)])
+        model.compile(keras.optimizers.Adam(), "mse", jit_compile=False)
+        model.train_on_batch(keras.random.normal((4, 3), seed=seed), keras.ops.ones((4, 2)))
+        return (model,)
+
+
+class TorchUse:
+    """A draw and two errors of PyTorch, and what a checkpoint saves."""
+
+    framework = Torch()
+
+    @staticmethod
+    def draw() -> float:
+        import torch
+
+        return float(torch.rand(()))
+
+    @staticmethod
+    def take_too_much() -> Any:
+        import torch
+
+        return torch.empty(TOO_MUCH, dtype=torch.uint8)
+
+    @staticmethod
+    def fail() -> Any:
+        import torch
+
+        return torch.zeros(2).reshape(3)
+
+    @staticmethod
+    def parts(seed: int) -> tuple[Any, ...]:
+        import torch
+
+        torch.manual_seed(seed)
+        model = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(4, 3)).square().sum().backward()
+        optimizer.step()
+        return model, optimizer
 
 
 class XGBoostUse:
@@ -135,7 +183,9 @@ def at_most(extra_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-USES = pytest.mark.parametrize("use", [TensorFlowUse, KerasUse], ids=lambda use: use.framework.module)
+TORCH_USE = pytest.param(TorchUse, marks=pytest.mark.torch, id="torch")
+USES = pytest.mark.parametrize("use", [TensorFlowUse, KerasUse, TORCH_USE], ids=lambda use: use.framework.module)
+STATE_USES = pytest.mark.parametrize("use", [KerasUse, TORCH_USE], ids=lambda use: use.framework.module)
 UNSEEDED_USES = pytest.mark.parametrize("use", [XGBoostUse, LightGBMUse, JaxUse], ids=lambda use: use.framework.module)
 
 
@@ -189,3 +239,53 @@ def test_errors_of_others_are_none_of_a_framework(framework: Framework) -> None:
     for error in (MuteError(), ValueError("RESOURCE_EXHAUSTED"), KeyboardInterrupt(), MemoryError()):
         assert not framework.is_out_of_memory(error)
         assert not framework.is_broken_collective(error)
+
+
+@STATE_USES
+def test_a_state_comes_back_as_it_was_and_its_arrays_are_reused(use: Any, tmp_path: Path) -> None:
+    parts = use.parts(5)
+    assert keeper(parts) is next(framework for framework in ALL if framework.module == use.framework.module)
+    state = saver.capture(None, 3, parts=parts)
+    tensor_files.save(tmp_path / "state", state.tensors, state.document)
+
+    other_parts = use.parts(6)
+    before = saver.capture(None, 3, parts=other_parts)
+    saver.restore(None, tmp_path / "state", 0, parts=other_parts)
+    restored = saver.capture(None, 3, parts=other_parts)
+    again = saver.capture(None, 3, parts=other_parts, spare=restored.tensors)
+
+    assert contents(restored) == contents(state) != contents(before)  # names of Keras count its models
+    large = [name for name in restored.tensors if name not in module_of(use).of_chief(other_parts)]
+    assert all(again.tensors[name] is restored.tensors[name] for name in large)
+    assert len(large) > 4
+
+
+@STATE_USES
+def test_the_state_of_another_framework_is_refused_with_the_next_step(use: Any, tmp_path: Path) -> None:
+    tensor_files.save(tmp_path / "state", {}, saver.capture(None, 3).document)
+    with pytest.raises(UserError, match=r"step 3 was saved without .*restore\(\)"):
+        saver.restore(None, tmp_path / "state", 0, parts=use.parts(5))
+    assert not module_of(use).assign_metrics(use.parts(5), tensor_files.TensorFiles(tmp_path / "state"), (0, 1))
+
+
+@STATE_USES
+def test_members_differ_in_generators_alone(use: Any) -> None:
+    parts = use.parts(5)
+    differing = module_of(use).of_chief(parts)
+    assert module_of(use).are_equal(parts)
+    assert differing
+    assert differing.keys() < saver.capture(None, 3, parts=parts).tensors.keys()
+
+
+def contents(state: saver.State) -> list[bytes]:
+    return [array.tobytes() for array in state.tensors.values()]
+
+
+def module_of(use: Any) -> Any:
+    return importlib.import_module(use.framework.state)
+
+
+@pytest.mark.parametrize("framework", ALL, ids=lambda framework: framework.module)
+def test_values_without_a_state_are_kept_by_no_framework(framework: Framework) -> None:
+    assert not any(map(framework.keeps, (object(), 3, None, {}, [], "weights")))
+    assert (framework.state is None) == (framework.module not in ("keras", "torch"))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 from sparktrain.errors import DataError, EnvironmentMismatchError
-from sparktrain.inference import loaded_model
+from sparktrain.inference.backend_setup import set_up_tensorflow
 from sparktrain.inference.loaded_model import LoadedModel
 from sparktrain.inference.mapped_weights import LEAST_BYTES, MappedWeights
 from sparktrain.inference.model_signature import TensorField
@@ -57,17 +57,17 @@ def test_a_value_that_a_layer_refuses_is_named(tmp_path: Path) -> None:
 def test_few_shapes_reach_the_model(tmp_path: Path) -> None:
     loaded = stored(dense(1), tmp_path)
     signature, sizes = loaded.signature(), []
-    called = loaded._traced(signature.inputs)
+    called = loaded._function(signature.inputs)
 
-    def record(rows: Any) -> Any:
-        sizes.append(len(rows))
-        return called(rows)
+    def record(slices: Any) -> Any:
+        sizes.append(len(slices[0]))
+        return called(slices)
 
-    loaded._function = record
+    loaded._callable = record  # type: ignore[assignment]
     for count in (1, 3, 8, 9, 21):
         loaded.rows([np.zeros((count, 3), np.float32)], signature, 8)
     assert sizes == [1, 4, 8, 8, 1, 8, 8, 8]
-    assert called.experimental_get_tracing_count() == 1
+    assert called._function.experimental_get_tracing_count() == 1
 
 
 def field(name: str, shape: tuple[int | None, ...] = (1,), dtype: str = "float32") -> TensorField:
@@ -192,8 +192,8 @@ def test_models_that_cannot_predict_rows_are_refused(tmp_path: Path) -> None:
 def test_a_gpu_that_tensorflow_does_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     with pytest.raises(EnvironmentMismatchError, match=r"assigns GPU 1 to the task, and TensorFlow sees 0 GPUs"):
-        loaded_model.set_up(1, "1")
+        set_up_tensorflow(1, "1")
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["first", "second"])
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda device, enable: None)
-    assert [loaded_model.set_up(1, each) for each in ("0", "1")] == ["/GPU:0", "/GPU:1"]
-    assert loaded_model.set_up(1, None) == "/CPU:0"
+    assert [set_up_tensorflow(1, each) for each in ("0", "1")] == ["/GPU:0", "/GPU:1"]
+    assert set_up_tensorflow(1, None) == "/CPU:0"

@@ -18,14 +18,13 @@ from sparktrain.config.option_catalog import PoolKeywords, RunKeywords, SweepKey
 
 DOCS = Path(__file__).parents[2] / "docs"
 DENIED = {
-    "Gangs of JAX.": ("^jax$",),
     "Model parallelism.": ("model_parallel", "tensor_parallel", "pipeline_parallel"),
     "Sharded optimizers": ("shard_optimizer", "sharded_optimizer", "zero_stage", "fsdp"),
     "Readers with predicates": ("predicate", "row_filter", "transform_spec"),
     "A server with users and quotas.": ("quota", "users", "run_server"),
     "Measurements on many GPUs.": ("scaling_efficiency",),
 }
-"""The bold phrases, with patterns of names that would contradict each: `jax_key` is no backend."""
+"""The bold phrases, with patterns of names that would contradict each."""
 OTHERS = {
     "population-based": "PBT",
     "population based": "PBT",
@@ -37,8 +36,8 @@ OTHERS = {
 }
 """Features that a column on what others do better must not claim for them alone once the public name exists."""
 
-OF_CALLS = {"epochs", "shuffle"}
-"""Keywords on that page of `fit` and of `to_tf`."""
+OF_CALLS = {"epochs", "resource", "shuffle"}
+"""Keywords on that page of `fit`, `search_cv` and `to_tf`."""
 
 
 @cache

@@ -34,6 +34,7 @@ ANYTHING = {
     **dict.fromkeys(("Session", "DataFrame", "SparkSession", "Study", "FrozenTrial", "Figure"), object),
     "StreamData": sparktrain.StreamData,
     "CheckpointSaver": sparktrain.CheckpointSaver,
+    "MemoryCheckpoints": sparktrain.MemoryCheckpoints,
     "TrainingData": sparktrain.TrainingData,
 }
 """Names in annotations that are imported only for type checkers."""

@@ -67,6 +67,14 @@ class FunctionProgram:
         """Whether its modules import PyTorch, and neither TensorFlow nor Keras. Blocks on the local disk."""
         return _is_of_torch(imported_packages(self._target))
 
+    def uses_jax(self, keras: str) -> bool:
+        """Whether its modules import JAX, or Keras on the backend `keras`, and no other framework. Blocks as above."""
+        return _is_of_jax(imported_packages(self._target), keras)
+
+    def uses_keras(self) -> bool:
+        """Whether its modules import Keras, by itself or as a part of TensorFlow. Blocks as above."""
+        return not _KERAS.isdisjoint(imported_packages(self._target))
+
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
         return keras_choice(self._target)
@@ -113,8 +121,19 @@ class StoredProgram:
 
     def uses_torch(self) -> bool:
         """As `FunctionProgram.uses_torch`. By its source, and by what its zygotes import."""
+        return _is_of_torch(self._packages())
+
+    def uses_jax(self, keras: str) -> bool:
+        """As `FunctionProgram.uses_jax`. By its source, and by what its zygotes import."""
+        return _is_of_jax(self._packages(), keras)
+
+    def uses_keras(self) -> bool:
+        """As `FunctionProgram.uses_keras`. By its source, and by what its zygotes import."""
+        return not _KERAS.isdisjoint(self._packages())
+
+    def _packages(self) -> set[str]:
         names = {*imports_of_source(self._plan.text.encode()).modules, *self._plan.preload}
-        return _is_of_torch({name.partition(".")[0] for name in names})
+        return {name.partition(".")[0] for name in names}
 
     def keras_choice(self) -> KerasChoice | None:
         """As `FunctionProgram.keras_choice`. By its source."""
@@ -146,8 +165,17 @@ class StoredProgram:
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
 
 
+_KERAS = frozenset({"keras", "tensorflow"})
+
+
 def _is_of_torch(packages: Collection[str]) -> bool:
     return "torch" in packages and not {"tensorflow", "keras", "horovod"} & {*packages}
+
+
+def _is_of_jax(packages: Collection[str], keras: str) -> bool:
+    if {"tensorflow", "torch", "horovod"} & {*packages}:
+        return False
+    return keras == "jax" if "keras" in packages else "jax" in packages
 
 
 def _texts(space: Space, place: str) -> set[str]:

@@ -1,7 +1,7 @@
 """The first stage of a run: all that can be wrong with its call is found here, before a session is touched."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -16,7 +16,7 @@ from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, Res
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.backend_choice import Choice, chosen_keras
+from sparktrain.driver.backend_choice import Choice, chosen_keras, keras_setting
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked
@@ -132,12 +132,12 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     search = options.search
     gang = options.gang()
     env = options.environment()
-    choice = _choice(options, gang, program)
+    choice = _choice(options, gang, program, env)
     gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
-    # The members of a gang average by TensorFlow: one that asked Keras for JAX once trained on TensorFlow unnoticed.
-    keras = chosen_keras(program.keras_choice, gang, env)
+    # The members of a gang average by one framework: one that asked Keras for JAX once trained on TensorFlow unnoticed.
+    keras = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
     sampler_name, warm = _check_search(search, trial_space, spec)
@@ -187,11 +187,20 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     )
 
 
-def _choice(options: Options, gang: GangSpec, program: FunctionProgram | StoredProgram) -> Choice | None:
+def _choice(
+    options: Options, gang: GangSpec, program: FunctionProgram | StoredProgram, env: Mapping[str, str]
+) -> Choice | None:
     """The backend that the run chooses for its gangs: see `Options.choice`."""
     is_gang = gang.size > 1
-    uses_torch = is_gang and options.keywords.backend == AUTO and program.uses_torch()
-    return options.choice(gang, strategy=is_gang and program.makes_strategy(), torch=uses_torch)
+    is_open = is_gang and options.keywords.backend == AUTO
+    keras = keras_setting(program.keras_choice, env) if is_open else ("", "")
+    return options.choice(
+        gang,
+        strategy=is_gang and program.makes_strategy(),
+        torch=is_open and program.uses_torch(),
+        jax=is_open and program.uses_jax(keras[0]),
+        keras=keras,
+    )
 
 
 def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) -> tuple[str, WarmStart]:

@@ -7,7 +7,7 @@ memory. Two folders take turns, so that one is whole at any time (Wang et al., "
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.checkpoint.mapped_files import mapped_arrays
-from sparktrain.training.checkpoint.saver import EXTRA, State, capture
+from sparktrain.training.checkpoint.process_generators import generators
+from sparktrain.training.checkpoint.saver import EXTRA, State, capture, state_module
 from sparktrain.training.checkpoint.tensor_files import Array
-from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.notices import notice
 
+_CALL = "a memory checkpoint"
+"""In messages."""
 _ONE_FILE = 2**62
 PART_BYTES = 2**16
 """Parts are padded to a multiple of this: one is mostly a single broadcast, and TensorFlow needs no new graph for a
@@ -50,7 +52,7 @@ class ChiefPart(msgspec.Struct, frozen=True):
     paths: list[list[str | int]]
     """Of the arrays in `extra`."""
     seeds: dict[str, "PackedArray"]
-    """The states of Keras's generators."""
+    """The arrays of the framework's state in which members may differ, such as those of its generators."""
     arrays: "list[PackedArray] | None"
     """The arrays in `extra`; None where they are those of the newest part that had any."""
 
@@ -116,19 +118,17 @@ class MemorySaver:
         self._pause_due = self._pause_due or (self.may_grow and self._link.take_asked())
         return self._pause_due
 
-    def part(self, model: Any, extra: Mapping[str, Any]) -> bytes:
-        """The chief's part of a snapshot, which all members pass to `take`. Only the chief calls it."""
+    def part(self, parts: Sequence[Any], extra: Mapping[str, Any]) -> bytes:
+        """The chief's part of a snapshot of `parts`, which all members pass to `take`. Only the chief calls it."""
         packed, leaves = pack(extra)
         arrays = [array for _, array in leaves]
-        seeds = {name: state for name, state in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
-        states = {name: PackedArray.of(model_state.value(state)) for name, state in seeds.items()}
-        if (seed := model_state.global_seed()) is not None:
-            states[model_state.GLOBAL_SEED] = PackedArray.of(seed)
+        seeds = state_module(parts, _CALL).of_chief(parts) if parts else {}
+        states = {name: PackedArray.of(state) for name, state in seeds.items()}
         old_arrays = self._arrays
         self._arrays = arrays
         is_equal = old_arrays is not None and len(old_arrays) == len(arrays) and all(map(_equal, old_arrays, arrays))
         sent = None if is_equal else [PackedArray.of(array) for array in arrays]
-        part = ChiefPart(model_state.generators(), packed, [list(path) for path, _ in leaves], states, sent)
+        part = ChiefPart(generators(), packed, [list(path) for path, _ in leaves], states, sent)
         content = msgspec.msgpack.encode(part)
         frame = len(content).to_bytes(_LENGTH_BYTES) + content
         return frame.ljust(part_bytes(frame), b"\0")
@@ -139,11 +139,20 @@ class MemorySaver:
         self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
         return chiefs
 
-    def take(self, model: Any, step: int, epoch: int, batch: int, part: bytes, *, paused: bool = False) -> None:
-        """Copy the state after `step` to shared memory; a thread hands it to the agent.
+    def take(
+        self,
+        parts: Sequence[Any],
+        place: tuple[int, int | None, int | None],
+        part: bytes,
+        members: Sequence[Mapping[str, Array]],
+        *,
+        paused: bool = False,
+    ) -> None:
+        """Copy the state of `parts` to shared memory; a thread hands it to the agent.
 
-        Blocks for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice,
-        and ends the snapshots of this member.
+        `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. Blocks
+        for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice, and ends
+        the snapshots of this member.
         """
         chiefs = self.learn(part)
         self._settle()
@@ -151,7 +160,8 @@ class MemorySaver:
             return
         slot = self._slots[0]
         self._slots.reverse()
-        state = capture(model, step, epoch=epoch, batch=batch, spare=slot.arrays)
+        step, epoch, batch = place
+        state = capture(None, step, epoch=epoch, batch=batch, spare=slot.arrays, parts=parts, members=members)
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
         if paused:

@@ -15,6 +15,7 @@ and never an error of the training. The memory of a state that is in files serve
 saves, in the process that got the context.
 """
 
+import importlib
 import math
 import os
 import sys
@@ -26,15 +27,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from sparktrain.clock import Clock
-from sparktrain.errors import CheckpointError, UserError
+from sparktrain.errors import CheckpointError
 from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
+from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
-from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.data.fit_stages import StagePosition
+from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
@@ -50,6 +53,7 @@ QUIET_S = 1.0
 
 EXTRA = "extra/"
 _CALL = "ctx.checkpoint.save"
+_RESTORE = "ctx.checkpoint.restore"
 """In messages."""
 _LONGEST_PROBLEM = 1000
 """Characters."""
@@ -75,6 +79,8 @@ class Restored:
     """Finished batches of `epoch`."""
     extra: Mapping[str, Any]
     """Arrays as numpy arrays, everything else as JSON returns it: tuples are lists."""
+    members: int = 0
+    """Number of members that have statistics and metrics of their own in it."""
 
     def __getitem__(self, name: str) -> Any:
         return self.extra[name]
@@ -89,27 +95,21 @@ def capture(
     extra: Mapping[str, Any] | None = None,
     spare: Mapping[str, Array] | None = None,
     parts: Sequence[Any] = (),
+    members: Sequence[Mapping[str, Array]] = (),
 ) -> State:
-    """Copy the state of `model`, which may be None, and of the process, to host memory.
+    """Copy the state of `model`, which may be None, of `parts`, and of the process, to host memory.
 
-    The state has all variables of the model, of its optimizer (learning rate, slots, iterations, loss scale) and of its
-    metrics; the states of the seed generators of its layers and of Keras's global one; those of Python's and NumPy's
-    global generators; the position in the data; and `extra`. It cannot have: `tf.random.Generator` objects (pass
-    their states in `extra`), the counters of TensorFlow's stateful random operations, iterators, callbacks.
-
-    `parts` are objects with `state_dict`, in place of a model of Keras. `spare` are tensors of a state that is no
-    longer needed: the copy reuses their memory where it fits.
-    Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
+    The state has all that its framework saves of them (see `Framework.state`), the states of Python's and NumPy's
+    global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
+    the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
+    Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
-    specs: dict[str, str] | None = None
-    if model is not None:
-        specs, tensors = model_state.captured(model, spare or {})
-    states: list[Any] | None = None
-    if parts:
-        from sparktrain.training.frameworks.torch import torch_state
-
-        states, tensors = torch_state.captured(parts)
+    entries: dict[str, Any] = {}
+    if saved_parts := parts_of(model, parts):
+        module = state_module(saved_parts, _CALL)
+        entries, tensors = module.captured(saved_parts, spare or {})
+        tensors = module.with_members(tensors, members)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
@@ -117,11 +117,11 @@ def capture(
         "step": step,
         "epoch": epoch,
         "batch": batch,
-        "variables": specs,
-        "states": states,
-        "generators": model_state.generators(),
+        **entries,
+        "generators": generators(),
         "extra": packed,
         "arrays": [path for path, _ in arrays],
+        "members": len(members),
     }
     return State(step, tensors, document)
 
@@ -132,72 +132,49 @@ def peek(folder: Path) -> Restored:
         return _restored(files, _document(files))
 
 
-def restore(model: Any, folder: Path, rank: int, *, alike: bool = False, parts: Sequence[Any] = ()) -> Restored:
+def restore(
+    model: Any, folder: Path, rank: int, *, size: int = 1, alike: bool = False, parts: Sequence[Any] = ()
+) -> Restored:
     """Give `model` (None: only `extra` is wanted) and the process the state in `folder`, in place.
 
     The chief continues exactly as it would have. Every other rank gets the same state, with two exceptions: of Keras's
     generators it keeps its own seeds and takes only the chief's counters; Python's and NumPy's generators stay as they
-    are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. Blocks on the
-    local disk. Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError
-    when the files cannot be read.
+    are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. In a gang of the
+    same `size` each rank also gets its own statistics and metrics, where the state has them. Blocks on the local disk.
+    Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files
+    cannot be read.
     """
+    saved_parts = parts_of(model, parts)
     with TensorFiles(folder) as files:
         document = _document(files)
-        if parts:
-            _restore_parts(parts, files, document, alike=alike or not rank)
-        elif model is not None:
-            if document["variables"] is None:
-                raise UserError(
-                    f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, "
-                    "or save(step, model)"
-                )
-            model_state.assign(model_state.named(model), files, document["step"], rank)
-            if model_state.GLOBAL_SEED in files:
-                model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), rank)
+        if saved_parts:
+            state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
         if alike or not rank:  # last, because building an optimizer or a generator draws from them
-            model_state.assign_generators(document["generators"])
+            assign_generators(document["generators"])
         return _restored(files, document)
 
 
-def _restore_parts(parts: Sequence[Any], files: TensorFiles, document: dict[str, Any], *, alike: bool) -> None:
-    states = document.get("states")
-    if states is None:
-        raise UserError(
-            f"the checkpoint of step {document['step']} was saved without objects that have state_dict(): call "
-            "restore() with what save() got"
-        )
-    from sparktrain.training.frameworks.torch import torch_state
-
-    torch_state.assign(parts, states, files.read, document["step"], alike=alike)
+def parts_of(model: Any, others: Sequence[Any]) -> tuple[Any, ...]:
+    """The objects with a state among the arguments of a call: None stands for no model."""
+    return tuple(others) if model is None else (model, *others)
 
 
-def _parts(model: Any, others: Sequence[Any], call: str) -> tuple[Any, ...]:
-    """The objects with `state_dict` among the arguments of `call`; none for a model of Keras alone.
-
-    Raises TypeError where there are others beside it.
-    """
-    parts = (model, *others)
-    if all(_has_state(part) for part in parts):
-        return parts
-    if others:
-        part = next(part for part in parts if not _has_state(part))
+def state_module(parts: Sequence[Any], call: str) -> Any:
+    """The module of their framework with the state of `parts`: see `Framework.state`. Raises TypeError."""
+    framework = keeper(parts)
+    if framework is None or framework.state is None:
+        kinds = ", ".join(type(part).__name__ for part in parts)
         raise TypeError(
-            f"{call} got an object of type {type(part).__name__} without state_dict() and load_state_dict(): beside "
-            "several objects of PyTorch, pass other values by name"
+            f"{call} got {kinds}: pass one model of Keras, or objects that all have state_dict() and "
+            "load_state_dict(), and other values by name"
         )
-    return ()
-
-
-def _has_state(part: Any) -> bool:
-    # A Keras model on PyTorch has these methods too, and is saved as Keras models are.
-    is_of_keras = any(kind.__module__.startswith("keras.") for kind in type(part).__mro__)
-    return not is_of_keras and all(callable(getattr(part, name, None)) for name in ("state_dict", "load_state_dict"))
+    return importlib.import_module(framework.state)
 
 
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
     arrays = [files.read(f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
     extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
-    return Restored(document["step"], document["epoch"], document["batch"], extra)
+    return Restored(document["step"], document["epoch"], document["batch"], extra, document.get("members", 0))
 
 
 def _document(files: TensorFiles) -> dict[str, Any]:
@@ -228,10 +205,15 @@ class CheckpointSaver:
         rank: int,
         clock: Clock,
         *,
+        size: int = 1,
         save_timeout_s: float = SAVE_TIMEOUT_S,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty."""
+        """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty.
+
+        `size`: of the gang.
+        """
+        self._size = size
         self._save_timeout_s = save_timeout_s
         self._quiet_s = min(quiet_s, save_timeout_s)
         self._link = link
@@ -254,6 +236,11 @@ class CheckpointSaver:
         self._warned_of_wait = False
         self._over = False
         self._writer: threading.Thread | None = None
+
+    @property
+    def newest_step(self) -> int:
+        """The step of the newest call of `save`, or of the restored checkpoint; -1 before both."""
+        return self._last_step
 
     def save(
         self,
@@ -282,6 +269,18 @@ class CheckpointSaver:
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
         """
+        facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
+        self._save(step, model, (_keep(keep), _score(score)), facts)
+
+    def save_fit(
+        self, place: StagePosition, model: Any, members: Sequence[Mapping[str, Array]], score: float | None, keep: int
+    ) -> None:
+        """As `save`, for Keras's `fit` at `place`, with what each of the `members` has of its own, by rank."""
+        facts = {"epoch": place.epoch, "batch": place.batch, "extra": place.content, "members": members}
+        self._save(place.step, model, (_keep(keep), _score(score)), facts)
+
+    def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
+        """`retention` and `facts` are for `Snapshot` and for `capture`."""
         self._may_save(step)
         with self._saving:
             count = passed_count(step, _CALL, "step")
@@ -292,19 +291,24 @@ class CheckpointSaver:
                     f"{_CALL}(step={count}) came after step {self._last_step}: steps must grow, over all epochs and "
                     "all calls of fit()"
                 )
-            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
+            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), *retention)
             # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
             # lost.
             self._await_earlier(count)
-            stateful = _parts(model, parts, _CALL)
-            keras_model = None if stateful else model
-            if keras_model is not None:
-                model_state.notice_own_steps(keras_model)
             spare = self._take_spare()
-            state = capture(keras_model, count, epoch=epoch, batch=batch, extra=extra, spare=spare, parts=stateful)
+            state = capture(model, count, spare=spare, **facts)
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this member saves."""
+        return self._rank == 0
+
+    def has_restored(self, step: int) -> bool:
+        """Whether `step` was just restored: then a save of it does nothing."""
+        return step == self._restored_step
 
     def peek(self) -> Restored | None:
         """The position of the newest checkpoint, and what was saved with it; None without one. Changes nothing.
@@ -324,8 +328,7 @@ class CheckpointSaver:
         """
         if not self._restore_dir:
             return None
-        stateful = _parts(model, parts, "ctx.checkpoint.restore")
-        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike, parts=stateful)
+        restored = restore(model, Path(self._restore_dir), self._rank, size=self._size, alike=alike, parts=parts)
         self._last_step = max(self._last_step, restored.step)
         self._restored_step = restored.step
         return restored
@@ -341,7 +344,8 @@ class CheckpointSaver:
         if not self._restore_dir:
             return False
         with TensorFiles(Path(self._restore_dir)) as files:
-            return model_state.assign_metrics(model_state.named(model), files)
+            module = state_module((model,), "ctx.checkpoint.restore_metrics")
+            return bool(module.assign_metrics((model,), files, (self._rank, self._size)))
 
     def wait(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Block until everything that was saved is a checkpoint: stored, verified and acknowledged.

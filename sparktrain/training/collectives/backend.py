@@ -68,6 +68,7 @@ _MODULES = {
     Backend.HOROVOD: f"{_RINGS}.horovod_ring",
     Backend.TENSORFLOW: f"{_RINGS}.tf_collectives",
     Backend.TORCH: "sparktrain.training.frameworks.torch.torch_ring",
+    Backend.JAX: "sparktrain.training.frameworks.jax.jax_ring",
 }
 
 

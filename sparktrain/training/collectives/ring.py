@@ -37,6 +37,8 @@ class Ring(ABC):
     size: int
     framework = TENSORFLOW
     """The package with its tensors."""
+    keras_averaging = "sparktrain.training.frameworks.tensorflow.optimizers.optimizer"
+    """The module with `average_by(ring, optimizer, compression)` for optimizers of Keras."""
     calls: "CallLog | EagerCallLog | None" = None
     """The collectives that this member has started; None where there is no other member to compare them with."""
     ps_model: "PsModel | None" = None

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import described
 from sparktrain.datasets.columns import Column, chosen
 from sparktrain.datasets.group_reader import GroupReader
@@ -19,6 +20,7 @@ from sparktrain.training.data.ordered_reader import OrderedReader
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_order import RowOrder, RowShare, contiguous
 from sparktrain.training.frameworks.imported import feeds_of
+from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
 
 
 class TrainingData:
@@ -92,7 +94,7 @@ class TrainingData:
         Float64 columns become Keras' `floatx`; strings, and bytes of unequal lengths, become `tf.string`.
         Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
         """
-        require_tensorflow("to_tf()", "use to_numpy() or iter_batches()")
+        require_tensorflow("to_tf()", "use to_keras(), to_numpy() or iter_batches()")
         request = FeedRequest(
             name=self.name,
             schema=self.schema,
@@ -107,6 +109,44 @@ class TrainingData:
             class_weight=class_weight,
         )
         return feeds_of("tensorflow").row_feed(request)
+
+    def to_keras(
+        self,
+        *,
+        batch_size: int,
+        feature_columns: Names | None = None,
+        label_columns: Names | None = None,
+        weight_column: str | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        uneven: str = "drop",
+        stack: bool = False,
+        class_weight: Mapping[int, float] | None = None,
+    ) -> Any:
+        """What `fit` of Keras reads on any backend: this member's share of each pass, in batches `(x, y)`, or `x`.
+
+        Where Keras runs on TensorFlow, it is that of `to_tf`. On JAX and PyTorch it yields the same batches in the same
+        order, as NumPy's arrays or as tensors of PyTorch, and resumes in the middle of a pass as `to_tf` does. It
+        imports no other framework. Arguments and errors are those of `to_tf`. Does not block; `fit` reads the groups of
+        rows.
+        """
+        package = fit_feeds()
+        if package == TENSORFLOW:
+            require_tensorflow("to_keras()", "let Keras run on JAX or PyTorch")
+        request = FeedRequest(
+            name=self.name,
+            schema=self.schema,
+            reader=self._reader,
+            share=self._share(uneven, batch_size),
+            feature_columns=feature_columns,
+            label_columns=label_columns,
+            weight_column=weight_column,
+            stack=stack,
+            seed=self._seed_of(seed) if shuffle else None,
+            position=self._position,
+            class_weight=class_weight,
+        )
+        return feeds_of(package).row_feed(request)
 
     def to_torch(
         self,

@@ -6,6 +6,7 @@ No method imports a framework, so that one that the process does not use costs n
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 
 class Framework(ABC):
@@ -23,6 +24,26 @@ class Framework(ABC):
     schedules: str | None = None
     """The module with `warmup_lr(optimizer, steps, size)` for optimizers that `owns` names, where there is one."""
 
+    state: str | None = None
+    """The module that puts the state of what the framework `keeps` into checkpoints, where there is one. It has
+
+    * `captured(parts, spare)`: entries of the checkpoint's document, as JSON values, and copies of arrays by name, in
+      the arrays `spare` where they fit. Raises UserError and TypeError for what cannot be saved: nothing is written;
+    * `assign(parts, files, document, place, alike=...)`: gives the parts that state, at `place`, a rank and the number
+      of members. Raises UserError, with nothing changed, where they are others than those that were saved;
+    * `assign_metrics(parts, files, place)`: gives a model the values of its metrics; whether that was possible;
+    * `of_chief(parts)`: copies of the arrays in which all continue as the chief does, such as states of generators, by
+      their names;
+    * `own(parts)`: copies of the arrays that each member has of its own, such as statistics and metrics;
+    * `with_members(arrays, members)`: the captured arrays with the own ones of all members, by rank, from which
+      `assign` gives each its own in a gang of that size;
+    * `are_equal(parts)`: whether the members' parts are equal now, but for these.
+    """
+
+    def keeps(self, value: object) -> bool:
+        """Whether `state` saves `value`. A framework that the process has not imported keeps nothing of it."""
+        return False
+
     def owns(self, value: object) -> bool:
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""
         return False
@@ -30,6 +51,13 @@ class Framework(ABC):
     def owns_data(self, value: object) -> bool:
         """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False
+
+    def joined(self, value: object) -> Any:
+        """`value` as an array of the host, where other members hold parts of it; None for any other value.
+
+        All members call it, with the same array, and it blocks until they do.
+        """
+        return None
 
     @abstractmethod
     def seed(self, value: int) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.training.frameworks.contract import Framework
@@ -31,6 +32,17 @@ def feeds_of(package: str) -> Any:
     """The module `Framework.data` of the framework that is imported as `package`. Imports the framework."""
     [data] = [framework.data for framework in ALL if framework.module == package and framework.data is not None]
     return importlib.import_module(data)
+
+
+def keeper(parts: Sequence[object]) -> Framework | None:
+    """The framework with the state module that saves all of `parts`; None where there is none."""
+    return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
+
+
+def joined(value: object) -> Any:
+    """`value` as an array of the host, where other members hold parts of it; None for any other: see `Framework`."""
+    arrays = (framework.joined(value) for framework in imported())
+    return next((array for array in arrays if array is not None), None)
 
 
 def imported() -> list[Framework]:

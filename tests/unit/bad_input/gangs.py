@@ -117,6 +117,15 @@ GANG = [
         local_steps=8,
         backend=Backend.TORCH,
     ),
+    gang(
+        "local-jax",
+        "^local_steps=8 with backend 'jax'",
+        "average gradients",
+        "leave local_steps out",
+        workers=2,
+        local_steps=8,
+        backend=Backend.JAX,
+    ),
     gang("ps-torch", "^ps=1", "'torch'", "only backend 'tensorflow'", workers=2, ps=1, backend=Backend.TORCH),
     gang(
         "local-evaluator",
@@ -154,6 +163,12 @@ GANG = [
         "gang-without-torch",
         lambda _: check_executors(GangSpec(workers=2, backend=Backend.TORCH), {"tensorflow"}.__contains__),
         ("'torch' of a gang of 2", "the executors have none", r"install sparktrain\[torch\]", "pass a backend"),
+        ResourceError,
+    ),
+    Case(
+        "gang-without-jax",
+        lambda _: check_executors(GangSpec(workers=2, backend=Backend.JAX), {"tensorflow"}.__contains__),
+        ("'jax' of a gang of 2 needs JAX", "the executors have none", r"install sparktrain\[jax\]", "pass a backend"),
         ResourceError,
     ),
     Case(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain import optional_packages
 from sparktrain.cluster import preflight
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
@@ -164,8 +165,8 @@ def test_a_gang_of_torch_needs_torch_on_executors(packages: set[str], gang: Gang
 
 
 def test_what_is_installed_is_found_without_importing_it() -> None:
-    assert preflight.is_installed("sparktrain")
-    assert not preflight.is_installed("sparktrain_of_nowhere")
+    assert optional_packages.is_installed("sparktrain")
+    assert not optional_packages.is_installed("sparktrain_of_nowhere")
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])

@@ -93,6 +93,56 @@ def test_a_function_that_imports_torch_alone_has_torch(tmp_path: Path, monkeypat
     assert [*opening(attach(made))] == ["big: backend torch: the function's modules import torch, and not TensorFlow"]
 
 
+@of_a_script
+def with_jax(lr: float) -> None:
+    import jax
+
+    jax.devices()
+
+
+@pytest.mark.parametrize(
+    ("function", "env", "backend"),
+    [
+        (with_jax, {}, Backend.JAX),
+        (with_torch, {"KERAS_BACKEND": "jax"}, Backend.TORCH),
+    ],
+)
+def test_a_function_that_trains_by_jax_alone_has_jax(
+    function: Any, env: dict[str, str], backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, BOTH)
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    options = RunOptions(workers=2, dir=str(tmp_path), name="big", env=env)
+    composed = compose(function, single({"lr": 0.1}), options)
+    assert composed.definition.spec.gang.backend is backend
+
+
+@pytest.mark.parametrize(
+    ("text", "keras", "expected"),
+    [
+        ("import keras", "jax", True),
+        ("import keras", "", False),
+        ("import keras, jax", "tensorflow", False),
+        ("import keras, tensorflow", "jax", False),
+        ("import jax.numpy", "", True),
+        ("import jax, torch", "", False),
+    ],
+)
+def test_keras_is_of_jax_where_it_runs_on_that(text: str, keras: str, expected: bool) -> None:
+    plan = Plan(
+        kind="run",
+        function="train",
+        code="",
+        parts={},
+        data_version=None,
+        preload=("numpy",),
+        space={},
+        spec={"name": "big"},
+        text=text,
+    )
+    assert StoredProgram(plan, Code("", b"", False, b"")).uses_jax(keras) is expected
+
+
 def test_a_stored_program_is_of_torch_by_its_source() -> None:
     plan = Plan(
         kind="run",

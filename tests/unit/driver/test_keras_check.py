@@ -38,6 +38,28 @@ def test_a_function_or_a_variable_that_asks_for_another_is_refused(backend: Back
         chosen_keras(FunctionProgram(on_any).keras_choice, gang, {"KERAS_BACKEND": "torch"})
 
 
+def test_a_gang_of_pytorch_trains_keras_on_it_and_on_no_other() -> None:
+    gang = GangSpec(workers=2, backend=Backend.TORCH)
+    assert chosen_keras(FunctionProgram(on_any).keras_choice, gang, {"KERAS_BACKEND": "torch"}) == "torch"
+    with pytest.raises(SpecError, match=r"'jax', and the members of a gang train by PyTorch: let Keras use 'torch'"):
+        chosen_keras(FunctionProgram(on_jax).keras_choice, gang, {})
+    with pytest.raises(SpecError, match=r"TensorFlow: let Keras use 'tensorflow' there, pass backend='torch', or"):
+        chosen_keras(FunctionProgram(on_any).keras_choice, GANG, {"KERAS_BACKEND": "torch"})
+
+
+def test_a_call_takes_the_backend_that_keras_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    chosen = compose(on_any, [{}], RunOptions(workers=2, dir=str(tmp_path), env={"KERAS_BACKEND": "torch"}))
+    assert chosen.choice is not None
+    assert chosen.choice.line == "backend torch: KERAS_BACKEND in env= or forward_env= has Keras run on PyTorch"
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    for env, backend in (({}, Backend.TORCH), ({"KERAS_BACKEND": "tensorflow"}, Backend.HOROVOD)):
+        chosen = compose(on_any, [{}], RunOptions(workers=2, dir=str(tmp_path), env=env))
+        assert chosen.definition.spec.gang.backend in (backend, Backend.TENSORFLOW)
+        assert (chosen.definition.spec.gang.backend is Backend.TORCH) == (backend is Backend.TORCH)
+
+
 def test_one_worker_and_members_that_connect_themselves_may_use_any() -> None:
     for gang in (GangSpec(), GangSpec(workers=2, backend=Backend.NONE)):
         assert chosen_keras(FunctionProgram(on_jax).keras_choice, gang, {"KERAS_BACKEND": "torch"}) == ""
@@ -69,8 +91,8 @@ def test_a_file_that_keras_cannot_read_asks_for_nothing(content: str, tmp_path: 
 @pytest.mark.parametrize(
     "options",
     [
-        lambda **given: RunOptions(workers=2, **given),
-        lambda **given: SweepOptions(metric="loss", workers_per_trial=2, **given),
+        lambda **given: RunOptions(workers=2, backend=Backend.TENSORFLOW, **given),
+        lambda **given: SweepOptions(metric="loss", workers_per_trial=2, backend=Backend.HOROVOD, **given),
     ],
 )
 def test_a_call_is_refused_before_it_has_a_session(options: Callable[..., Any], tmp_path: Path) -> None:

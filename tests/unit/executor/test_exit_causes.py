@@ -35,8 +35,24 @@ def test_wording(status: int, kind: Kind, words: str) -> None:
     assert failure.log_tail == ("last",)
 
 
+def test_an_abort_of_jax_without_its_coordinator_follows_another_loss() -> None:
+    lost = "F1126 client.h:80] Terminating process because the JAX distributed service detected fatal errors. This"
+    stacks = ("Fatal Python error: Aborted", *(f"  File {number}" for number in range(60)))
+
+    follower = classify(Exited(1, -6, GIB, 0), log_tail=(lost, *stacks))
+    crash = classify(Exited(1, -6, GIB, 0), log_tail=stacks)
+
+    assert follower.kind is Kind.RING
+    assert "another member was lost before" in follower.summary
+    assert follower.log_tail == stacks[-20:]
+    assert crash.kind is Kind.SIGNAL
+
+
 def test_the_memory_failure_names_the_next_step() -> None:
-    assert "raise spark.executor.memoryOverhead" in classify(Exited(1, -9, GIB, 0)).summary
+    step = "raise spark.executor.memoryOverhead, which is the memory that "
+    assert classify(Exited(1, -9, GIB, 0)).summary.endswith(f"{step}Python has")
+    killed = classify(Exited(1, -9, GIB, 0), frameworks=("torch", "xgboost"))
+    assert killed.summary.endswith(f"{step}Python, PyTorch and XGBoost have")
 
 
 def test_a_requested_stop_takes_precedence() -> None:

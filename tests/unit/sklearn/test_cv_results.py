@@ -1,6 +1,7 @@
 """`cv_results_` from the trials of a sweep, without a run."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,23 @@ def test_a_candidate_that_lacks_a_fold_is_last_and_equal_means_share_a_rank() ->
 
 def test_without_any_score_all_rank_first_and_a_warning_says_so() -> None:
     with pytest.warns(UserWarning, match="One or more of the test scores are non-finite"):
-        table = results_of(fold_table(sweep(None, None), Codes(), ["score"]), with_train=False)
+        table = results_of(fold_table(sweep(np.nan, 0.5), Codes(), ["score"]), with_train=False)
     assert table["rank_test_score"].tolist() == [1]
+
+
+def test_scores_with_a_part_of_a_resource_are_shown_and_count_in_no_mean() -> None:
+    whole = [trial(number, 0.0, 0.5) for number in range(2)]
+    part = trial(2, 1.0, 0.9)
+    part = replace(part, status=TrialStatus.PRUNED, metrics=part.metrics | {"n_resources": 30.0})
+    whole = [replace(fit, metrics=fit.metrics | {"n_resources": 90.0}) for fit in whole]
+    pruned = replace(sweep(0.5, 0.5, 0.9, None), trials=(*whole, part, trial(3, 1.0, None)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = results_of(fold_table(pruned, Codes(), ["score"]), with_train=False)
+    assert table["split0_test_score"].tolist() == [0.5, 0.9]
+    assert np.isnan(table["mean_test_score"]).tolist() == [False, True]
+    assert table["rank_test_score"].tolist() == [1, 2]
+    assert table["n_resources"].tolist() == [90, 30]
 
 
 def test_a_result_without_a_deciding_score_says_what_is_missing() -> None:

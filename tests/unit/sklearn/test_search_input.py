@@ -83,6 +83,16 @@ def test_what_is_no_estimator_is_refused(estimator: Any, message: str) -> None:
         ({"data": {}}, r"search_cv\(\) has no option data: X and y"),
         ({"stopper": "asha"}, "stopper asha judges what trials report while they train"),
         ({"stopper": ["wilcoxon", "median"]}, "stopper median"),
+        ({"stopper": "asha", "resource": 3}, r"resource is 3 \(int\): pass 'n_samples'"),
+        ({"resource": "n_samples"}, "no rule judges fits with little of it: pass stopper='asha'"),
+        ({"stopper": "pbt", "resource": "n_samples"}, "continues from checkpoints, and fits save none"),
+        ({"stopper": st.ASHA(most=6, promote=True), "resource": "n_samples"}, "continues from checkpoints"),
+        ({"stopper": st.ASHA(most=8), "resource": "n_samples"}, r"most \(8\) must be left out.*all 6 rows"),
+        ({"stopper": "asha:first=6", "resource": "n_samples"}, r"first \(6\) must be a whole number from 1 and below"),
+        ({"stopper": "asha", "resource": "max_itre"}, "a parameter of LogisticRegression; did you mean 'max_iter'"),
+        ({"stopper": "asha", "resource": "C"}, r"resource \('C'\) is in the space too"),
+        ({"stopper": "asha", "resource": "tol"}, "is 0.0001 .*must be a number to grow to: set it"),
+        ({"stopper": "asha", "resource": "max_iter", "estimator": LogisticRegression(max_iter=1)}, "is 1 in all: 2 is"),
         ({"workers_per_trial": 2}, r"workers_per_trial \(2\) must be 1"),
         ({"metric": "a"}, "sklearn.search_cv has no option 'metric'"),
         ({"sampeler": "tpe"}, "has no option 'sampeler'; did you mean 'sampler'"),
@@ -95,7 +105,7 @@ def test_what_is_no_estimator_is_refused(estimator: Any, message: str) -> None:
 def test_bad_input_is_refused_before_anything_starts(options: Any, message: str, tmp_path: Any) -> None:
     call: dict[str, Any] = {"space": SPACE, "X": X, "y": Y, "cv": 2, "dir": str(tmp_path), "spark": st.local(slots=1)}
     with pytest.raises(SpecError, match=message):
-        search_cv(LogisticRegression(), **call | options)
+        search_cv(**{"estimator": LogisticRegression()} | call | options)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -175,11 +175,10 @@ def test_a_keras_file_is_the_keras_model(home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (object(), r"given an object of builtins.object; pass a Keras model, an estimator of scikit-learn, a model of"),
+        (object(), r"given an object of builtins.object; pass a Keras model, a module or a program of PyTorch, an"),
         (None, "given an object of builtins.NoneType"),
         ({"weights": [1]}, "given an object of builtins.dict"),
         ("missing.pt", "missing.pt'.: there is no such file or folder; pass the path of one, or a Keras model"),
-        (type("Net", (), {"__module__": "torch.nn"})(), "of PyTorch: torch.save.model.state_dict"),
     ],
 )
 def test_any_other_object_is_refused_with_what_can_be_exported(home: Path, model: Any, words: str) -> None:

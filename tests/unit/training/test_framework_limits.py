@@ -71,3 +71,16 @@ def test_a_missing_jax_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sparktrain.optional_packages.find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"ctx.jax_key\(\) needs JAX.*pip install 'sparktrain\[jax\]'"):
         require("jax", "ctx.jax_key()")
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:547] Connection"), True),
+        (type("JaxRuntimeError", (RuntimeError,), {})("NCCL operation ncclAllReduce failed: remote error"), True),
+        (ValueError("Incompatible shapes for broadcasting: (2,) and (3,)"), False),
+        (KeyError("Gloo AllGather failed"), False),
+    ],
+)
+def test_errors_of_collectives_of_jax_are_those_of_a_ring_and_no_others(error: Exception, broken: bool) -> None:
+    assert Jax().is_broken_collective(error) is broken

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.usercode.preload import pool_modules
 from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve
 
@@ -29,6 +31,7 @@ BODIES = [
     ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
     ("import os; os.environ['TORCH_LOGS'] = 'dynamo'; import jax, torch", ("jax",)),
     ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),
+    ("import os; os.environ['KERAS_BACKEND'] = 'torch'; import tensorflow, numpy", ("numpy",)),
     ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy", ()),
     ("import os; print(os.environ.get('OMP_NUM_THREADS')); import numpy", ("numpy",)),
     ("import os; print('OMP_NUM_THREADS'); os.environ['OTHER'] = '1'; import numpy", ("numpy",)),
@@ -205,6 +208,25 @@ def test_a_name_in_another_file_counts_where_a_name_is_computed(folder: Path) ->
     (folder / "ship_sets.py").write_text("import numpy, ship_names\ndef train(): pass\n")
     del sys.modules["ship_sets"]
     assert preload_choice(resolve(f"{folder / 'ship_sets.py'}:train")).modules == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    ("imported", "modules"),
+    [
+        ((), ("numpy", "keras", "tensorflow")),
+        (("torch", "numpy"), ("numpy", "torch", "torch._dynamo")),
+        (("sklearn", "xgboost"), ("numpy", "sklearn", "xgboost")),
+        (("sklearn", "tensorflow"), ("numpy", "keras", "tensorflow")),
+    ],
+)
+def test_a_pool_imports_the_frameworks_of_its_process(
+    imported: tuple[str, ...], modules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("jax", "lightgbm", "sklearn", "tensorflow", "torch", "xgboost"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in imported:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert pool_modules() == modules
 
 
 def test_nothing_is_imported() -> None:

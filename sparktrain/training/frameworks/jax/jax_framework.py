@@ -1,6 +1,7 @@
 """JAX as a framework. Imports nothing of it."""
 
 import os
+import re
 from typing import Any
 
 from sparktrain.errors import EnvironmentMismatchError
@@ -9,8 +10,8 @@ from sparktrain.training.frameworks.contract import Framework
 
 _NO_MEMORY = "RESOURCE_EXHAUSTED"
 _ERRORS = frozenset({"XlaRuntimeError", "JaxRuntimeError"})
-
-
+_COLLECTIVE_ERRORS = _ERRORS | {"ValueError"}
+_COLLECTIVE = re.compile(r"Gloo \w+ failed|gloo/gloo/|NCCL (?:operation|error)")
 _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
@@ -18,9 +19,16 @@ class Jax(Framework):
     """See base class. It has no global generator: a function makes its keys from `ctx.seed`, by `ctx.jax_key()`."""
 
     module = "jax"
+    values = "sparktrain.training.frameworks.jax.jax_values"
 
     def seed(self, value: int) -> None:
         """See base class."""
+
+    def joined(self, value: object) -> Any:
+        """See base class."""
+        from sparktrain.training.frameworks.jax.split_arrays import joined
+
+        return joined(value)
 
     def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. JAX reads the fraction when it first uses a device; a fraction of the user's own stays."""
@@ -36,8 +44,8 @@ class Jax(Framework):
         return type(error).__name__ in _ERRORS and _NO_MEMORY in str(error)
 
     def is_broken_collective(self, error: BaseException) -> bool:
-        """See base class."""
-        return False
+        """See base class. XLA has no class for such errors, and names the operation of Gloo or NCCL in each."""
+        return type(error).__name__ in _COLLECTIVE_ERRORS and _COLLECTIVE.search(str(error)) is not None
 
 
 def key_of(seed: int) -> Any:

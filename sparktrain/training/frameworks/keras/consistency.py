@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.errors import OutOfStepError, SpecError
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.frameworks.keras.distributed_apply import reduce_outside_scale
 from sparktrain.training.frameworks.keras.weight_digests import digest, unequal
 
@@ -22,9 +22,9 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
     It compares shapes, types and names of all variables, the optimizer with its configuration, and `steps`, a member's
     steps in an epoch; it ignores numbers that Keras appends to names. All members call it once the model is built and
     compiled, before the first step; it blocks until they do. It moves the reduction of an optimizer to the loss scale
-    that `compile()` has put around it. Raises SpecError for a model with jit_compile on, and RingError.
+    that `compile()` has put around it. Raises SpecError for a model of TensorFlow with jit_compile on, and RingError.
     """
-    if ring.size > 1 and getattr(model, "jit_compile", False):
+    if ring.size > 1 and ring.framework == TENSORFLOW and getattr(model, "jit_compile", False):
         raise SpecError(
             "the model is compiled with jit_compile on, and XLA cannot compile the operations of a ring; "
             "pass jit_compile=False to compile()"
@@ -56,7 +56,7 @@ def check_equal(ring: Ring, model: Any) -> None:
     if getattr(model, "optimizer", None) is not None and ring.local_steps is None:
         variables += model.optimizer.variables
     # An optimizer that reduces nothing raises no error: with Horovod's own, members of Keras 3 train apart in silence.
-    digests = [digest(variable.numpy()) for variable in variables]
+    digests = [digest(np.asarray(variable)) for variable in variables]
     table = ring.allgather_array(np.array([digests], "int64"), name="weights")
     if difference := unequal(table, [variable.path for variable in variables]):
         raise OutOfStepError(

@@ -1,5 +1,6 @@
 """`ctx.distribute`: makes an optimizer of Keras 3 train with all members of a gang."""
 
+import importlib
 from typing import Any
 
 import keras
@@ -19,12 +20,13 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     the averaged gradients. With `gradient_accumulation_steps` each call averages its gradients, not only the last one:
     the accumulators stay equal on all members, and a checkpoint between two updates is exact. In a ring of one nothing
     changes. Where the ring has `local_steps`, `optimizer` applies the member's own gradients, and averages the weights
-    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`).
+    after so many calls (see `sparktrain.training.frameworks.tensorflow.optimizers.local_steps`). The ring has tensors
+    of the framework that Keras runs on.
 
     `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
-    with Horovod: it has no sums of that type). Compile the model with `jit_compile=False`: XLA cannot compile
-    collectives. Does not block. Raises SpecError for anything but a Keras optimizer, for one that is distributed
-    already, and for an unknown compression.
+    with Horovod: it has no sums of that type); Keras on JAX takes "none" alone. On TensorFlow compile the model with
+    `jit_compile=False`: XLA cannot compile its collectives. Does not block. Raises SpecError for anything but a Keras
+    optimizer, for one that is distributed already, and for an unknown compression.
     """
     if compression not in _COMPRESSIONS:
         raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _COMPRESSIONS))}")
@@ -41,6 +43,4 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
         )
     if ring.size == 1 and ring.ps_model is None and ring.local_steps is None:
         return optimizer  # also where Keras runs on another backend than TensorFlow
-    from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import average_by
-
-    return average_by(ring, optimizer, compression)
+    return importlib.import_module(ring.keras_averaging).average_by(ring, optimizer, compression)

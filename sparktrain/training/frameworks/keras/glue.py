@@ -4,25 +4,28 @@ from collections.abc import Callable
 from typing import Any
 
 from sparktrain.clock import Clock
+from sparktrain.config.environment import JAX
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
 from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as callbacks
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
+from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 
 
 def prepare_keras(ring: Ring) -> None:
     """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
-    if ring.size == 1:
+    if ring.size == 1 or ring.framework == JAX:  # XLA has the loss of the whole batch
         return
-    from sparktrain.training.frameworks.tensorflow.optimizers.loss_scaling import weigh_losses
-    from sparktrain.training.frameworks.tensorflow.optimizers.sync_batch_norm import synchronize_batches
-
     weigh_losses(ring)
-    synchronize_batches(ring)
+    if ring.framework == TENSORFLOW:  # Keras makes no synchronized layer with another backend
+        from sparktrain.training.frameworks.tensorflow.optimizers.sync_batch_norm import synchronize_batches
+
+        synchronize_batches(ring)
 
 
 def keras_callbacks(
@@ -45,7 +48,7 @@ def keras_callbacks(
         check_same_program(ring, model, steps=steps)
 
     def check(model: Any) -> None:
-        if ring.size > 1:
+        if ring.size > 1 and not is_spread():
             check_equal(ring, model)
 
     deps = CallbackDeps(

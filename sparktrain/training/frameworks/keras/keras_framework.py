@@ -1,8 +1,11 @@
 """Keras 3 as a framework. Imports nothing of it."""
 
+import os
 import sys
 from typing import Any
 
+from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, keras_backend
+from sparktrain.errors import SpecError
 from sparktrain.training.frameworks.contract import Framework
 
 
@@ -10,11 +13,17 @@ class Keras(Framework):
     """See base class. What concerns devices and errors is its backend's."""
 
     module = "keras"
+    data = "sparktrain.training.frameworks.keras.array_feeds"
+    state = "sparktrain.training.frameworks.keras.keras_state"
+
+    def keeps(self, value: object) -> bool:
+        """See base class. A model on any backend."""
+        return all(hasattr(value, name) for name in ("built", "variables", "metrics_variables"))
 
     def seed(self, value: int) -> None:
         """See base class."""
         keras = sys.modules[self.module]
-        if "tensorflow" in sys.modules or _backend(keras) in ("", "tensorflow"):
+        if TENSORFLOW in sys.modules or _backend(keras) in ("", TENSORFLOW):
             keras.utils.set_random_seed(value)
             return
         # That function would import TensorFlow, where it is installed, into a process that runs on another backend.
@@ -35,6 +44,39 @@ class Keras(Framework):
     def is_broken_collective(self, error: BaseException) -> bool:
         """See base class."""
         return False
+
+
+def backend_in_use() -> str:
+    """The backend that Keras runs on in this process, or would take if it were imported now.
+
+    Blocks on the local disk where Keras is not imported.
+    """
+    if "keras" in sys.modules:
+        return _backend(sys.modules["keras"]) or TENSORFLOW
+    setting = keras_backend(os.environ)
+    return setting[0] if setting is not None else TENSORFLOW
+
+
+def fit_feeds() -> str:
+    """The package with the feeds that `fit` reads: TensorFlow, or Keras itself where that runs on another backend.
+
+    Blocks on the local disk where Keras is not imported.
+    """
+    return TENSORFLOW if backend_in_use() == TENSORFLOW else Keras.module
+
+
+def check_backend(call: str, framework: str) -> None:
+    """Raise SpecError where Keras runs on another framework than the one that connects the gang. `call` is for Keras.
+
+    Blocks on the local disk where Keras is not imported.
+    """
+    if (backend := backend_in_use()) == framework:
+        return
+    ways = {TENSORFLOW: "backend='horovod' or 'tensorflow'"}.get(backend, f"backend={backend!r}")
+    raise SpecError(
+        f"{call} trains Keras on {backend}, and this gang is connected by {framework}: let Keras run on {framework} by "
+        f"env={{'{KERAS_BACKEND}': {framework!r}}}, or pass {ways}"
+    )
 
 
 def _backend(keras: Any) -> str:

@@ -7,9 +7,13 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from sparktrain.config.environment import TENSORFLOW
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 
 _ABSENT = object()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -48,3 +52,12 @@ def put_back() -> Iterator[None]:
                 delattr(last.owner, last.name)
             else:
                 setattr(last.owner, last.name, last.held)
+
+
+def as_written(function: F) -> F:
+    """`function`, which AutoGraph leaves as it is where Keras runs on TensorFlow."""
+    if backend_in_use() != TENSORFLOW:
+        return function
+    from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written as unconverted
+
+    return unconverted(function)

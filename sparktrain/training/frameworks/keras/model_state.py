@@ -4,21 +4,24 @@ Keras 3's own files lack the states of seed generators, so that a model with dro
 they are part of the state.
 """
 
-import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
-from sparktrain.training.notices import issued_notices, notice
+from sparktrain.training.frameworks.imported import joined
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
 OWN_OPTIMIZERS = "optimizers/"
 """Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
+MEMBER = "members/"
+"""Prefix of a member's own variables in a checkpoint, before its rank and the variable's name."""
+MEMBER_BYTES = 2**22
+"""The most that a checkpoint has of one member's own variables; beyond that all members continue with the chief's."""
 GLOBAL_SEED = "global_seed"
 """The name of the state of Keras's generator for random operations without a seed of their own."""
 
@@ -70,33 +73,52 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
 
 def view(variable: Any) -> Array:
-    """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes."""
-    held = _own_part(variable.value)
-    return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
+    """The variable's value in host memory: on a CPU it is the variable's own memory, which training changes.
 
-
-def captured(model: Any, spare: Mapping[str, Array]) -> tuple[dict[str, str], dict[str, Array]]:
-    """The specs of all variables of a built model, and copies of them and of Keras's generator, in `spare` if they fit.
-
-    Raises UserError when the model is not built.
+    Where members hold parts of the variable, all of them call it, and it blocks until they do.
     """
-    variables = named(model)
-    copies = {name: value(variable, spare.get(name)) for name, variable in variables.items()}
-    if (seed := global_seed()) is not None:
-        copies[GLOBAL_SEED] = seed
-    return {name: spec(variable) for name, variable in variables.items()}, copies
+    held = _own_part(variable.value)
+    if (parts := joined(held)) is not None:
+        return np.asarray(parts)
+    if not hasattr(held, "detach"):
+        return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
+    try:
+        return np.asarray(held.detach())  # PyTorch makes no array of a tensor with a gradient
+    except TypeError:  # nor of one on a GPU, or in bfloat16
+        return np.asarray(variable.numpy())
 
 
-def notice_own_steps(model: Any) -> None:
-    """Print once when a checkpoint has steps that this member has made by itself since the newest average."""
-    from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
+def member_variables(model: Any) -> dict[str, Any]:
+    """The variables of a built model that differ between members, by name: statistics of its layers, and metrics.
 
-    text = (
-        "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
-        "own save after a multiple of local_steps"
-    )
-    if not is_averaged(model) and text not in issued_notices():
-        notice(text)
+    Statistics are what a layer makes as not trainable, such as the moving averages of batch normalization; what a user
+    freezes is equal on all members. Empty where they take more than `MEMBER_BYTES`.
+    """
+    layers = model._flatten_layers()
+    statistics = {id(variable) for layer in layers for variable in layer._non_trainable_variables}
+    own_variables = {
+        name: variable
+        for name, variable in named(model).items()
+        if name.startswith(METRICS) or (id(variable) in statistics and not name.startswith(SEEDS))
+    }
+    nbytes = sum(view(variable).nbytes for variable in own_variables.values())
+    return own_variables if nbytes <= MEMBER_BYTES else {}
+
+
+def with_members(arrays: Mapping[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The state of a model with those of `members`, by rank: what `member_variables` has named, with their values.
+
+    A gang of another size continues with the chief's statistics, and the means of the metrics.
+    """
+    state = dict(arrays)
+    for rank, values in enumerate(members):
+        state |= {f"{MEMBER}{rank}/{name}": value for name, value in values.items()}
+    for name, value in members[0].items() if members else ():
+        if name.startswith(METRICS) and value.dtype.kind == "f":
+            state[name] = np.asarray(np.mean([values[name] for values in members], axis=0, dtype=value.dtype))
+        else:
+            state[name] = value
+    return state
 
 
 def _own_part(held: Any) -> Any:
@@ -111,8 +133,10 @@ def _own_part(held: Any) -> Any:
     return held.values[0]
 
 
-def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
+def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int, size: int = 1) -> None:
     """Set the variables to the values in `files`; a rank other than the chief keeps the seeds of its generators.
+
+    Where the files have the own variables of `size` members, this one gets its own.
 
     Raises UserError, and changes nothing, if the files are of another model. Metrics that differ keep their values,
     because the first batch builds them; so do a model's own optimizers that only one side has built.
@@ -125,14 +149,14 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
         targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
     )
     for name, source in sources.items():
-        content = files.read(source)
+        content = _read(files, source, rank, size)
         if name.startswith(SEEDS) and rank:
             content[0] = value(variables[name])[0]
         variables[name].assign(content)
-    assign_metrics(variables, files)
+    assign_metrics(variables, files, rank, size)
 
 
-def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
+def assign_metrics(variables: Mapping[str, Any], files: TensorFiles, rank: int, size: int) -> bool:
     """Set the metrics' variables to the values in `files`; False, without a change, if the files have other metrics."""
     metrics = {name: variable for name, variable in variables.items() if name.startswith(METRICS)}
     stored = {name: form for name, form in files.document["variables"].items() if name.startswith(METRICS)}
@@ -141,8 +165,14 @@ def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
     except UserError:
         return False
     for name, source in sources.items():
-        metrics[name].assign(files.read(source))
+        metrics[name].assign(_read(files, source, rank, size))
     return True
+
+
+def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:
+    own_name = f"{MEMBER}{rank}/{name}"
+    has_own = files.document.get("members") == size and own_name in files
+    return files.read(own_name if has_own else name)
 
 
 # ---- random generators of the process
@@ -165,27 +195,6 @@ def assign_global_seed(state: Array, rank: int) -> None:
     if rank:
         state[0] = value(generator.state)[0]
     generator.state.assign(state)
-
-
-def generators() -> dict[str, Any]:
-    """The states of Python's and NumPy's global generators, as JSON values."""
-    version, internal, gauss = random.getstate()
-    states: dict[str, Any] = {"python": [version, list(internal), gauss]}
-    numpy_state: Any = np.random.get_state(legacy=False)
-    if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
-        key = numpy_state["state"]["key"].tolist()
-        pos = numpy_state["state"]["pos"]
-        states["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
-    return states
-
-
-def assign_generators(states: Mapping[str, Any]) -> None:
-    """Set Python's and NumPy's global generators to `states`."""
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
-    if "numpy" in states:
-        key, pos, has_gauss, cached = states["numpy"]
-        np.random.set_state(("MT19937", np.array(key, "uint32"), pos, has_gauss, cached))
 
 
 # ---- which variable is which

@@ -6,7 +6,7 @@ import lightgbm
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
 from sparktrain.errors import SpecError
-from sparktrain.training.boosting import BoostingLibrary, BoostingMember, BoostingRounds
+from sparktrain.training.boosting import BoostingCallback, BoostingLibrary, BoostingMember
 
 _ORDER = 25
 """After the callback that records evaluations, and before that of early stopping, which ends the calls of a round."""
@@ -18,38 +18,24 @@ _LIBRARY = BoostingLibrary(
 )
 
 
-class LightGBMCallback:
+class LightGBMCallback(BoostingCallback):
     """A callback for one training of LightGBM, in the process of a trial: what `ctx.lightgbm_callback()` returns."""
 
     def __init__(self, member: BoostingMember, **options: Any) -> None:
+        super().__init__(member, _LIBRARY, **options)
         # LightGBM reads these from the instance, and sets an order of its own where it has none.
         self.order = _ORDER
         self.before_iteration = False
-        self._rounds = BoostingRounds(member, _LIBRARY, **options)
 
-    @property
-    def init_model(self) -> lightgbm.Booster | None:
-        """A copy of the booster of the newest checkpoint, for `init_model=`; None in the first generation."""
-        booster = self._rounds.booster
-        return None if booster is None else lightgbm.Booster(model_str=booster.decode())
+    def _loaded(self, booster: bytes) -> lightgbm.Booster:
+        return lightgbm.Booster(model_str=booster.decode())
 
-    def remaining(self, total: int) -> int:
-        """How many of `total` rounds are not in `init_model`: for `num_boost_round=` or `n_estimators=`.
-
-        Raises TypeError or ValueError for what is no integer from 0, and SpecError where none is left.
-        """
-        left = self._rounds.remaining(total)
+    def _check_left(self, total: int, left: int) -> None:
         if not left:
             raise SpecError(
                 f"ctx.lightgbm_callback(): remaining({total}) is 0, because the checkpoint has {self._rounds.first} "
                 "rounds, and LightGBM trains at least one: pass a larger number, or train under another name"
             )
-        return left
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """What the newest round has reported, in this generation or before its checkpoint: a result for a trial."""
-        return dict(self._rounds.metrics)
 
     def __call__(self, env: CallbackEnv) -> None:
         """Take part in a training after a round, as LightGBM's callbacks do.

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -83,6 +84,7 @@ class TorchRing(Ring):
     """See base class. Made by `join`."""
 
     framework = "torch"
+    keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
     calls: EagerCallLog
 
     def __init__(self, formation: Formation, store: dist.Store, timeout_s: float) -> None:
@@ -95,11 +97,22 @@ class TorchRing(Ring):
         self._timeout_s = timeout_s
         self._has_own_group = False
         self._closed = False
+        self.on_close: list[Callable[[], object]] = []
+        """Called when all members have come to the end of the ring, before it ends."""
 
     @property
     def values(self) -> Any:
         """See base class."""
         return torch_values
+
+    @property
+    def formation(self) -> Formation:
+        """Who is in the gang."""
+        return self._formation
+
+    def own_store(self, name: str) -> dist.Store:
+        """A part of the gang's store for another transport. Each name once: its keys stay until the gang ends."""
+        return dist.PrefixStore(name, self._store)
 
     @property
     def group(self) -> dist.ProcessGroup:
@@ -171,6 +184,8 @@ class TorchRing(Ring):
         self.calls.note(CLOSING, CLOSING, ())
         with suppress(RuntimeError):  # a member that is gone does not undo the work of the others
             self._meet("closing", self._timeout_s)
+            for callback in self.on_close:
+                callback()
             # The others still ask the store when rank 0 has its answer.
             self._meet("closed", _LAST_S, waits=self.rank == 0)
         if self._has_own_group and dist.is_initialized():
@@ -188,9 +203,19 @@ class TorchRing(Ring):
         """Log a collective; yields what chooses its device for tensors of another one. Raises RingError."""
         self.calls.note(kind, name, tuple(shapes))
         types = {device.type for device in self.group._device_types}
-        first = "cpu" if "cpu" in types else "cuda"
+        first = torch.device("cpu" if "cpu" in types else "cuda")
         with self._failing(name):
-            yield lambda device: device if device.type in types else torch.device(first)
+            self._compare(f"{kind} {name} {shapes}", first)
+            yield lambda device: device if device.type in types else first
+
+    def _compare(self, call: str, device: torch.device) -> None:
+        """Raises RuntimeError where members make different calls."""
+        # Gloo sums tensors of different lengths without an error, and so does it with those of different calls.
+        mine = torch.tensor([int.from_bytes(sha256(call.encode()).digest()[:7])], device=device)
+        calls = [torch.zeros_like(mine) for _ in range(self.size)]
+        dist.all_gather(calls, mine)
+        if differing := [rank for rank, other in enumerate(calls) if not torch.equal(other, mine)]:
+            raise RuntimeError(f"rank {differing[0]} does not call {call}")
 
     @contextmanager
     def _failing(self, name: str) -> Iterator[None]:

@@ -1,6 +1,10 @@
-"""State dicts of PyTorch as arrays and JSON, for checkpoints, and back. No pickle."""
+"""State dicts of PyTorch as arrays and JSON, for checkpoints, and back: see `Framework.state`. No pickle.
 
-from collections import Counter
+A state dict is plain data: tensors, arrays and numbers of NumPy, Python's numbers, strings and None, in dicts, lists
+and tuples. Whatever else is in one would need a pickle, and is refused by the path to it.
+"""
+
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,46 +12,89 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from sparktrain.config.param_values import described
 from sparktrain.errors import UserError
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
 
 _PREFIX = "state/"
 _GENERATOR = f"{_PREFIX}generator"
-_CALL = "ctx.checkpoint.save"
+_STATES = "states"
 _INTEGERS = {1: torch.uint8, 2: torch.int16}
 """By size, what travels in place of floating-point types that NumPy lacks, such as bfloat16."""
+_DICTS: dict[str, Any] = {"dict": dict, "counter": Counter, "ordered": OrderedDict}
+_LISTS: dict[str, Any] = {"list": list, "tuple": tuple}
+_NESTED = 100
+"""How deep a state dict may be nested: one that contains itself has no end."""
 _SHOWN = 3
 
 
-def captured(parts: Sequence[Any]) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
+def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
     """A JSON value for each part's `state_dict()`, and copies of its tensors on the host, with that of the generator.
 
-    Raises TypeError for what is no tensor, number, string, list or dict.
+    Raises TypeError for what is no plain data.
     """
-    arrays: dict[str, np.ndarray[Any, Any]] = {_GENERATOR: torch.get_rng_state().numpy().copy()}
-    return [[_kind(part), _packed(_plain(part).state_dict(), _name(part), arrays)] for part in parts], arrays
+    packing = _Packing(spare)
+    states = [[_kind(part), packing.packed(_plain(part).state_dict(), _name(part))] for part in parts]
+    return {_STATES: states}, packing.arrays
 
 
 def assign(
-    parts: Sequence[Any], document: Sequence[Any], read: Callable[[str], Any], step: int, *, alike: bool
+    parts: Sequence[Any],
+    files: TensorFiles,
+    document: Mapping[str, Any],
+    place: tuple[int, int],
+    *,
+    alike: bool = False,
 ) -> None:
-    """Load the states of `document` into `parts`, with tensors by `read`; `alike`: the CPU's generator too.
+    """Load the states in `files` into `parts`; on rank 0, and where members are `alike`, the CPU's generator too.
 
     Raises UserError, with nothing changed, where the parts are others than those that were saved.
     """
-    saved = [kind for kind, _ in document]
-    if saved != [_kind(part) for part in parts]:
+    step = document["step"]
+    if document.get(_STATES) is None:
         raise UserError(
-            f"the checkpoint of step {step} has states of {', '.join(saved)}, and restore() got "
+            f"the checkpoint of step {step} was saved without objects that have state_dict(): call restore() with what "
+            "save() got"
+        )
+    saved_kinds = [kind for kind, _ in document[_STATES]]
+    if saved_kinds != [_kind(part) for part in parts]:
+        raise UserError(
+            f"the checkpoint of step {step} has states of {', '.join(saved_kinds)}, and restore() got "
             f"{', '.join(map(_kind, parts)) or 'none'}: pass what save() got, in the same order"
         )
-    states = [_unpacked(state, read) for _, state in document]
+    states = [_unpacked(state, files.read) for _, state in document[_STATES]]
     for part, state in zip(parts, states, strict=True):
         if isinstance(part, torch.nn.Module) and (problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN])):
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
-    if alike:
-        torch.set_rng_state(torch.from_numpy(np.array(read(_GENERATOR))))
+    if alike or not place[0]:
+        torch.set_rng_state(torch.from_numpy(np.array(files.read(_GENERATOR))))
+
+
+def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
+    """False: modules have no metrics."""
+    return False
+
+
+def own(parts: Sequence[Any]) -> dict[str, Array]:
+    """Nothing: buffers are those of the chief in each step of `DistributedDataParallel`."""
+    return {}
+
+
+def with_members(arrays: dict[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The arrays: members have none of their own."""
+    return arrays
+
+
+def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
+    """The state of the CPU's generator."""
+    return {_GENERATOR: torch.get_rng_state().numpy().copy()}
+
+
+def are_equal(parts: Sequence[Any]) -> bool:
+    """True: members average the gradients of each step."""
+    return True
 
 
 def _plain(part: Any) -> Any:
@@ -60,7 +107,7 @@ def _kind(part: Any) -> str:
 
 
 def _name(part: Any) -> str:
-    return f"{_CALL}(): state_dict() of {_kind(part)}"
+    return f"state_dict() of {_kind(part)}"
 
 
 def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[str]:
@@ -75,40 +122,90 @@ def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[s
             yield f"{name} has shape {list(state[name].shape)} in it, and {list(weights[name].shape)} in the model"
 
 
-def _packed(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """`value` as JSON: a list with a word for its kind, unless it is a scalar."""
-    if isinstance(value, torch.Tensor):
-        key = f"{_PREFIX}{len(arrays)}"
-        arrays[key] = _array(value, name)
-        return ["tensor", str(value.dtype).removeprefix("torch."), key]
-    if isinstance(value, Mapping):
-        kind = "counter" if isinstance(value, Counter) else "dict"
-        return [kind, [[_key(key, name), _packed(item, f"{name}[{key!r}]", arrays)] for key, item in value.items()]]
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return [kind, [_packed(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+class _Packing:
+    """Turns state dicts into JSON, and collects copies of their arrays."""
+
+    def __init__(self, spare: Mapping[str, Array]) -> None:
+        self.arrays: dict[str, Array] = {_GENERATOR: torch.get_rng_state().numpy().copy()}
+        self._spare = spare
+
+    def packed(self, value: Any, name: str, depth: int = 0) -> Any:
+        """`value` as JSON: a list with a word for its kind, unless it is a scalar. Raises TypeError with its path."""
+        if depth > _NESTED:
+            raise TypeError(
+                f"{name} is nested more than {_NESTED} deep, and cannot be saved: a value may contain itself"
+            )
+        if isinstance(value, torch.Tensor):
+            return ["tensor", _dtype_name(value), self._add(_array, value, name)]
+        if isinstance(value, np.ndarray | np.generic):
+            return ["array" if isinstance(value, np.ndarray) else "scalar", self._add(_copied, value, name)]
+        if isinstance(value, Mapping):
+            kind = next((word for word in ("counter", "ordered") if isinstance(value, _DICTS[word])), "dict")
+            pairs = ((key, item, f"{name}[{key!r:.100}]") for key, item in value.items())
+            return [kind, [[_key(key, name), self.packed(item, path, depth + 1)] for key, item, path in pairs]]
+        if isinstance(value, list | tuple):
+            kind = "list" if isinstance(value, list) else "tuple"
+            return [kind, [self.packed(item, f"{name}[{index}]", depth + 1) for index, item in enumerate(value)]]
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise TypeError(
+            f"{name} is {described(value)}, and cannot be saved: state dicts are saved "
+            "without pickle, as tensors, arrays, numbers, strings, and lists and dicts of them. Have its state_dict() "
+            "leave it out, or return its own state_dict() or its name"
+        )
+
+    def _add(self, copied: Callable[[Any, Array | None, str], Array], value: Any, name: str) -> str:
+        key = f"{_PREFIX}{len(self.arrays)}"
+        self.arrays[key] = copied(value, self._spare.get(key), name)
+        return key
+
+
+def _key(key: Any, name: str) -> str | int | float | list[Any] | None:
+    """A key as JSON: that of a tuple is a list. Raises TypeError."""
+    if key is None or isinstance(key, str | int | float):
+        return key
+    if isinstance(key, tuple):
+        return [_key(part, name) for part in key]
     raise TypeError(
-        f"{name} is of type {type(value).__name__}, and cannot be saved: tensors, numbers, strings, and lists and "
-        "dicts of them can"
+        f"{name} has the key {key!r:.100} of type {type(key).__name__}, and cannot be saved: keys must be strings, "
+        "numbers, or tuples of them. Have state_dict() use names as keys"
     )
 
 
-def _key(key: Any, name: str) -> str | int:
-    if isinstance(key, str | int):
-        return key
-    raise TypeError(f"{name} has the key {key!r:.100} of type {type(key).__name__}: keys must be strings or integers")
-
-
-def _array(tensor: torch.Tensor, name: str) -> np.ndarray[Any, Any]:
+def _array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
+    """A copy of a tensor on the host: in `spare`, if that fits."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise TypeError(f"{name} is a sparse or quantized tensor, and only dense ones can be saved: convert it")
-    plain = tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True).contiguous()
-    try:
-        return np.asarray(plain.numpy())
-    except TypeError:
-        return np.asarray(plain.view(_INTEGERS[plain.element_size()]).numpy())
+        raise TypeError(
+            f"{name} is a sparse or quantized tensor, and only dense ones can be saved: have state_dict() return "
+            "to_dense(), or dequantize()"
+        )
+    if tensor.device.type == "meta":
+        raise TypeError(f"{name} is a tensor on the device meta, which has no values to save: materialize it first")
+    plain = tensor.detach()
+    if plain.is_floating_point() and plain.dtype not in _NUMPY_FLOATS:
+        plain = plain.view(_INTEGERS[plain.element_size()])
+    if spare is not None and plain.dim() == spare.ndim and tuple(plain.shape) == spare.shape:
+        target = torch.from_numpy(spare)
+        if target.dtype is plain.dtype:
+            target.copy_(plain)
+            return spare
+    copied: Array = plain.resolve_conj().resolve_neg().to("cpu", copy=True).contiguous().numpy()
+    return copied
+
+
+_NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
+
+
+def _copied(value: Any, spare: Array | None, name: str) -> Array:
+    """A copy of an array, or a number, of NumPy."""
+    array = np.array(value, order="C")
+    if not numeric(array.dtype):
+        raise TypeError(f"{name} is an array of {array.dtype}, and only numbers can be saved: convert it to a list")
+    return array
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _unpacked(value: Any, read: Callable[[str], Any]) -> Any:
@@ -119,8 +216,13 @@ def _unpacked(value: Any, read: Callable[[str], Any]) -> Any:
         tensor = torch.from_numpy(np.array(read(value[2])))
         dtype = getattr(torch, value[1])
         return tensor if tensor.dtype is dtype else tensor.view(dtype)
-    if kind in ("dict", "counter"):
-        pairs = {key: _unpacked(item, read) for key, item in value[1]}
-        return Counter(pairs) if kind == "counter" else pairs
-    items = [_unpacked(item, read) for item in value[1]]
-    return items if kind == "list" else tuple(items)
+    if kind in ("array", "scalar"):
+        array = np.array(read(value[1]))
+        return array if kind == "array" else array[()]
+    if kind in _DICTS:
+        return _DICTS[kind]({_unpacked_key(key): _unpacked(item, read) for key, item in value[1]})
+    return _LISTS[kind](_unpacked(item, read) for item in value[1])
+
+
+def _unpacked_key(key: Any) -> Any:
+    return tuple(map(_unpacked_key, key)) if isinstance(key, list) else key

@@ -7,7 +7,7 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from sparktrain.errors import SpecError
-from sparktrain.training.boosting import BoostingLibrary, BoostingMember, BoostingRounds
+from sparktrain.training.boosting import BoostingCallback, BoostingLibrary, BoostingMember
 
 _LIBRARY = BoostingLibrary(
     name="XGBoost",
@@ -17,30 +17,14 @@ _LIBRARY = BoostingLibrary(
 )
 
 
-class XGBoostCallback(TrainingCallback):
+class XGBoostCallback(BoostingCallback, TrainingCallback):
     """A callback for one training of XGBoost, in the process of a trial: what `ctx.xgboost_callback()` returns."""
 
     def __init__(self, member: BoostingMember, **options: Any) -> None:
-        super().__init__()
-        self._rounds = BoostingRounds(member, _LIBRARY, **options)
+        super().__init__(member, _LIBRARY, **options)
 
-    @property
-    def init_model(self) -> xgboost.Booster | None:
-        """A copy of the booster of the newest checkpoint, for `xgb_model=`; None in the first generation."""
-        booster = self._rounds.booster
-        return None if booster is None else xgboost.Booster(model_file=bytearray(booster))
-
-    def remaining(self, total: int) -> int:
-        """How many of `total` rounds are not in `init_model`: for `num_boost_round=` or `n_estimators=`.
-
-        Raises TypeError or ValueError for what is no integer from 0.
-        """
-        return self._rounds.remaining(total)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """What the newest round has reported, in this generation or before its checkpoint: a result for a trial."""
-        return dict(self._rounds.metrics)
+    def _loaded(self, booster: bytes) -> xgboost.Booster:
+        return xgboost.Booster(model_file=bytearray(booster))
 
     def before_training(self, model: Any) -> Any:
         """See base class. Raises SpecError for `xgboost.cv`, a second training, and one that does not resume."""

@@ -5,6 +5,7 @@ import re
 import threading
 from pathlib import Path
 from queue import Empty, Queue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -282,6 +283,10 @@ def test_a_model_is_asked_of_a_checkpoint_without_one(agent: Agent, tmp_path: Pa
     state = capture(None, 3)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
     with pytest.raises(UserError, match="step 3 was saved without a model"):
+        checkpoints(agent, tmp_path, str(tmp_path / "state")).restore(
+            SimpleNamespace(built=True, variables=[], metrics_variables=[])
+        )
+    with pytest.raises(TypeError, match=r"ctx.checkpoint.restore got object: pass one model of Keras, or objects that"):
         checkpoints(agent, tmp_path, str(tmp_path / "state")).restore(object())
 
 

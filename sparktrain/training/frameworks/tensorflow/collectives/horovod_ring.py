@@ -22,12 +22,12 @@ from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.collectives.network_interface import interface_of
+from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
+from sparktrain.training.collectives.horovod_environment import horovod_environment
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
-from sparktrain.training.frameworks.tensorflow.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import HOST, NamedRing
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 
@@ -65,7 +65,11 @@ def join(joining: Joining) -> Ring:
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
         # With this variable Horovod expects the driver of its own elastic runs.
         os.environ.pop("HOROVOD_ELASTIC", None)
-        os.environ.update(_environment(formation, rendezvous.address, joining))
+        os.environ.update(
+            horovod_environment(
+                formation, rendezvous.address, timeout_s=joining.timeout_s, operation_s=joining.operation_s
+            )
+        )
         try:
             mpi_ops.init()
         except Exception as error:
@@ -73,33 +77,6 @@ def join(joining: Joining) -> Ring:
     # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(mpi_ops.shutdown)
     return HorovodRing(formation, joining.operation_s, by_nccl=by_nccl)
-
-
-def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
-    """The environment variables that Horovod and NCCL read. Raises FormError."""
-    wait_s = barrier.whole_seconds(joining.operation_s)
-    interface = interface_of(formation)
-    values = {
-        "RANK": formation.rank,
-        "SIZE": formation.size,
-        "LOCAL_RANK": formation.local_rank,
-        "LOCAL_SIZE": formation.local_size,
-        "CROSS_RANK": formation.cross_rank,
-        "CROSS_SIZE": formation.cross_size,
-        "HOSTNAME": formation.mine.host,
-        "CONTROLLER": "gloo",
-        "CPU_OPERATIONS": "gloo",
-        "GLOO_RENDEZVOUS_ADDR": address[0],
-        "GLOO_RENDEZVOUS_PORT": address[1],
-        "GLOO_IFACE": interface,
-        "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
-        # Only with the patch of `scripts/build_horovod.sh`: under Gloo, Horovod's stall check counts no ranks and never
-        # acts.
-        "STALL_CHECK_TIME_SECONDS": max(1, wait_s // 2),
-        "STALL_SHUTDOWN_TIME_SECONDS": max(2, wait_s),  # must be more than the check's
-    }
-    nccl = {} if "NCCL_SOCKET_IFNAME" in os.environ else {"NCCL_SOCKET_IFNAME": f"={interface}"}
-    return {f"HOROVOD_{name}": str(value) for name, value in values.items()} | nccl
 
 
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.config.param_values import described, shown
+from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
+from sparktrain.training.data.class_tables import check_labels, table_of, weights_of
 from sparktrain.training.frameworks.tensorflow.data.pipeline import plain
 
 
@@ -20,56 +21,33 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
     """
     if class_weight is None:
         return data
-    table = _table(class_weight)
+    table = table_of(class_weight)
     structure = data.element_spec if isinstance(data, tf.data.Dataset) else data
     if not isinstance(structure, tuple) or len(structure) not in (2, 3) or len(tf.nest.flatten(structure[1])) != 1:
         raise SpecError(f"class_weight needs (x, y) with classes of one output, not {shown(structure)}")
-    _check_numbers(tf.nest.flatten(structure[1])[0])
+    labels = tf.nest.flatten(structure[1])[0]
+    kind = tf.as_dtype(getattr(labels, "dtype", None) or np.asarray(labels).dtype)
+    check_labels(kind.name, kind.is_integer or kind.is_floating or kind.is_bool)
     if isinstance(data, tf.data.Dataset):
         weights = tf.constant(table)
         last = len(table) - 1
 
         @plain
         def weigh(x: Any, y: Any, *example_weights: Any) -> Any:
-            return x, y, _times(tf.gather(weights, tf.minimum(_classes(tf, y), last)), *example_weights)
+            return x, y, _times(tf.gather(weights, tf.minimum(_classes(y), last)), *example_weights)
 
         return data.map(weigh)
     x, y, *sample_weights = data
-    return x, y, _times(table[np.minimum(_classes(np, np.asarray(y)), len(table) - 1)], *sample_weights)
+    return x, y, _times(weights_of(table, np.asarray(y)), *sample_weights)
 
 
-def _check_numbers(labels: Any) -> None:
-    """Raises SpecError for labels that no number identifies."""
-    kind = tf.as_dtype(getattr(labels, "dtype", None) or np.asarray(labels).dtype)
-    if not (kind.is_integer or kind.is_floating or kind.is_bool):
-        raise SpecError(
-            f"class_weight needs classes as numbers from 0, and labels are {kind.name}: index them, in Spark with "
-            "StringIndexer, in Keras with a StringLookup layer in dataset.map(...)"
-        )
-
-
-def _table(class_weight: Any) -> np.ndarray[Any, Any]:
-    """Weights by class, and one more for all other classes."""
-    numbers = isinstance(class_weight, Mapping) and all(
-        isinstance(key, int | np.integer) and key >= 0 and isinstance(value, int | float | np.number)
-        for key, value in class_weight.items()
-    )
-    if not numbers or not class_weight:
-        raise SpecError(f"class_weight is {described(class_weight)}; pass a dict such as {{0: 1.0, 1: 5.0}}")
-    table = np.ones(max(class_weight) + 2, "float32")
-    for key, value in class_weight.items():
-        table[key] = value
-    return table
-
-
-def _classes(of: Any, y: Any) -> Any:
+def _classes(y: Any) -> Any:
     """The class of each example, from numbers or from one number for each class."""
     if len(y.shape) > 2:
         raise SpecError(f"class_weight needs one class for each example, and y has the shape {tuple(y.shape)}")
     if len(y.shape) == 2 and y.shape[1] != 1:
-        return of.argmax(y, axis=1)
-    flat = of.reshape(y, (-1,))
-    return tf.cast(flat, tf.int64) if of is tf else flat.astype("int64")
+        return tf.argmax(y, axis=1)
+    return tf.cast(tf.reshape(y, (-1,)), tf.int64)
 
 
 def _times(weights: Any, example_weights: Any = None) -> Any:

@@ -21,8 +21,8 @@ from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment
 from sparktrain.training.data.assignment import BatchShare, Uneven
 from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.frameworks.keras.epoch_order import EpochOrder, changes, tupled
 from sparktrain.training.frameworks.tensorflow.data import class_weights, pipeline
-from sparktrain.training.frameworks.tensorflow.data.epoch_order import EpochOrder, changes, tupled
 
 
 def shard(

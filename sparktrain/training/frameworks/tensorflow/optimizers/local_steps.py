@@ -16,9 +16,9 @@ import tensorflow as tf
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
+from sparktrain.training.frameworks.keras.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
-from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import FirstStep
-from sparktrain.training.frameworks.tensorflow.optimizers.outer_scale import OuterScale
+from sparktrain.training.frameworks.tensorflow.optimizers.first_step import FirstStep
 from sparktrain.training.notices import notice
 
 
@@ -82,7 +82,7 @@ class LocalSteps(DistributedApply):
 
     @as_written
     def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        self._outer.refuse()
+        self._outer.refuse(traced=not tf.executing_eagerly())
         gradients = list(grads)
         variables = None if trainable_variables is None else list(trainable_variables)
         self._averager.check(gradients, self._optimizer._trainable_variables if variables is None else variables)

@@ -10,15 +10,15 @@ import tensorflow as tf
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
+from sparktrain.training.frameworks.keras.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.tensorflow.optimizers.first_step import FirstStep
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Gradient, averaged_gradients, width
 from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import (
     LocalSteps,
     RingAverager,
     refuse_compression,
 )
-from sparktrain.training.frameworks.tensorflow.optimizers.missing_wrappers import FirstStep
-from sparktrain.training.frameworks.tensorflow.optimizers.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
 from sparktrain.training.frameworks.tensorflow.parameter_server.server_push import (
     ServerAverager,
@@ -123,7 +123,7 @@ class _Reducer(DistributedApply):
 
     @as_written
     def __call__(self, grads: Sequence[Gradient], trainable_variables: Sequence[Any] | None = None) -> None:
-        self._outer.refuse()
+        self._outer.refuse(traced=not tf.executing_eagerly())
         gradients = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)

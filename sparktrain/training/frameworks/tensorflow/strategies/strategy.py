@@ -35,6 +35,7 @@ _ELSEWHERE = Homes()
 _BY_RING = {
     Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring",
     Backend.TORCH: "leave that line out, for PyTorch connects these members; or choose backend 'tensorflow'",
+    Backend.JAX: "leave that line out, for JAX connects these members; or choose backend 'tensorflow'",
     Backend.PARAMETER_SERVER: "replace that line by ctx.distribute(optimizer), which trains by its servers",
 }
 _BY_ITSELF = "leave that line out: no ring connects these members"

@@ -4,21 +4,23 @@ import traceback
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from sparktrain.errors import SpecError
 
 
 class OuterScale:
-    """Looks for a loss scale around one distributed optimizer: at its first call, and while functions are traced."""
+    """Looks for a loss scale around one distributed optimizer."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._checked = False
 
-    def refuse(self) -> None:
-        """Raise SpecError when a loss scale calls: it has decided by this member's gradients alone."""
-        if self._checked and tf.executing_eagerly():
+    def refuse(self, *, traced: bool = False) -> None:
+        """Raise SpecError when a loss scale calls: it has decided by this member's gradients alone.
+
+        It looks at the first call, and at those that are `traced`.
+        """
+        if self._checked and not traced:
             return
         self._checked = True
         for frame, _ in traceback.walk_stack(None):

@@ -83,6 +83,23 @@ class Rendezvous:
         self._values[slash + suffix] = value
 
 
+class StoreRendezvous(Rendezvous):
+    """The same, with values in a store that all members can reach, in place of the gang's exchange."""
+
+    def __init__(self, rank: int, store: Any) -> None:
+        """`store` has `set`, `check` of a list of keys, and `get`, as those of PyTorch."""
+        self._store = store
+        self.heard = {rank}
+
+    def put(self, key: str, value: bytes) -> None:
+        """See base class."""
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes | None:
+        """See base class. Does not wait: Gloo asks again."""
+        return bytes(self._store.get(key)) if self._store.check([key]) else None
+
+
 class _Server(HTTPServer):
     """Takes one connection at a time: Gloo opens one for each request."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-import tensorflow as tf
+from keras import ops
 from keras.src.losses import loss as keras_losses
 from keras.src.trainers.trainer import Trainer
 
@@ -20,7 +20,7 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras import keras_patches
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import optimizers_of
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
-from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.keras.keras_patches import as_written
 from sparktrain.training.notices import notice
 
 _MEANS = ("sum_over_batch_size", "mean")
@@ -91,9 +91,9 @@ def _factor(ring: Ring, values: Any, sample_weight: Any, mask: Any, reduction: s
     divisor = _divisor(values, sample_weight, mask, reduction)
     if divisor is None or ring.local_steps is not None:  # members without a collective in each step divide by their own
         return 1.0
-    mine = tf.stop_gradient(tf.reduce_sum(tf.cast(divisor, values.dtype)))
+    mine = ops.stop_gradient(ops.sum(ops.cast(divisor, values.dtype)))
     (total,) = ring.allreduce([mine], average=False, name="loss-divisor")
-    return tf.stop_gradient(tf.math.divide_no_nan(mine * ring.size, total))
+    return ops.stop_gradient(ops.divide_no_nan(mine * ring.size, total))
 
 
 def _divisor(values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:

@@ -1,0 +1,150 @@
+"""Connects the processes of a gang by `jax.distributed`, before the training function runs.
+
+Rank 0 serves JAX's coordination service on the port that it has held since the members exchanged addresses: gRPC binds
+a port that another socket holds by SO_REUSEPORT, so no other process can take it in between. The others connect once
+it listens. From then on JAX has the devices of all members: a program with `jax.experimental.multihost_utils`,
+`shard_map` or `keras.distribution` runs as it is, and what it calls to connect or to leave does nothing more.
+
+The service and Gloo have no authentication, as JAX has it. They listen on the address of the member alone.
+"""
+
+import functools
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax._src.distributed as jax_distributed
+from jax._src import lib
+
+from sparktrain.clock import Clock, SystemClock, pause
+from sparktrain.errors import FormError, SpecError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.frameworks.jax import keras_mesh
+
+_POLL_S = 0.005
+_PREEMPTION = "jax_enable_preemption_service"
+_GLOO = "make_gloo_tcp_collectives"
+
+
+def connect(joining: Joining) -> Callable[[], None]:
+    """Connect this member; returns what leaves together with all others, and blocks until they do. Raises FormError.
+
+    It initialises no device: the function may still set flags of XLA.
+    """
+    formation = joining.formation
+    if formation.rank:
+        joining.release_port()
+    else:
+        _check_port(formation)
+    barrier.wait_for_all(joining, SystemClock())
+    if formation.rank:
+        # gRPC waits a second after an attempt that fails, and a plain socket does not.
+        _await_service(joining, SystemClock())
+    config: Any = jax.config
+    if _PREEMPTION.upper() not in os.environ:
+        # It takes SIGTERM for itself, and a member that is stopped ends by that signal.
+        config.update(_PREEMPTION, False)
+    _bind_gloo(formation.mine.address)
+    address = _address(formation)
+    try:
+        jax.distributed.initialize(
+            address,
+            formation.size,
+            formation.rank,
+            cluster_detection_method="deactivate",
+            initialization_timeout=barrier.whole_seconds(joining.timeout_s),
+            # The agents know which member is dead, and `hang_timeout` which one hangs: JAX would abort all others.
+            heartbeat_timeout_seconds=barrier.whole_seconds(joining.operation_s),
+            shutdown_timeout_seconds=barrier.whole_seconds(joining.timeout_s),
+            coordinator_bind_address=address,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise FormError(
+            f"{barrier.this_member(formation)}: JAX cannot connect to its coordination service on "
+            f"{formation.places[0].host} ({address}): {_first_line(error)}; members connect to each other on any port, "
+            "so no firewall may be between them"
+        ) from error
+    joining.release_port()
+    keras_mesh.check_meshes(formation)
+    return _leave_calls_to_gang(formation)
+
+
+def _address(formation: Formation) -> str:
+    chief = formation.places[0]
+    host = f"[{chief.address}]" if ":" in chief.address else chief.address
+    return f"{host}:{chief.port}"
+
+
+def _check_port(formation: Formation) -> None:
+    """Raise FormError where another process has the port of rank 0: JAX would end by SIGSEGV."""
+    mine = formation.mine
+    with socket.socket(socket.AF_INET6 if ":" in mine.address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            probe.bind((mine.address, mine.port))
+        except OSError as error:
+            raise FormError(
+                f"{barrier.this_member(formation)}: JAX's coordination service cannot listen on port {mine.port} of "
+                f"{mine.address}: {error}"
+            ) from error
+
+
+def _await_service(joining: Joining, clock: Clock) -> None:
+    """Block until rank 0 listens. Raises FormError."""
+    chief = joining.formation.places[0]
+    until = clock.now() + joining.timeout_s
+    while True:
+        try:
+            socket.create_connection((chief.address, chief.port), timeout=joining.timeout_s).close()
+            return
+        except OSError as error:
+            if clock.now() >= until:
+                raise FormError(
+                    f"{barrier.this_member(joining.formation)}: JAX's coordination service of rank 0 on {chief.host} "
+                    f"({chief.address}, port {chief.port}) cannot be reached within {joining.timeout_s:g} s: {error}; "
+                    "members connect to each other on any port, so no firewall may be between them"
+                ) from error
+        pause(_POLL_S)
+
+
+def _bind_gloo(address: str) -> None:
+    """Have Gloo listen on the address by which the others know this member: by itself it resolves the host's name."""
+    library: Any = lib
+    make = getattr(library._jax, _GLOO, None)
+    if make is not None:
+        setattr(library._jax, _GLOO, functools.partial(make, hostname=address))
+
+
+def _leave_calls_to_gang(formation: Formation) -> Callable[[], None]:
+    """Have the user's calls of `jax.distributed` do nothing more; returns JAX's own `shutdown`."""
+    shutdown = jax_distributed.shutdown
+
+    def initialize(
+        coordinator_address: Any = None, num_processes: Any = None, process_id: Any = None, *_: Any, **__: Any
+    ) -> None:
+        for name, passed, actual in (
+            ("num_processes", num_processes, formation.size),
+            ("process_id", process_id, formation.rank),
+        ):
+            if passed is not None and passed != actual:
+                raise SpecError(
+                    f"jax.distributed.initialize({name}={passed!r}) in a gang, where {name} is {actual}: sparktrain "
+                    "has connected its members already; call it without arguments, or leave it out"
+                )
+
+    # In both modules: JAX's exit handler calls that of the second one, and would wait for members that still train.
+    for module in (jax.distributed, jax_distributed):
+        vars(module).update(initialize=initialize, shutdown=_stay)
+    return shutdown
+
+
+def _stay() -> None:
+    """Takes the place of `jax.distributed.shutdown`: the gang leaves as one when all functions have returned."""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

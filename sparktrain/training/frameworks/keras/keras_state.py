@@ -1,0 +1,109 @@
+"""The state of a Keras model for checkpoints: see `sparktrain.training.frameworks.contract.Framework.state`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparktrain.errors import UserError
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.spread_model import is_spread
+from sparktrain.training.notices import issued_notices, notice
+
+_VARIABLES = "variables"
+
+
+def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The specs of all variables of a built model, and copies of them and of Keras's generator, in `spare` if they fit.
+
+    It has all variables of the model, of its optimizer (learning rate, slots, iterations, loss scale) and of its
+    metrics, and the states of the seed generators of its layers and of Keras's global one. It cannot have:
+    `tf.random.Generator` objects, the counters of TensorFlow's stateful random operations, iterators, callbacks.
+    Raises UserError when the model is not built, and TypeError for several.
+    """
+    model = _model(parts)
+    _notice_own_steps(parts)
+    variables = model_state.named(model)
+    copies = {name: model_state.value(variable, spare.get(name)) for name, variable in variables.items()}
+    if (seed := model_state.global_seed()) is not None:
+        copies[model_state.GLOBAL_SEED] = seed
+    return {_VARIABLES: {name: model_state.spec(variable) for name, variable in variables.items()}}, copies
+
+
+def assign(
+    parts: Sequence[Any],
+    files: TensorFiles,
+    document: Mapping[str, Any],
+    place: tuple[int, int],
+    *,
+    alike: bool = False,
+) -> None:
+    """Give the model the state in `files`; a rank other than the chief keeps the seeds of Keras's generators.
+
+    Raises UserError, with nothing changed, when it is of another model.
+    """
+    model = _model(parts)
+    if document.get(_VARIABLES) is None:
+        raise UserError(
+            f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, or "
+            "save(step, model)"
+        )
+    model_state.assign(model_state.named(model), files, document["step"], *place)
+    if model_state.GLOBAL_SEED in files:
+        model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), place[0])
+
+
+def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
+    """Set the model's metrics to their values in `files`; False, without a change, if these have other metrics."""
+    if files.document.get(_VARIABLES) is None:
+        return False
+    return model_state.assign_metrics(model_state.named(_model(parts)), files, *place)
+
+
+def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
+    """Copies of the states of Keras's generators."""
+    seeds = {
+        name: model_state.value(state)
+        for name, state in model_state.named(_model(parts)).items()
+        if name.startswith(model_state.SEEDS)
+    }
+    if (seed := model_state.global_seed()) is not None:
+        seeds[model_state.GLOBAL_SEED] = seed
+    return seeds
+
+
+def own(parts: Sequence[Any]) -> dict[str, Array]:
+    """Copies of the statistics of layers, and of the metrics; none where XLA keeps them in step."""
+    if is_spread():
+        return {}
+    variables = model_state.member_variables(_model(parts))
+    return {name: model_state.value(variable) for name, variable in variables.items()}
+
+
+def with_members(arrays: Mapping[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """See `model_state.with_members`."""
+    return model_state.with_members(arrays, members)
+
+
+def are_equal(parts: Sequence[Any]) -> bool:
+    """Whether this member has made no steps by itself since the newest average of `local_steps`."""
+    from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
+
+    return bool(is_averaged(_model(parts)))
+
+
+def _notice_own_steps(parts: Sequence[Any]) -> None:
+    text = (
+        "a checkpoint was saved between two averages of local_steps, with the chief's weights alone: in a loop of your "
+        "own save after a multiple of local_steps"
+    )
+    if not are_equal(parts) and text not in issued_notices():
+        notice(text)
+
+
+def _model(parts: Sequence[Any]) -> Any:
+    if len(parts) > 1:
+        raise TypeError(
+            f"ctx.checkpoint got {len(parts)} models of Keras ({', '.join(type(part).__name__ for part in parts)}), "
+            "and saves one with its optimizer: make one model that contains them, or pass the weights of others by name"
+        )
+    return parts[0]

@@ -1,0 +1,68 @@
+"""Gangs of Keras on PyTorch, on the local engine: equal to one process, also after the loss of a member."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from tests.torch import keras_programs
+
+pytestmark = pytest.mark.torch
+
+EQUAL = 1e-5
+"""How far a weight may be from that of one process."""
+KILLED_AT = 2 * keras_programs.STEPS + 2
+"""Steps: in the middle of the third epoch."""
+ROOT = Path(__file__).parents[2]
+ENV = {"KERAS_BACKEND": "torch"}
+ALONE = """
+from tests.torch import keras_programs
+import sys, numpy as np
+weights, metrics = keras_programs.train_alone()
+np.savez(sys.argv[1], weights=weights, **metrics)
+"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Two agents on this machine."""
+    with st.pool(st.local(slots=2), preload=["torch"]) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What one process trains, in a process of its own: Keras here runs on TensorFlow."""
+    file = tmp_path_factory.mktemp("alone") / "alone.npz"
+    subprocess.run([sys.executable, "-c", ALONE, str(file)], env=os.environ | ENV, cwd=ROOT, check=True, timeout=90)
+    return np.load(file)
+
+
+@pytest.mark.parametrize(
+    ("kill_at", "compression", "far"), [(0, "none", EQUAL), (KILLED_AT, "none", EQUAL), (0, "bf16", 0.01)]
+)
+def test_a_gang_trains_what_one_process_trains(
+    pool: st.Pool, tmp_path: Path, alone: Any, kill_at: int, compression: str, far: float
+) -> None:
+    params = {"folder": str(tmp_path), "kill_at": kill_at, "compression": compression}
+    result = pool.run(keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+
+    assert (result.metrics["generation"] > 1) == bool(kill_at)
+    assert result.metrics["loss"] == pytest.approx(float(alone["loss"]), rel=0, abs=far)
+    assert result.metrics["mae"] == pytest.approx(float(alone["mae"]), rel=0, abs=far)
+    members = [np.load(tmp_path / f"rank-{rank}.npy") for rank in range(2)]
+    np.testing.assert_array_equal(*members)
+    np.testing.assert_allclose(members[0], alone["weights"], rtol=0, atol=far)
+    assert (np.abs(members[0] - alone["weights"]).max() > EQUAL) == (compression != "none")
+    assert result.history()["step"].tolist() == list(range(keras_programs.EPOCHS))
+
+
+def test_auto_connects_a_gang_of_keras_on_torch_by_torch(pool: st.Pool, tmp_path: Path) -> None:
+    result = pool.run(keras_programs.name_backends, {}, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+    assert result.metrics == {"keras on torch": 1.0, "tensorflow": 0.0, "jax": 0.0, "mean": 0.5}
