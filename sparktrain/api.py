@@ -266,8 +266,13 @@ def sweep_on(
     return launch_call(compose(train, space, chosen), agents)
 
 
-def refit_on(agents: OpenAgents, run: SweepResult, train: Callable[..., Any], options: Mapping[str, Any]) -> RunResult:
-    """Refit a trial on `agents` for a public function of another module, which takes the options of `refit`."""
+def refit_on(
+    agents: OpenAgents, run: SweepResult, train: Callable[..., Any] | None, options: Mapping[str, Any]
+) -> RunResult:
+    """Refit a trial on `agents` for a public function of another module, which takes the options of `refit`.
+
+    `train` is the function; None for that of the sweep.
+    """
     call = compose_refit(directory_of(run), {}, options, train)
     return run_end(call, launch_call(call, agents)).result()
 

@@ -153,7 +153,7 @@ def search_cv(
         sweep = sweep_on(
             agents,
             _CALL,
-            _fold_function(task),
+            _fold_function(task, len(data.splits)),
             candidates.space,
             {
                 "racing": False,
@@ -188,19 +188,20 @@ def _checked_rules(options: Mapping[str, Any]) -> tuple[AnyStopRule, ...]:
     return rules
 
 
-def _fold_function(task: SearchTask) -> Callable[..., Any]:
-    """The training function of the fits."""
+def _fold_function(task: SearchTask, folds: int) -> Callable[..., Any]:
+    """The training function of the fits; with several folds also of the fit to all rows, see `_refit`."""
 
     def train(ctx: Any, **params: Any) -> Any:
-        from sparktrain.sklearn.fold_fit import fit_fold
+        from sparktrain.sklearn import fold_fit
 
-        return fit_fold(task, ctx, params)
+        is_whole = folds > 1 and ctx.folds == 1
+        return (fold_fit.fit_best if is_whole else fold_fit.fit_fold)(task, ctx, params)
 
     return _named(train, task)
 
 
 def _refit_function(task: SearchTask) -> Callable[..., Any]:
-    """The training function of the fit to all rows."""
+    """The training function of the fit to all rows, for a search with one fold."""
 
     def train(ctx: Any, **params: Any) -> Any:
         from sparktrain.sklearn.fold_fit import fit_best
@@ -282,7 +283,9 @@ def _refit(
         # The best candidate differs once the space is wider: its refit is another run.
         "name": f"{sweep.name[:_NAME_LIMIT]}-refit-{first}",
     }
-    return refit_on(agents, sweep, _refit_function(task), options)
+    # A run has no folds, by which the function of the search knows it: packing another one takes longer than many fits.
+    function = None if sweep.folds > 1 else _refit_function(task)
+    return refit_on(agents, sweep, function, options)
 
 
 def _only(run: RunResult) -> Mapping[str, float]:
