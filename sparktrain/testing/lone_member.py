@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join
-from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring import JAX_AVERAGING, LocalRing, Ring
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STEP = "pass mirrored=True to local_context(), by which the others have the values of this member, pass size=1"
 _REAL = "pass size=1, for no process can stand for the others in a strategy of TensorFlow"
+_JAX = Backend.JAX.value
 _ADDRESS = "192.0.2"  # RFC 5737: addresses for documentation, which no host has
 
 
@@ -66,12 +67,18 @@ class MirrorRing(Ring):
 
     def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
         """See base class."""
+        if self.framework == _JAX:
+            import numpy as np
+
+            return np.concatenate([tensor] * self.size)
         import tensorflow as tf
 
         return tf.concat([tensor] * self.size, axis=0)
 
     def tensor(self, array: "np.ndarray[Any, Any]") -> "tf.Tensor":
         """See base class."""
+        if self.framework == _JAX:
+            return array
         import tensorflow as tf
 
         return tf.constant(array)
@@ -101,6 +108,8 @@ def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGa
     def join() -> Ring:
         ring = MirrorRing(size) if mirrored else AbsentRing(size)
         ring.framework = backend.value if backend in (Backend.TORCH, Backend.JAX) else ring.framework
+        if backend is Backend.JAX:
+            ring.keras_averaging = JAX_AVERAGING
         return ring
 
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)
