@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -100,13 +101,19 @@ def train_jax(folder: str, kills: int, victim: str, rank: int, ctx) -> None:
 
 
 def recoveries(
-    spark, backend: str, runs: str, kills: int, victim: str = "member", *, rank: int | None = None
+    spark,
+    backend: str,
+    runs: str,
+    kills: int,
+    victim: str = "member",
+    *,
+    rank: int | None = None,
+    function: Callable[..., None] = train,
 ) -> list[float]:
-    """Seconds from each kill to the next step. With a `rank` the members train by JAX, and that one is killed."""
-    folder = Path(runs, f"moments-{backend}-{victim}-{rank}")
+    """Seconds from each kill to the next step of `function`. With a `rank` JAX trains, and that member is killed."""
+    folder = Path(runs, f"moments-{backend}-{victim}-{function.__name__}-{rank}")
     folder.mkdir(parents=True)
     params = {"folder": str(folder), "kills": kills, "victim": victim}
-    function = train
     if rank is not None:
         function = train_jax
         params["rank"] = rank

@@ -17,7 +17,7 @@ from sparktrain.datasets import group_file
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.host_cache import HostCache
-from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, Stack, empty, scatter
+from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, RowTarget, Stack, empty
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import to_numpy
 from sparktrain.errors import DataError
@@ -162,13 +162,14 @@ class GroupReader:
         order = np.argsort(groups.astype(np.min_scalar_type(len(self._places))), kind="stable")  # small: radix sort
         groups = groups[order]
         specs = array_specs(list(self._columns.values()), names)
-        arrays: Arrays = {name: empty((len(rows), *shape), kind) for name, (kind, shape) in specs.items()}
+        targets = {name: RowTarget(empty((len(rows), *shape), kind)) for name, (kind, shape) in specs.items()}
+        sorted_rows = rows[order]
         bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(rows)]
         for start, end in pairwise(bounds if len(rows) else ()):
             places = order[start:end]
-            for name, part in self._of_group(int(groups[start]), rows[places], names).items():
-                scatter(part, places, arrays[name])
-        return arrays
+            for name, part in self._of_group(int(groups[start]), sorted_rows[start:end], names).items():
+                targets[name].write(part, places)
+        return {name: target.array for name, target in targets.items()}
 
     def _of_group(self, group: int, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
         batch, arrays = self._group(group)

@@ -84,13 +84,25 @@ def empty(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     return array
 
 
-def scatter(rows: NDArray[Any], places: NDArray[np.int64], target: NDArray[Any]) -> None:
-    """Write each row to its place in `target`, which `empty` has made."""
-    size = rows[:1].nbytes
-    if rows.dtype.hasobject or not size or not rows.flags.c_contiguous:
-        target[places] = rows
-    else:  # each row is copied at once
-        target.view(np.uint8).reshape(-1).view(f"V{size}").put(places, rows.reshape(-1).view(np.uint8).view(f"V{size}"))
+class RowTarget:
+    """Takes rows in any order into one array. One thread writes."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        """`array` is what `empty` has made."""
+        self.array = array
+        size = array[:1].nbytes
+        self._cell: np.dtype[np.void] | None = None
+        """A row as one item, which is copied at once."""
+        if not array.dtype.hasobject and size:
+            self._cell = np.dtype((np.void, size))
+            self._cells = array.reshape(-1).view(self._cell)
+
+    def write(self, rows: NDArray[Any], places: NDArray[np.int64]) -> None:
+        """Write each row to its place."""
+        if self._cell is None or not rows.flags.c_contiguous:
+            self.array[places] = rows
+        else:
+            self._cells.put(places, rows.reshape(-1).view(self._cell))
 
 
 def _picked(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:

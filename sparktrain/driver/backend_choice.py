@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend, refusal_in_gang
+from sparktrain.config.environment import JAX, KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend, refusal_in_gang
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import is_installed
@@ -65,6 +65,8 @@ def choose(
         return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
     if jax:
         return Choice(Backend.JAX, "the function trains by JAX, and its modules import neither TensorFlow nor torch")
+    if backend == JAX:
+        return Choice(Backend.JAX, f"{place} has Keras run on JAX")
     if not (installed("tensorflow") and installed(HOROVOD)):
         return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)

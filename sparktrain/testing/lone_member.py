@@ -1,6 +1,7 @@
 """A single member of a gang without the other members: what it knows of them, and what it cannot do."""
 
 import socket
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,7 +11,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join
-from sparktrain.training.collectives.ring import JAX_AVERAGING, LocalRing, Ring
+from sparktrain.training.collectives.ring import JAX_AVERAGING, TENSORFLOW, LocalRing, Ring
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _STEP = "pass mirrored=True to local_context(), by which the others have the values of this member, pass size=1"
 _REAL = "pass size=1, for no process can stand for the others in a strategy of TensorFlow"
-_JAX = Backend.JAX.value
+_EAGER_AVERAGING = "sparktrain.training.frameworks.keras.eager_average"
 _ADDRESS = "192.0.2"  # RFC 5737: addresses for documentation, which no host has
 
 
@@ -67,17 +68,20 @@ class MirrorRing(Ring):
 
     def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
         """See base class."""
-        if self.framework == _JAX:
+        copies = [tensor] * self.size
+        if hasattr(tensor, "detach"):  # of PyTorch
+            return sys.modules["torch"].cat(copies)
+        if self.framework != TENSORFLOW:
             import numpy as np
 
-            return np.concatenate([tensor] * self.size)
+            return np.concatenate([np.asarray(copy) for copy in copies])
         import tensorflow as tf
 
-        return tf.concat([tensor] * self.size, axis=0)
+        return tf.concat(copies, axis=0)
 
     def tensor(self, array: "np.ndarray[Any, Any]") -> "tf.Tensor":
-        """See base class."""
-        if self.framework == _JAX:
+        """See base class. Members of other frameworks than TensorFlow mirror arrays."""
+        if self.framework != TENSORFLOW:
             return array
         import tensorflow as tf
 
@@ -107,9 +111,9 @@ def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGa
 
     def join() -> Ring:
         ring = MirrorRing(size) if mirrored else AbsentRing(size)
-        ring.framework = backend.value if backend in (Backend.TORCH, Backend.JAX) else ring.framework
-        if backend is Backend.JAX:
-            ring.keras_averaging = JAX_AVERAGING
+        if not backend.uses_tensorflow:
+            ring.framework = backend.value
+            ring.keras_averaging = JAX_AVERAGING if backend is Backend.JAX else _EAGER_AVERAGING
         return ring
 
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeVar
 
@@ -54,10 +54,8 @@ class ScriptRequest(CommandRequest):
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and return its exit code. Blocks."""
-    app = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-    )
-    settings = {"allow_interspersed_args": False}
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    settings = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
     app.command("torch", cls=getattr(torchrun, COMMAND_CLASS), context_settings=settings)(torchrun)
     command = typer.main.get_command(app)
     try:
@@ -132,8 +130,6 @@ def perform_script(request: ScriptRequest) -> CommandOutcome:
     gang = gang_of(request.nodes, request.processes, local=request.local)
     slots = request.slots or gang["workers"] if request.local else request.slots
     settings = {**request.settings, **gang, **retries_of(request.restarts), "backend": Backend.TORCH.value}
-
-    from dataclasses import replace
 
     from sparktrain.usercode.script_target import script_target
 

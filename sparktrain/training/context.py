@@ -199,7 +199,9 @@ class TrainContext:
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             restore_dir = self._assignment.restore_dir
-            self._checkpoints = CheckpointSaver(self._wire, scratch, restore_dir, self.rank, self._clock)
+            self._checkpoints = CheckpointSaver(
+                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size
+            )
         return self._checkpoints
 
     def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":

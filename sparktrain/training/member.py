@@ -85,6 +85,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         import_hook.install()
         if call.gang.size > 1 and call.gang.backend.uses_tensorflow:
             keras_guard.guard(homes)
+        keras_guard.check_preloaded()
         if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.

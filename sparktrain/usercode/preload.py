@@ -158,6 +158,10 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     backend = _keras_backend()
     if backend != _TENSORFLOW:
         excluded.add("keras")
+    # TensorFlow imports Keras, which keeps the backend that it has then.
+    brings_keras = "keras" in excluded and gang.keras_backend != _TENSORFLOW and _TENSORFLOW not in excluded
+    if brings_keras:
+        excluded.add(_TENSORFLOW)
     # Keras imports scikit-learn only for its wrappers, so a zygote imports it only where a wrapper is named.
     names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
     tops = {name.partition(".")[0] for name in names}
@@ -171,6 +175,8 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
         *_notes(by_code, tops, "the code"),
         *_notes(by_call, tops, "the call"),
     ]
+    if brings_keras and _TENSORFLOW in tops:
+        notes.append(f"{_imported([_TENSORFLOW])}: it imports Keras")
     if backend != _TENSORFLOW and "keras" in tops:
         notes.append(f"{_imported(['keras'])}: here it runs on {backend}")
     return PreloadChoice(tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded)))), tuple(notes))

@@ -124,3 +124,18 @@ def test_a_trial_takes_its_backend_from_each_place_that_keras_reads(
         progress=False,
     )  # fmt: skip
     assert result.metrics == {"as_expected": 1.0}
+
+
+def test_a_pool_that_has_imported_keras_on_another_backend_is_named(tmp_path: Path) -> None:
+    with (
+        st.pool(st.local(slots=1), preload=["keras"]) as pool,
+        pytest.raises(
+            st.RunFailedError,
+            match=r"the variable KERAS_BACKEND asks Keras for the backend 'jax', and "
+            r"the processes of this pool have imported Keras on tensorflow before: .*preload=\[\]",
+        ),
+    ):
+        pool.run(
+            name_backend, {"expected": "jax"}, workers=1, env={"KERAS_BACKEND": "jax"}, progress=False,
+            dir=str(tmp_path / "runs"),
+        )  # fmt: skip

@@ -276,6 +276,36 @@ def test_a_loader_keeps_its_options() -> None:
     assert alone.generator is loader.generator
 
 
+@pytest.mark.parametrize("kind", ["data", "loader", "sampler"])
+def test_an_iteration_draws_no_number_of_the_process(member: Any, kind: str) -> None:
+    """A checkpoint has torch's generator: a resumed iteration would move it on."""
+    sampler = WeightedRandomSampler([1.0] * ROWS, ROWS) if kind == "sampler" else None
+    loader = DataLoader(samples(), BATCH, shuffle=sampler is None, sampler=sampler)
+    batches = member().to_torch(batch_size=BATCH, feature_columns="id") if kind == "data" else shares(loader, 1)[0]
+    state = torch.get_rng_state()
+    numpy_state = np.random.get_state()[1].tolist()  # type: ignore[index]
+    assert len(list(batches)) == len(batches)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.random.get_state()[1].tolist() == numpy_state  # type: ignore[index]
+
+
+class Draws(TensorDataset):
+    """Numbers that workers draw."""
+
+    def __getitem__(self, number: int) -> Any:
+        return (torch.rand(()),)
+
+
+def test_workers_draw_other_numbers_in_each_epoch_and_member_and_the_same_in_a_restart() -> None:
+    loader = DataLoader(Draws(torch.arange(8)), 4, num_workers=1)
+    first, second = shares(loader, 2)
+    draws = [[number for [batch] in each for number in batch.tolist()] for each in (first, first, second)]
+    assert len({number for drawn in draws for number in drawn}) == 12
+    [again, _] = shares(loader, 2)
+    again.load_state_dict(again.state_dict() | {"epoch": 1})
+    assert [number for [batch] in again for number in batch.tolist()] == draws[1]
+
+
 def test_a_sampler_of_the_user_is_drawn_alike_by_all_members() -> None:
     sampler = WeightedRandomSampler([1.0] * 50 + [0.0] * 53, 64)
     members = shares(DataLoader(samples(), BATCH, sampler=sampler), 2)
@@ -288,6 +318,30 @@ def test_a_sampler_of_the_user_is_drawn_alike_by_all_members() -> None:
     torch.set_rng_state(state)
     [again] = shares(DataLoader(samples(), BATCH, sampler=sampler), 1)
     assert numbers(again)[: 2 * BATCH] == [*parts[0][:BATCH], *parts[1][:BATCH]]
+
+
+class Keys(SequentialSampler):
+    """Yields other keys than numbers, or too few of them."""
+
+    def __init__(self, keys: Sequence[Any], count: int) -> None:
+        super().__init__(samples(count))
+        self._keys = keys
+
+    def __iter__(self) -> Any:
+        return iter(self._keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["a", "b", "c"], "Keys yields 'a', and not numbers of samples"),
+        ([0, 1], "yields 2 samples, and its length is 3"),
+    ],
+)
+def test_a_sampler_that_members_cannot_divide_is_refused(keys: Sequence[Any], words: str) -> None:
+    [alone] = shares(DataLoader(samples(3), 1, sampler=Keys(keys, 3)), 1)
+    with pytest.raises(SpecError, match=words):
+        next(iter(alone))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

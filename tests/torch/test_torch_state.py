@@ -11,6 +11,8 @@ import torch
 import sparktrain as st
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.frameworks.torch import torch_framework
+from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.torch import ddp_programs
 
 pytestmark = pytest.mark.torch
@@ -175,3 +177,16 @@ def test_a_killed_training_ends_as_one_that_lives(tmp_path: Path, workers: int) 
     for rank in range(workers):
         alive, killed = (np.load(tmp_path / f"{kill_at}-rank-{rank}.npy") for kill_at in (0, 6))
         np.testing.assert_allclose(killed, alive, rtol=0, atol=0 if workers == 1 else 1e-6)
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/no-such-device"])
+def test_a_seed_is_that_of_torch_with_and_without_a_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    seeds: list[int] = []
+    manual_seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda value: (seeds.append(value), manual_seed(value)))
+    monkeypatch.setattr(torch_framework, "_DEVICES", (device,))
+    Torch().seed(7)
+    assert torch.equal(torch.rand(3), expected)
+    assert seeds == ([7] if device == "/dev/null" else [])

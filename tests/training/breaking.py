@@ -58,8 +58,7 @@ def stuck(joining: Joining, backend: str) -> Any:
             pass
         return None
     started = time.monotonic()
-    alike = ring.tensor(np.ones(3, "float32"))
-    found = _error_of(lambda: ring.allreduce([alike], average=True, name="one"), None)
+    found = _error_of(lambda: ring.allreduce([ring.tensor(np.ones(3, "float32"))], average=True, name="one"), None)
     joining.exchange.share("gave up", b"")
     return {**found, "after": time.monotonic() - started}
 
@@ -79,7 +78,7 @@ def threads(joining: Joining, backend: str) -> list[int]:
     ring = load(Backend(backend))(replace(joining, slow_s=60.0))
     counts = []
     for number in range(150):
-        ring.allreduce([ring.tensor(np.ones(8))], average=False, name="many")
+        ring.allreduce([ring.tensor(np.ones(8, "float32"))], average=False, name="many")
         if number in (49, 149):
             counts.append(len(os.listdir("/proc/self/task")))
     ring.close()

@@ -1,7 +1,7 @@
 """Shared by the tests of feeds and callbacks: data with numbers as examples, and models that note what they see."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,15 +105,16 @@ class Memory:
     def peek(self) -> StagePosition | None:
         return self.saved[-1][0] if self.saved else None
 
-    def restore(self, model: Any, *, alike: bool) -> None:
+    def restore(self, model: Any, *, alike: bool) -> int:
         if not self.saved:  # only the chief has one
-            return
+            return 0
         at, _, values = self.saved[-1]
         for variable, value in zip(self._variables(model), values, strict=False):  # metrics may not be built yet
             variable.assign(value)
         self.restored.append(at)
+        return 0
 
-    def save(self, model: Any, place: StagePosition, score: float | None) -> None:
+    def save(self, model: Any, place: StagePosition, members: Sequence[Any], score: float | None) -> None:
         values = [variable.numpy() for variable in self._variables(model)]
         packed, arrays = pack(dict(place.content))
         content = unpack(json.loads(json.dumps(packed)), arrays)

@@ -1,7 +1,9 @@
 """Keras programs as tutorials have them, which a gang trains as one process would: each with the `ctx` of a member."""
 
 import contextlib
+import functools
 import io
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import Any
 import keras
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend
@@ -24,6 +25,8 @@ from sparktrain.training.gang_join import JoinedGang
 from tests.support.member_calls import member_call
 from tests.training import rowed
 
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 ROWS, BATCH, EPOCHS = 48, 12, 2
 
 PROGRAMS: dict[str, Callable[[Any], keras.Model]] = {}
@@ -96,6 +99,27 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
 
 # ---- what the programs are made of
 
+COMPILING: dict[str, Any] = {} if keras.backend.backend() == "jax" else {"jit_compile": False}
+"""For `compile()`: XLA compiles no collectives of TensorFlow, and those of JAX alone."""
+SEVERAL_STEPS = {"steps_per_execution": 3} if keras.backend.backend() == "tensorflow" else {}
+
+
+def without_gradients() -> contextlib.AbstractContextManager[Any]:
+    """In which PyTorch records nothing for gradients, as an update of weights needs it."""
+    return sys.modules["torch"].no_grad() if keras.backend.backend() == "torch" else contextlib.nullcontext()
+
+
+def differentiated(part: Any, loss_of: Callable[[], Any]) -> tuple[Any, list[Any]]:
+    """The loss, and its gradients by the variables of `part`."""
+    if keras.backend.backend() == "torch":
+        part.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        return loss, [variable.value.grad for variable in part.trainable_variables]
+    with tf.GradientTape() as tape:
+        loss = loss_of()
+    return loss, tape.gradient(loss, part.trainable_variables)
+
 
 def data() -> tuple[Any, Any]:
     rng = np.random.default_rng(3)
@@ -103,11 +127,16 @@ def data() -> tuple[Any, Any]:
     return x, np.sin(x.sum(1, keepdims=True)).astype("float32")
 
 
-def dataset(folder: Path) -> MemberData:
-    """The same numbers as `data`, as a dataset with groups of 10 rows."""
+def table() -> pa.Table:
+    """The same numbers as `data`."""
     x, y = data()
     columns = {f"x{number}": x[:, number] for number in range(5)}
-    ref = rowed.parquet(folder / "rows", pa.table({**columns, "label": y[:, 0]}))
+    return pa.table({**columns, "label": y[:, 0]})
+
+
+def dataset(folder: Path) -> MemberData:
+    """That table as a dataset with groups of 10 rows."""
+    ref = rowed.parquet(folder / "rows", table())
     return MemberData({"train": ref}, str(folder / "cache"))
 
 
@@ -128,7 +157,7 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
     """Train on this member's share of the values."""
     if optimizer is not False:
         compiling["optimizer"] = ctx.distribute(optimizer or keras.optimizers.SGD(0.05))
-    model.compile(**{"loss": "mse", "jit_compile": False} | compiling)
+    model.compile(**{"loss": "mse"} | COMPILING | compiling)
     share = ctx.shard(values, batch_size=BATCH // ctx.size)
     model.fit(share, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
@@ -137,8 +166,8 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
 def fit_dataset(ctx: Any, **options: Any) -> keras.Model:
     """Train on this member's share of a dataset."""
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
-    feed = ctx.dataset("train").to_tf(batch_size=BATCH // ctx.size, label_columns="label", stack=True, **options)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
+    feed = ctx.dataset("train").to_keras(batch_size=BATCH // ctx.size, label_columns="label", stack=True, **options)
     model.fit(feed, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
 
@@ -182,7 +211,7 @@ def a_mean_with_sample_weights(ctx: Any) -> keras.Model:
 def masked_sequences(ctx: Any) -> keras.Model:
     inside = [keras.layers.Embedding(20, 4, mask_zero=True), keras.layers.SimpleRNN(5, return_sequences=True)]
     model = keras.Sequential([keras.Input((7,), dtype="int32"), *inside, keras.layers.Dense(3, "softmax")])
-    return fit(ctx, model, words(), loss="sparse_categorical_crossentropy", steps_per_execution=3)
+    return fit(ctx, model, words(), loss="sparse_categorical_crossentropy", **SEVERAL_STEPS)
 
 
 @program
@@ -208,7 +237,7 @@ def a_loss_without_reduction(ctx: Any) -> keras.Model:
 
 @program
 def a_function_that_returns_one_number(ctx: Any) -> keras.Model:
-    return fit(ctx, mlp(), data(), loss=lambda true, seen: tf.reduce_mean((true - seen) ** 2))
+    return fit(ctx, mlp(), data(), loss=lambda true, seen: keras.ops.mean((true - seen) ** 2))
 
 
 @program
@@ -267,7 +296,7 @@ class Adversaries(keras.Model):
         self.judge = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 
     def compile(self, maker_optimizer: Any, judge_optimizer: Any) -> None:
-        super().compile(jit_compile=False)
+        super().compile(**COMPILING)
         self.maker_optimizer, self.judge_optimizer = maker_optimizer, judge_optimizer
         self.cross = keras.losses.BinaryCrossentropy(from_logits=True)
 
@@ -276,13 +305,15 @@ class Adversaries(keras.Model):
 
     def train_step(self, batch: Any) -> Any:
         x, _ = batch
+
+        def judged(part: Any, wanted: float) -> Any:
+            seen, made = self.judge(x), self.judge(self.maker(x))
+            loss = self.cross(keras.ops.full_like(made, wanted), made)
+            return loss + (self.cross(keras.ops.ones_like(seen), seen) if part is self.judge else 0.0)
+
         parts = (self.judge, self.judge_optimizer, 0.0), (self.maker, self.maker_optimizer, 1.0)
         for part, optimizer, wanted in parts:
-            with tf.GradientTape() as tape:
-                seen, made = self.judge(x), self.judge(self.maker(x))
-                loss = self.cross(tf.fill(tf.shape(made), wanted), made)
-                loss += self.cross(tf.ones_like(seen), seen) if part is self.judge else 0.0
-            gradients = tape.gradient(loss, part.trainable_variables)
+            loss, gradients = differentiated(part, functools.partial(judged, part, wanted))
             optimizer.apply_gradients(zip(gradients, part.trainable_variables, strict=True))
         return {"loss": loss}
 
@@ -321,7 +352,7 @@ def adversaries_with_one_forgotten(ctx: Any) -> keras.Model:
 @program
 def without_callbacks_from_equal_weights(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
     model.fit(ctx.shard(data(), batch_size=BATCH // ctx.size), epochs=EPOCHS, verbose=0)
     return model
 
@@ -336,7 +367,7 @@ def without_callbacks_from_other_weights(ctx: Any) -> keras.Model:
 def without_distribute(ctx: Any) -> keras.Model:
     keras.utils.set_random_seed(ctx.rank)
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
     model.fit(*data(), batch_size=BATCH, verbose=0)
     return model
 
@@ -344,7 +375,7 @@ def without_distribute(ctx: Any) -> keras.Model:
 @program
 def each_on_the_same_data(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
     model.fit(*data(), batch_size=BATCH, verbose=0, shuffle=False)
     return model
 
@@ -352,7 +383,7 @@ def each_on_the_same_data(ctx: Any) -> keras.Model:
 @program
 def without_shard(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
     callbacks = ctx.keras_callbacks(checkpoint_every=None)
     model.fit(*data(), batch_size=BATCH, validation_split=0.25, shuffle=False, verbose=0, callbacks=callbacks)
     return model
@@ -362,9 +393,9 @@ def without_shard(ctx: Any) -> keras.Model:
 def averaged_by_hand(ctx: Any) -> keras.Model:
     model, optimizer = mlp(), keras.optimizers.SGD(0.1)
     for x, y in ctx.shard(data(), batch_size=BATCH // ctx.size):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x) - y) ** 2)
-        optimizer.apply(ctx.allreduce(tape.gradient(loss, model.trainable_variables)), model.trainable_variables)
+        _, gradients = differentiated(model, lambda x=x, y=y: keras.ops.mean((model(x) - y) ** 2))
+        with without_gradients():
+            optimizer.apply(ctx.allreduce(gradients), model.trainable_variables)
     return model
 
 

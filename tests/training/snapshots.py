@@ -30,7 +30,7 @@ class Holder:
 
 
 def take(memory: MemorySaver, model: Any, step: int, **extra: Any) -> None:
-    memory.take((model,), step, 1, step, memory.part((model,), extra))
+    memory.take((model,), (step, 1, step), memory.part((model,), extra), [])
     memory._settle()
 
 
@@ -75,11 +75,14 @@ def send_part(folder: str) -> dict[str, Any]:
             large = np.ones(10**6)
         part = chief.part((model,), {"best": {"weights": large}, "step": step})
         if step != 2:  # one that is not sent does not count as known
-            chief.take((model,), step, 0, step, part)
+            chief.take((model,), (step, 0, step), part, [])
             np.random.random()
-            member.take((model,), step, 0, step, part)
+            member.take((model,), (step, 0, step), part, [])
             member._settle()
-            neighbor.learn(part) if step < 4 else neighbor.take((model,), step, 0, step, part)
+            if step < 4:
+                neighbor.learn(part)
+            else:
+                neighbor.take((model,), (step, 0, step), part, [])
             neighbor._settle()
         sizes.append(len(part) > large.nbytes)
     restored = saver.peek(Path(holder.taken[-1].folder))

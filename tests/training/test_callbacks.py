@@ -137,7 +137,7 @@ def test_members_that_would_not_train_together_all_raise(differs: str, words: st
 def test_a_model_without_variables_is_built_from_the_data_or_is_an_error() -> None:
     outside, memory, saved = Outside(), Memory(), built()
     saved.optimizer.build(saved.trainable_variables)
-    memory.save(saved, StagePosition(30, 2, 8), score=None)
+    memory.save(saved, StagePosition(30, 2, 8), [], score=None)
     with pytest.raises(SpecError, match="the model has no variables yet"):
         callbacks_of(member(), LocalRing(), outside, snapshots=memory).on_train_begin()
     outside = Outside()
@@ -308,7 +308,7 @@ def test_all_members_resume_where_the_chief_does() -> None:
         feed_of("known", outside.position, rank=ring.rank, size=2)
         if ring.rank == 0:
             model.optimizer.build(model.trainable_variables)
-            memory.save(model, StagePosition(30, 2, 8), score=None)
+            memory.save(model, StagePosition(30, 2, 8), [], score=None)
         callbacks = callbacks_of(model, ring, outside, snapshots=memory)
         callbacks.on_train_begin()
         place = model._initial_epoch, outside.position.step, outside.position.batch
@@ -323,12 +323,12 @@ def test_all_members_resume_where_the_chief_does() -> None:
 def test_an_epoch_of_the_users_own_data_restarts(capsys: pytest.CaptureFixture[str]) -> None:
     outside, memory, model = Outside(), Memory(), built()
     model.optimizer.build(model.trainable_variables)
-    memory.save(model, StagePosition(30, 2, 8), score=None)
+    memory.save(model, StagePosition(30, 2, 8), [], score=None)
     callbacks_of(model, LocalRing(), outside, snapshots=memory).on_train_begin()
 
     assert (outside.position.epoch, outside.position.batch) == (2, 0)
     assert (
-        "[sparktrain] epoch 2 restarts from its first step, and fit() shuffles in a new order"
+        "[sparktrain] epoch 2 restarts from its first step, and fit() may read its data in another order"
         in capsys.readouterr().err
     )
 

@@ -265,7 +265,7 @@ def test_the_state_of_another_framework_is_refused_with_the_next_step(use: Any, 
     tensor_files.save(tmp_path / "state", {}, saver.capture(None, 3).document)
     with pytest.raises(UserError, match=r"step 3 was saved without .*restore\(\)"):
         saver.restore(None, tmp_path / "state", 0, parts=use.parts(5))
-    assert not module_of(use).assign_metrics(use.parts(5), tensor_files.TensorFiles(tmp_path / "state"))
+    assert not module_of(use).assign_metrics(use.parts(5), tensor_files.TensorFiles(tmp_path / "state"), (0, 1))
 
 
 @STATE_USES

@@ -1,7 +1,7 @@
 """How the members of a gang agree on memory checkpoints, whatever trains: all take one after the same step.
 
-One member of each host copies its state, in turns; all where a larger gang is to continue from it. What differs between
-members, such as random numbers, is the chief's in each copy.
+One member of each host copies its state, in turns; all where a larger gang is to continue from it. Each copy has the
+random numbers of the chief, and what each member has of its own.
 """
 
 import math
@@ -12,6 +12,7 @@ import numpy as np
 
 from sparktrain.clock import Clock
 from sparktrain.errors import OutOfStepError
+from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
 from sparktrain.training.checkpoint.snapshot_schedule import SnapshotSchedule
 from sparktrain.training.collectives.ring import Ring
@@ -83,13 +84,14 @@ class MemoryRounds:
             self._schedule.postpone(step)
         elif (due or requested) and able:
             part = self._chiefs_part(parts, extra)
+            members = gathered(self._ring, parts, "a memory checkpoint")
             turn = self._schedule.turn(*memory.turns)
             self._last = step, now
             if not (turn or requested):
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
                 memory.learn(part)
                 return
-            memory.take(parts, step, *place, part, paused=bool(requested))
+            memory.take(parts, (step, *place), part, members, paused=bool(requested))
             self._waited_s = self._clock.now() - agreed
 
     def _chiefs_part(self, parts: Sequence[Any], extra: Callable[[], Mapping[str, Any]]) -> bytes:

@@ -142,17 +142,17 @@ class MemorySaver:
     def take(
         self,
         parts: Sequence[Any],
-        step: int,
-        epoch: int | None,
-        batch: int | None,
+        place: tuple[int, int | None, int | None],
         part: bytes,
+        members: Sequence[Mapping[str, Array]],
         *,
         paused: bool = False,
     ) -> None:
-        """Copy the state of `parts` after `step` to shared memory; a thread hands it to the agent.
+        """Copy the state of `parts` to shared memory; a thread hands it to the agent.
 
-        Blocks for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice,
-        and ends the snapshots of this member.
+        `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. Blocks
+        for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice, and ends
+        the snapshots of this member.
         """
         chiefs = self.learn(part)
         self._settle()
@@ -160,7 +160,8 @@ class MemorySaver:
             return
         slot = self._slots[0]
         self._slots.reverse()
-        state = capture(None, step, epoch=epoch, batch=batch, spare=slot.arrays, parts=parts)
+        step, epoch, batch = place
+        state = capture(None, step, epoch=epoch, batch=batch, spare=slot.arrays, parts=parts, members=members)
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
         if paused:

@@ -36,6 +36,7 @@ from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
@@ -78,6 +79,8 @@ class Restored:
     """Finished batches of `epoch`."""
     extra: Mapping[str, Any]
     """Arrays as numpy arrays, everything else as JSON returns it: tuples are lists."""
+    members: int = 0
+    """Number of members whose own statistics and metrics it has."""
 
     def __getitem__(self, name: str) -> Any:
         return self.extra[name]
@@ -92,18 +95,21 @@ def capture(
     extra: Mapping[str, Any] | None = None,
     spare: Mapping[str, Array] | None = None,
     parts: Sequence[Any] = (),
+    members: Sequence[Mapping[str, Array]] = (),
 ) -> State:
     """Copy the state of `model`, which may be None, of `parts`, and of the process, to host memory.
 
     The state has all that its framework saves of them (see `Framework.state`), the states of Python's and NumPy's
     global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
-    the copy reuses their memory where it fits.
+    the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
     Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
     entries: dict[str, Any] = {}
     if saved_parts := parts_of(model, parts):
-        entries, tensors = state_module(saved_parts, _CALL).captured(saved_parts, spare or {})
+        module = state_module(saved_parts, _CALL)
+        entries, tensors = module.captured(saved_parts, spare or {})
+        tensors = module.with_members(tensors, members)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     document = {
@@ -115,6 +121,7 @@ def capture(
         "generators": generators(),
         "extra": packed,
         "arrays": [path for path, _ in arrays],
+        "members": len(members),
     }
     return State(step, tensors, document)
 
@@ -125,20 +132,23 @@ def peek(folder: Path) -> Restored:
         return _restored(files, _document(files))
 
 
-def restore(model: Any, folder: Path, rank: int, *, alike: bool = False, parts: Sequence[Any] = ()) -> Restored:
+def restore(
+    model: Any, folder: Path, rank: int, *, size: int = 1, alike: bool = False, parts: Sequence[Any] = ()
+) -> Restored:
     """Give `model` (None: only `extra` is wanted) and the process the state in `folder`, in place.
 
     The chief continues exactly as it would have. Every other rank gets the same state, with two exceptions: of Keras's
     generators it keeps its own seeds and takes only the chief's counters; Python's and NumPy's generators stay as they
-    are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. Blocks on the
-    local disk. Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError
-    when the files cannot be read.
+    are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. In a gang of the
+    same `size` each rank also gets its own statistics and metrics, where the state has them. Blocks on the local disk.
+    Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files
+    cannot be read.
     """
     saved_parts = parts_of(model, parts)
     with TensorFiles(folder) as files:
         document = _document(files)
         if saved_parts:
-            state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, rank, alike=alike)
+            state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
         if alike or not rank:  # last, because building an optimizer or a generator draws from them
             assign_generators(document["generators"])
         return _restored(files, document)
@@ -164,7 +174,7 @@ def state_module(parts: Sequence[Any], call: str) -> Any:
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
     arrays = [files.read(f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
     extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
-    return Restored(document["step"], document["epoch"], document["batch"], extra)
+    return Restored(document["step"], document["epoch"], document["batch"], extra, document.get("members", 0))
 
 
 def _document(files: TensorFiles) -> dict[str, Any]:
@@ -195,10 +205,15 @@ class CheckpointSaver:
         rank: int,
         clock: Clock,
         *,
+        size: int = 1,
         save_timeout_s: float = SAVE_TIMEOUT_S,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty."""
+        """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty.
+
+        `size`: of the gang.
+        """
+        self._size = size
         self._save_timeout_s = save_timeout_s
         self._quiet_s = min(quiet_s, save_timeout_s)
         self._link = link
@@ -254,6 +269,18 @@ class CheckpointSaver:
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
         """
+        facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
+        self._save(step, model, (_keep(keep), _score(score)), facts)
+
+    def save_fit(
+        self, place: StagePosition, model: Any, members: Sequence[Mapping[str, Array]], score: float | None, keep: int
+    ) -> None:
+        """As `save`, for Keras's `fit` at `place`, with what each of the `members` has of its own, by rank."""
+        facts = {"epoch": place.epoch, "batch": place.batch, "extra": place.content, "members": members}
+        self._save(place.step, model, (_keep(keep), _score(score)), facts)
+
+    def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
+        """`retention` and `facts` are for `Snapshot` and for `capture`."""
         self._may_save(step)
         with self._saving:
             count = passed_count(step, _CALL, "step")
@@ -264,12 +291,12 @@ class CheckpointSaver:
                     f"{_CALL}(step={count}) came after step {self._last_step}: steps must grow, over all epochs and "
                     "all calls of fit()"
                 )
-            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
+            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), *retention)
             # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
             # lost.
             self._await_earlier(count)
             spare = self._take_spare()
-            state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=spare, parts=parts)
+            state = capture(model, count, spare=spare, **facts)
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))
@@ -301,7 +328,7 @@ class CheckpointSaver:
         """
         if not self._restore_dir:
             return None
-        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike, parts=parts)
+        restored = restore(model, Path(self._restore_dir), self._rank, size=self._size, alike=alike, parts=parts)
         self._last_step = max(self._last_step, restored.step)
         self._restored_step = restored.step
         return restored
@@ -317,7 +344,8 @@ class CheckpointSaver:
         if not self._restore_dir:
             return False
         with TensorFiles(Path(self._restore_dir)) as files:
-            return bool(state_module((model,), "ctx.checkpoint.restore_metrics").assign_metrics((model,), files))
+            module = state_module((model,), "ctx.checkpoint.restore_metrics")
+            return bool(module.assign_metrics((model,), files, (self._rank, self._size)))
 
     def wait(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Block until everything that was saved is a checkpoint: stored, verified and acknowledged.

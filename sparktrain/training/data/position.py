@@ -48,6 +48,7 @@ class Position:
         self.warmup: tuple[object, float, int] | None = None
         """The optimizer of the warm-up, its final learning rate, and the first step."""
         self._base = 0
+        self._ordered = False
         self._pass_end: int | None = None
 
     @property
@@ -66,9 +67,13 @@ class Position:
             self.spec = spec
             self.order = order
 
-    def reads(self, spec: object) -> None:
-        """Note the element spec of the data of the fit that starts."""
-        self.spec = spec
+    def reads(self, spec: object, ordered: bool = False) -> None:
+        """Note the element spec of the data of the fit that starts, None where it is unknown.
+
+        `ordered`: each epoch of it has the same batches in the same order.
+        """
+        self.spec = self.spec if spec is None else spec
+        self._ordered = ordered
 
     def start_fit(self, per_epoch: int | None) -> None:
         """Start a call of `fit` with `per_epoch` steps in an epoch; None where Keras does not know them."""
@@ -160,8 +165,13 @@ class Position:
 
     @property
     def fed(self) -> bool:
-        """Whether this fit trains on a feed."""
-        return any(cursor.fit == self.fit for cursor in self.feeds)
+        """Whether this fit can continue in the middle of an epoch: it trains on a feed, or in the same order always."""
+        return self._ordered or any(cursor.fit == self.fit for cursor in self.feeds)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether this fit trains on data that is no feed, and has the same order in each epoch."""
+        return self._ordered
 
     def end_pass_after(self, step: int | None) -> None:
         """Note that the feed's pass ends after `step` steps in all; None: it has no end, or an unknown one."""

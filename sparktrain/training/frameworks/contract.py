@@ -29,10 +29,14 @@ class Framework(ABC):
 
     * `captured(parts, spare)`: entries of the checkpoint's document, as JSON values, and copies of arrays by name, in
       the arrays `spare` where they fit. Raises UserError and TypeError for what cannot be saved: nothing is written;
-    * `assign(parts, files, document, rank, alike=...)`: gives the parts that state. Raises UserError, with nothing
-      changed, where they are others than those that were saved;
-    * `assign_metrics(parts, files)`: gives a model the values of its metrics; whether that was possible;
-    * `of_chief(parts)`: copies of the arrays in which members differ, such as states of generators, by their names;
+    * `assign(parts, files, document, place, alike=...)`: gives the parts that state, at `place`, a rank and the number
+      of members. Raises UserError, with nothing changed, where they are others than those that were saved;
+    * `assign_metrics(parts, files, place)`: gives a model the values of its metrics; whether that was possible;
+    * `of_chief(parts)`: copies of the arrays in which all continue as the chief does, such as states of generators, by
+      their names;
+    * `own(parts)`: copies of the arrays that each member has of its own, such as statistics and metrics;
+    * `with_members(arrays, members)`: the captured arrays with the own ones of all members, by rank, from which
+      `assign` gives each its own in a gang of that size;
     * `are_equal(parts)`: whether the members' parts are equal now, but for these.
     """
 

@@ -31,6 +31,7 @@ BODIES = [
     ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
     ("import os; os.environ['TORCH_LOGS'] = 'dynamo'; import jax, torch", ("jax",)),
     ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),
+    ("import os; os.environ['KERAS_BACKEND'] = 'torch'; import tensorflow, numpy", ("numpy",)),
     ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy", ()),
     ("import os; print(os.environ.get('OMP_NUM_THREADS')); import numpy", ("numpy",)),
     ("import os; print('OMP_NUM_THREADS'); os.environ['OTHER'] = '1'; import numpy", ("numpy",)),

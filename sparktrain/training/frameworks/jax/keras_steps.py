@@ -20,6 +20,7 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.jax.jax_ring import AXIS, JaxRing
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply, own_apply
 from sparktrain.training.frameworks.keras.keras_patches import replace
+from sparktrain.training.frameworks.keras.start_check import StartCheck
 
 _CALL = "ctx.distribute()"
 
@@ -104,11 +105,16 @@ class GlobalStep:
         self._split = NamedSharding(ring.mesh, spec(AXIS))
         self._device = ring.mesh.devices[ring.rank]
         self._compared: set[tuple[str, ...]] = set()
+        self._start: StartCheck | None = StartCheck(ring)
         step = jax.jit(self._step, donate_argnums=0, out_shardings=self._copies)
         self._steps = model._make_function(step)
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> Any:
-        """The logs, and the state after a step. Raises OutOfStepError where members have batches of other shapes."""
+        """The logs, and the state after a step. Raises OutOfStepError where members have batches of other shapes, or
+        start with other weights."""
+        if self._start is not None:  # Keras has taken the values out of the variables
+            self._start.check_start(self._model.trainable_variables, [np.asarray(part_of(value)) for value in state[0]])
+            self._start = None
         logs, after = self._steps(jax.tree.map(self._as_copy, state), map(self._batch, iterator))
         return jax.tree.map(part_of, logs), after
 

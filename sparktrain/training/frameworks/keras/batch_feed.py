@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from sparktrain.config.environment import TORCH
 from sparktrain.training.data.pass_progress import PassProgress, PassStart
 from sparktrain.training.data.position import Cursor
 
@@ -21,21 +22,25 @@ class BatchFeed(DataAdapter):  # type: ignore[misc] # Keras has no types
         self._steps = steps
         self._batch = batch
 
-    def __iter__(self) -> Iterator[Any]:
-        """The batches of the next pass, or of the rest of one that an earlier process has started."""
+    def arrays(self) -> Iterator[Any]:
+        """The batches of the next pass, or of the rest of one that an earlier process has started, as NumPy has them."""
         raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        """The same for a loop: tensors where Keras runs on PyTorch."""
+        return self.get_torch_dataloader() if keras.backend.backend() == TORCH else self.arrays()
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """See base class."""
-        return iter(self)
+        return self.arrays()
 
     def get_jax_iterator(self) -> Iterator[Any]:
         """See base class."""
-        return iter(self)
+        return self.arrays()
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         """See base class. Tensors are on Keras's device."""
-        for batch in self:
+        for batch in self.arrays():
             yield keras.tree.map_structure(_tensor, batch)
 
     @property
@@ -75,7 +80,7 @@ class RowFeed(BatchFeed):
         assert self._steps is not None
         return self._steps
 
-    def __iter__(self) -> Iterator[Any]:
+    def arrays(self) -> Iterator[Any]:
         """See base class."""
         started = self._progress.start()
         try:
@@ -95,7 +100,7 @@ class IteratedFeed(BatchFeed):
         self._cursor = cursor
         self._read = read
 
-    def __iter__(self) -> Iterator[Any]:
+    def arrays(self) -> Iterator[Any]:
         """See base class. Reads and discards what was trained before."""
         number, played, skipped = self._cursor.start_pass()
         for _ in range(played):

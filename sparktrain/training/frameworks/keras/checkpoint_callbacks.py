@@ -2,12 +2,12 @@
 
 import gc
 import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from keras.backend import is_float_dtype
 
 from sparktrain.clock import Clock
 from sparktrain.config.environment import TENSORFLOW
@@ -15,6 +15,7 @@ from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
 from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
@@ -23,6 +24,7 @@ from sparktrain.training.data.fit_stages import Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
+from sparktrain.training.frameworks.keras.fit_reader import fit_reader, skip
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
@@ -34,6 +36,8 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import OPTIMIZERS, PsModel
 from sparktrain.training.notices import notice
 
+_CALL = "a checkpoint of fit()"
+"""In messages."""
 FIT_STATE = "fit()"
 """The name under which `fit` saves its state beside the model."""
 
@@ -56,19 +60,26 @@ class FitCheckpoints:
             return None
         return StagePosition(newest.step, newest.epoch or 0, newest.batch or 0, newest.extra.get(FIT_STATE, {}))
 
-    def restore(self, model: Any, *, alike: bool) -> None:
+    def restore(self, model: Any, *, alike: bool) -> int:
         """Set the built `model`, its optimizer and the generators to the newest checkpoint.
 
-        `alike`: this member has drawn the same random numbers as the chief. Raises UserError, CheckpointError.
+        `alike`: this member has drawn the same random numbers as the chief. Returns the number of members whose own
+        statistics and metrics it has. Raises UserError, CheckpointError.
         """
         restored = self._checkpoints.restore(model, alike=alike)
-        if self._ps_model is not None and restored is not None:
+        if restored is None:
+            return 0
+        if self._ps_model is not None:
             self._ps_model.restore(restored.extra.get(OPTIMIZERS, []))
+        return restored.members
 
-    def save(self, model: Any, place: StagePosition, score: float | None) -> None:
+    def save(
+        self, model: Any, place: StagePosition, members: Sequence[Mapping[str, Array]], score: float | None
+    ) -> None:
         """Copy what `restore` needs; a thread writes the copy. Blocks for the copy.
 
-        Only the chief calls it, and all members where they hold parts of the model: the others give it their parts.
+        `members` is what each of them has of its own, by rank; empty for the chief's alone. Only the chief calls it,
+        and all members where they hold parts of the model: the others give it their parts.
         """
         if not self._checkpoints.is_chief:
             if not self._checkpoints.has_restored(place.step):
@@ -77,9 +88,7 @@ class FitCheckpoints:
         content: dict[str, Any] = {FIT_STATE: dict(place.content)}
         if self._ps_model is not None:
             content[OPTIMIZERS] = self._ps_model.saved()
-        self._checkpoints.save(
-            place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
-        )
+        self._checkpoints.save_fit(replace(place, content=content), model, members, score, self._keep)
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,7 @@ class Resume(InternalCallback):
         self._past.states = {}
         self._past.values = []
         self._past.midway = False
+        self._past.own = False
         self._metrics = []
         if self._checkpoints is None and self._ring.size == 1:
             return
@@ -161,7 +171,7 @@ class Resume(InternalCallback):
         if (finished := stages.finished_before(position.fit)) is not None:
             self._skip(finished)
         elif stages.resumes(position.fit) and stages.place is not None:
-            self._checkpoints.restore(self.model, alike=stages.alike)
+            self._past.own = self._checkpoints.restore(self.model, alike=stages.alike) == self._ring.size
             self._resume(stages.place)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -199,18 +209,22 @@ class Resume(InternalCallback):
     def _resume(self, place: StagePosition) -> None:
         position = self._position
         content = place.content
+        epoch = place.epoch
         batch = place.batch
-        if not content.get("fed", bool(position.feeds)):
-            repeated = f"epoch {place.epoch} restarts from its first step, and " if batch else ""
+        if not self._continues_midway(content):
+            repeated = f"epoch {epoch} restarts from its first step, and " if batch else ""
             notice(
-                f"{repeated}fit() shuffles in a new order: only data of ctx.shard() resumes in the middle of an "
-                "epoch, in the same order"
+                f"{repeated}fit() may read its data in another order: only data of ctx.shard(), and arrays with "
+                "shuffle=False in a gang of the same size, resume in the middle of an epoch"
             )
             batch = 0
         start_step = content.get("start_step", 0)
         first = content.get("first", 0)
         position.recall_rows(content.get("rows", []))
-        epoch, batch = position.place_now(place.epoch, batch)
+        if position.ordered:
+            skip(fit_reader(), batch)
+        else:
+            epoch, batch = position.place_now(epoch, batch)
         self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
         position.resume(epoch, batch, place.step, start_step=start_step, first=first)
         position.reported = max(position.reported, content.get("reported", -1))
@@ -224,14 +238,21 @@ class Resume(InternalCallback):
             self._metrics = [(variable, variable.numpy()) for variable in metrics]
         continue_files(self, self._past, epoch)
 
+    def _continues_midway(self, content: Mapping[str, Any]) -> bool:
+        """Whether the rest of the epoch that was interrupted is the same data now."""
+        position = self._position
+        if position.ordered:
+            return bool(content.get("fed")) and content.get("steps") == position.per_epoch
+        return bool(content.get("fed", bool(position.feeds)))
+
 
 class SaveCheckpoints(InternalCallback):
     """Saves the model on the chief when it is due, after the user's callbacks, with their state.
 
-    A save in the middle of an epoch after a number of steps, which all members know, has the metrics of all members;
-    one after a time has those of the chief. A save that is due with the last step of an epoch happens at the end of the
-    epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens after the next, so
-    that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
+    A save that all members know of, after a number of steps or at the end of an epoch, has the statistics and metrics
+    of all members; one after a time has those of the chief. A save that is due with the last step of an epoch happens
+    at the end of the epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens
+    after the next, so that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
     """
 
     last = True
@@ -287,25 +308,12 @@ class SaveCheckpoints(InternalCallback):
         self._last = (position.step, self._clock.now())
         if self._quiet:
             return
-        # Before the others return: all members take part in the average, and the chief alone saves.
-        spread = is_spread()
-        averages = batch and self._cadence.steps is not None and self._ring.size > 1 and not spread
-        shared = self._averaged_metrics() if averages else []
-        if self._ring.rank and not spread:
+        # Before the others return: all members take part, and the chief alone saves.
+        members = [] if self._cadence.seconds is not None else gathered(self._ring, (self.model,), _CALL)
+        if self._ring.rank and not is_spread():
             return
         place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
-        local_values = [(variable, variable.numpy()) for variable, _ in shared]
-        for variable, value in shared:
-            variable.assign(value)
-        self._checkpoints.save(self.model, place, score)
-        for variable, value in local_values:
-            variable.assign(value)
-
-    def _averaged_metrics(self) -> list[tuple[Any, Any]]:
-        """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
-        variables = [variable for variable in self.model.metrics_variables if is_float_dtype(variable.dtype)]
-        means = self._ring.allreduce_arrays(list(map(model_state.view, variables)), average=True, name="saved_metrics")
-        return list(zip(variables, means, strict=True))
+        self._checkpoints.save(self.model, place, members, score)
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:
@@ -318,6 +326,7 @@ def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> di
         "passes": position.passes(),
         "rows": position.rows(),
         "fed": position.fed,
+        "steps": position.per_epoch,
         "stopped": model.stop_training and not position.stopped,
         "callbacks": keep.states(),
     }

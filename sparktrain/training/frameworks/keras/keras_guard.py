@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from sparktrain.config.environment import KERAS_BACKEND, keras_backend, refusal_in_gang
+from sparktrain.config.environment import KERAS_BACKEND, KERAS_BACKENDS, keras_backend, refusal_in_gang
 from sparktrain.errors import SpecError
 from sparktrain.patched_imports import ImportHook, LoaderAround
 from sparktrain.training.source_homes import Homes
@@ -38,6 +38,23 @@ def guard(homes: Homes) -> None:
     # The variable may be set at any line of the function; the hook names that line, where the import of Keras would
     # only fail later.
     sys.addaudithook(audit)
+
+
+def check_preloaded() -> None:
+    """Raise KerasBackendError where this process was forked from one that has imported Keras on another backend.
+
+    Call it once the process has its environment, before any code of the user.
+    """
+    asked_for = keras_backend(os.environ)
+    if _CONFIG not in sys.modules or asked_for is None:
+        return
+    backend = sys.modules[_CONFIG].backend()
+    name, place = asked_for
+    if name != backend and name in KERAS_BACKENDS:
+        raise KerasBackendError(
+            f"{place} asks Keras for the backend {name!r}, and the processes of this pool have imported Keras on "
+            f"{backend} before: open the pool with preload=[], or leave the pool out"
+        )
 
 
 def _check(setting: tuple[str, str] | None) -> None:

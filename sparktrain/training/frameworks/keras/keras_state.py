@@ -6,6 +6,7 @@ from typing import Any
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.notices import issued_notices, notice
 
 _VARIABLES = "variables"
@@ -29,7 +30,12 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
 
 
 def assign(
-    parts: Sequence[Any], files: TensorFiles, document: Mapping[str, Any], rank: int, *, alike: bool = False
+    parts: Sequence[Any],
+    files: TensorFiles,
+    document: Mapping[str, Any],
+    place: tuple[int, int],
+    *,
+    alike: bool = False,
 ) -> None:
     """Give the model the state in `files`; a rank other than the chief keeps the seeds of Keras's generators.
 
@@ -41,16 +47,16 @@ def assign(
             f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, or "
             "save(step, model)"
         )
-    model_state.assign(model_state.named(model), files, document["step"], rank)
+    model_state.assign(model_state.named(model), files, document["step"], *place)
     if model_state.GLOBAL_SEED in files:
-        model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), rank)
+        model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), place[0])
 
 
-def assign_metrics(parts: Sequence[Any], files: TensorFiles) -> bool:
+def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
     """Set the model's metrics to their values in `files`; False, without a change, if these have other metrics."""
     if files.document.get(_VARIABLES) is None:
         return False
-    return model_state.assign_metrics(model_state.named(_model(parts)), files)
+    return model_state.assign_metrics(model_state.named(_model(parts)), files, *place)
 
 
 def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
@@ -63,6 +69,19 @@ def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
     if (seed := model_state.global_seed()) is not None:
         seeds[model_state.GLOBAL_SEED] = seed
     return seeds
+
+
+def own(parts: Sequence[Any]) -> dict[str, Array]:
+    """Copies of the statistics of layers, and of the metrics; none where XLA keeps them in step."""
+    if is_spread():
+        return {}
+    variables = model_state.member_variables(_model(parts))
+    return {name: model_state.value(variable) for name, variable in variables.items()}
+
+
+def with_members(arrays: Mapping[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """See `model_state.with_members`."""
+    return model_state.with_members(arrays, members)
 
 
 def are_equal(parts: Sequence[Any]) -> bool:

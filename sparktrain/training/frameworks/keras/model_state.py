@@ -5,7 +5,7 @@ they are part of the state.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,10 @@ SEEDS = "seeds/"
 METRICS = "metrics/"
 OWN_OPTIMIZERS = "optimizers/"
 """Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
+MEMBER = "members/"
+"""Prefix of a member's own variables in a checkpoint, before its rank and the variable's name."""
+MEMBER_BYTES = 2**22
+"""The most that a checkpoint has of one member's own variables; beyond that all members continue with the chief's."""
 GLOBAL_SEED = "global_seed"
 """The name of the state of Keras's generator for random operations without a seed of their own."""
 
@@ -84,6 +88,39 @@ def view(variable: Any) -> Array:
         return np.asarray(variable.numpy())
 
 
+def member_variables(model: Any) -> dict[str, Any]:
+    """The variables of a built model that differ between members, by name: statistics of its layers, and metrics.
+
+    Statistics are what a layer makes as not trainable, such as the moving averages of batch normalization; what a user
+    freezes is equal on all members. Empty where they take more than `MEMBER_BYTES`.
+    """
+    layers = model._flatten_layers()
+    statistics = {id(variable) for layer in layers for variable in layer._non_trainable_variables}
+    own_variables = {
+        name: variable
+        for name, variable in named(model).items()
+        if name.startswith(METRICS) or (id(variable) in statistics and not name.startswith(SEEDS))
+    }
+    nbytes = sum(view(variable).nbytes for variable in own_variables.values())
+    return own_variables if nbytes <= MEMBER_BYTES else {}
+
+
+def with_members(arrays: Mapping[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The state of a model with those of `members`, by rank: what `member_variables` has named, with their values.
+
+    A gang of another size continues with the chief's statistics, and the means of the metrics.
+    """
+    state = dict(arrays)
+    for rank, values in enumerate(members):
+        state |= {f"{MEMBER}{rank}/{name}": value for name, value in values.items()}
+    for name, value in members[0].items() if members else ():
+        if name.startswith(METRICS) and value.dtype.kind == "f":
+            state[name] = np.asarray(np.mean([values[name] for values in members], axis=0, dtype=value.dtype))
+        else:
+            state[name] = value
+    return state
+
+
 def _own_part(held: Any) -> Any:
     """This member's part of a variable under a strategy of several members; anything else as it is.
 
@@ -96,8 +133,10 @@ def _own_part(held: Any) -> Any:
     return held.values[0]
 
 
-def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
+def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int, size: int = 1) -> None:
     """Set the variables to the values in `files`; a rank other than the chief keeps the seeds of its generators.
+
+    Where the files have the own variables of `size` members, this one gets its own.
 
     Raises UserError, and changes nothing, if the files are of another model. Metrics that differ keep their values,
     because the first batch builds them; so do a model's own optimizers that only one side has built.
@@ -110,14 +149,14 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
         targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
     )
     for name, source in sources.items():
-        content = files.read(source)
+        content = _read(files, source, rank, size)
         if name.startswith(SEEDS) and rank:
             content[0] = value(variables[name])[0]
         variables[name].assign(content)
-    assign_metrics(variables, files)
+    assign_metrics(variables, files, rank, size)
 
 
-def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
+def assign_metrics(variables: Mapping[str, Any], files: TensorFiles, rank: int, size: int) -> bool:
     """Set the metrics' variables to the values in `files`; False, without a change, if the files have other metrics."""
     metrics = {name: variable for name, variable in variables.items() if name.startswith(METRICS)}
     stored = {name: form for name, form in files.document["variables"].items() if name.startswith(METRICS)}
@@ -126,8 +165,14 @@ def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
     except UserError:
         return False
     for name, source in sources.items():
-        metrics[name].assign(files.read(source))
+        metrics[name].assign(_read(files, source, rank, size))
     return True
+
+
+def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:
+    own_name = f"{MEMBER}{rank}/{name}"
+    has_own = files.document.get("members") == size and own_name in files
+    return files.read(own_name if has_own else name)
 
 
 # ---- random generators of the process

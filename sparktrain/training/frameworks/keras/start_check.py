@@ -24,23 +24,24 @@ T = TypeVar("T")
 class StartCheck:
     """Checks the first step of one optimizer, or of the first tape, in a ring of several members."""
 
-    def __init__(self, ring: Ring, tolerance: float) -> None:
+    def __init__(self, ring: Ring, tolerance: float = 1e-6) -> None:
         """`tolerance` is how far equal gradients may differ from their mean, as a part of the largest one."""
         self.ring = ring
         self.tolerance = tolerance
         self._started = False
         self._compared = False
 
-    def check_start(self, variables: Sequence[Any]) -> None:
+    def check_start(self, variables: Sequence[Any], values: Sequence[Any] | None = None) -> None:
         """Raise OutOfStepError, on all members, if they start with different `variables`.
 
-        All members call it at their first step; it blocks until they do, and reads the weights once. Later calls do
-        nothing.
+        `values` has their arrays where the variables have none. All members call it at their first step; it blocks
+        until they do, and reads the weights once. Later calls do nothing.
         """
         if self._started or self.ring.size == 1 or not variables:
             return
         self._started = True
-        digests = np.array([digest(variable.numpy()) for variable in variables], "int64")
+        arrays = [variable.numpy() for variable in variables] if values is None else values
+        digests = np.array([digest(array) for array in arrays], "int64")
         gathered = self.ring.allgather_array(digests, name="first-weights")
         if len(gathered) != self.ring.size * len(digests):
             raise OutOfStepError("the members of the gang train different numbers of variables: build the same model")

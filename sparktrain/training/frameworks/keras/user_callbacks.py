@@ -20,6 +20,7 @@ from keras.src.callbacks.orbax_checkpoint import OrbaxCheckpoint
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader, is_ordered
 from sparktrain.training.notices import notice
 
 _WRITERS = (keras.callbacks.ModelCheckpoint, keras.callbacks.CSVLogger, OrbaxCheckpoint)
@@ -55,12 +56,13 @@ class SilencedCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
 class Arrange(InternalCallback):
     """The first internal callback: orders the callbacks of a fit, and lets only the chief write shared files."""
 
-    def __init__(self, rank: int, own_folders: tuple[str, ...], on_spec: Callable[[Any], None]) -> None:
-        """`own_folders` belong to this member alone; `on_spec` gets the element spec of the batches that fit reads."""
+    def __init__(self, rank: int, own_folders: tuple[str, ...], on_data: Callable[[Any, bool], None]) -> None:
+        """`own_folders` belong to this member alone; `on_data` gets the element spec of the batches that fit reads,
+        and whether they have the same order in each epoch."""
         super().__init__()
         self._rank = rank
         self._own_folders = tuple(os.path.realpath(folder) + os.sep for folder in own_folders)
-        self._on_spec = on_spec
+        self._on_data = on_data
 
     def set_model(self, model: Any) -> None:
         """Raises SpecError for a callback that would also restore the training."""
@@ -84,8 +86,8 @@ class Arrange(InternalCallback):
         for callback in [entry for entry in callbacks.callbacks if isinstance(entry, InternalCallback) and entry.last]:
             callbacks.callbacks.remove(callback)
             callbacks.callbacks.append(callback)
-        if (spec := _batches()) is not None:
-            self._on_spec(spec)
+        if (reader := fit_reader()) is not None:
+            self._on_data(element_spec(reader), is_ordered(reader))
 
     def _shared(self, callback: Any) -> bool:
         if isinstance(callback, _SHOWN_ALONE):
@@ -103,6 +105,8 @@ class ResumedState:
     """The variables of the model and its optimizer, each with its saved value."""
     midway: bool = False
     """Whether that process has started the epoch to resume in."""
+    own: bool = False
+    """Whether the members have their own statistics again, and not the chief's."""
     appending: list[Any] = field(default_factory=list)
     """The loggers that append to the file of that process, in this fit only."""
 
@@ -338,12 +342,3 @@ def _digest(value: Any) -> int:
 def _file(callback: Any) -> str:
     paths = (getattr(callback, name) for name in ("filepath", "filename", "directory") if hasattr(callback, name))
     return str(next(paths))
-
-
-def _batches() -> Any:
-    """The element spec of the batches that the `fit` on the stack reads; None if it is unknown."""
-    for frame, _ in traceback.walk_stack(sys._getframe()):
-        reader = frame.f_locals.get("epoch_iterator")
-        if reader is not None and isinstance(frame.f_locals.get("self"), keras.Model):
-            return getattr(getattr(reader, "_distributed_dataset", None), "element_spec", None)
-    return None

@@ -1,8 +1,10 @@
 """A `DataLoader` that knows its position in an epoch, so that a checkpoint has it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import DataLoader
 
 from sparktrain.training.data.pass_progress import PassProgress, PassStart
@@ -15,11 +17,20 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
     optimizer, loader)`. An iteration that is left early ends its pass. For one thread, and one iteration at a time.
     """
 
-    def __init__(self, dataset: Any, progress: PassProgress, *, steps: int, **options: Any) -> None:
-        """`options` are those of `DataLoader`; `steps` is the length of a pass."""
-        super().__init__(dataset, **options)
+    def __init__(
+        self, dataset: Any, progress: PassProgress, *, steps: int, seeds: Sequence[int] = (), **options: Any
+    ) -> None:
+        """`options` are those of `DataLoader`; `steps` is the length of a pass.
+
+        Without a generator of the user, `seeds` and the number of the pass seed the workers.
+        """
+        # A loader draws the seed of its workers from torch's generator, which a checkpoint has: after a restart within
+        # an epoch it would draw once more than without the restart.
+        self._seeding = None if "generator" in options else torch.Generator()
+        super().__init__(dataset, **options, **({} if self._seeding is None else {"generator": self._seeding}))
         self._progress = progress
         self._pass_steps = steps
+        self._seeds = tuple(seeds)
 
     @property
     def epoch(self) -> int:
@@ -36,6 +47,9 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
 
     def __iter__(self) -> Iterator[Any]:
         started = self._progress.start()
+        if self._seeding is not None:
+            [seed] = np.random.SeedSequence([*self._seeds, started.number]).generate_state(1).tolist()
+            self._seeding.manual_seed(seed)
         try:
             self.start(started)
             for batch in super().__iter__():

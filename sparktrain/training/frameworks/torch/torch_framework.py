@@ -1,5 +1,6 @@
 """PyTorch as a framework. Imports nothing of it."""
 
+import os
 import sys
 from typing import Any
 
@@ -10,6 +11,8 @@ from sparktrain.training.frameworks.contract import Framework
 _CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
 _GLOO = "gloo/gloo/"
 _MIB = 2**20
+_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/dxg", "/dev/davinci_manager")
+"""Files of hosts with devices for torch: of NVIDIA, AMD and Intel, those of WSL, and of Ascend."""
 
 
 class Torch(Framework):
@@ -45,7 +48,12 @@ class Torch(Framework):
 
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
-        sys.modules[self.module].manual_seed(value)
+        torch = sys.modules[self.module]
+        # For devices that are not initialised it formats the stack of its caller: 3 ms and 600 page faults.
+        if any(os.path.exists(device) for device in _DEVICES):
+            torch.manual_seed(value)
+        else:
+            torch.default_generator.manual_seed(value)
 
     def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. Torch's limit is a fraction of the memory of each device."""

@@ -83,13 +83,17 @@ class ShardedLoader(ResumableLoader):
             "timeout": loader.timeout,
             "worker_init_fn": loader.worker_init_fn,
             "multiprocessing_context": loader.multiprocessing_context,
-            "generator": loader.generator,
             "persistent_workers": loader.persistent_workers,
         }
+        if loader.generator is not None:
+            options["generator"] = loader.generator
+        if hasattr(loader, "in_order"):  # torch 2.6
+            options["in_order"] = loader.in_order
         if loader.num_workers:
             options["prefetch_factor"] = loader.prefetch_factor
         progress = PassProgress(share, position, source)
-        super().__init__(loader.dataset, progress, steps=share.steps, batch_sampler=sampler, **options)
+        seeds = (seed % 2**64, share.share.rank)
+        super().__init__(loader.dataset, progress, steps=share.steps, seeds=seeds, batch_sampler=sampler, **options)
         self._share = sampler
 
     def start(self, started: PassStart) -> None:
@@ -134,10 +138,24 @@ def _order(sampler: Any, seed: int, number: int) -> Indices:
             random.seed(words[0])
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(words[0])
-            return np.fromiter(iter(sampler), np.int64)
+            numbers = list(sampler)
     finally:
         random.setstate(state)
         np.random.set_state(numpy_state)
+    return _checked_order(sampler, numbers)
+
+
+def _checked_order(sampler: Any, numbers: list[Any]) -> Indices:
+    name = type(sampler).__name__
+    if len(numbers) != len(sampler):
+        raise SpecError(
+            f"{_CALL}: {name} yields {len(numbers)} samples, and its length is {len(sampler)}: correct its __len__, by "
+            "which members divide the samples"
+        )
+    other = next((number for number in numbers if not isinstance(number, int | np.integer)), None)
+    if other is not None:
+        raise SpecError(f"{_CALL}: {name} yields {shown(other)}, and not numbers of samples: correct its __iter__")
+    return np.array(numbers, np.int64)
 
 
 def _is_plain_shuffle(sampler: Any) -> bool:

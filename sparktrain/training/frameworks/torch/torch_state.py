@@ -39,7 +39,12 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
 
 
 def assign(
-    parts: Sequence[Any], files: TensorFiles, document: Mapping[str, Any], rank: int, *, alike: bool = False
+    parts: Sequence[Any],
+    files: TensorFiles,
+    document: Mapping[str, Any],
+    place: tuple[int, int],
+    *,
+    alike: bool = False,
 ) -> None:
     """Load the states in `files` into `parts`; on rank 0, and where members are `alike`, the CPU's generator too.
 
@@ -63,13 +68,23 @@ def assign(
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
-    if alike or not rank:
+    if alike or not place[0]:
         torch.set_rng_state(torch.from_numpy(np.array(files.read(_GENERATOR))))
 
 
-def assign_metrics(parts: Sequence[Any], files: TensorFiles) -> bool:
+def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
     """False: modules have no metrics."""
     return False
+
+
+def own(parts: Sequence[Any]) -> dict[str, Array]:
+    """Nothing: buffers are those of the chief in each step of `DistributedDataParallel`."""
+    return {}
+
+
+def with_members(arrays: dict[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The arrays: members have none of their own."""
+    return arrays
 
 
 def of_chief(parts: Sequence[Any]) -> dict[str, Array]:

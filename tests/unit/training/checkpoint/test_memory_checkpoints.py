@@ -47,8 +47,8 @@ class Memory:
         self.extra = extra
         return bytes(2**16)
 
-    def take(self, parts: Any, *place: Any, paused: bool) -> None:
-        self.snapshots.append((*place[:3], paused))
+    def take(self, parts: Any, place: Any, part: bytes, members: Any, *, paused: bool) -> None:
+        self.snapshots.append((*place, paused))
 
 
 def loop(ring: Any, memory: Any, start: int = 0) -> tuple[MemoryCheckpoints, list[tuple[int, bool]], InstantClock]:

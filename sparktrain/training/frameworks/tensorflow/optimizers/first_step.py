@@ -24,10 +24,10 @@ class FirstStep(StartCheck):
         if tf.executing_eagerly() and ring.size > 1 and not ring.mirrored:
             self._traced = tf.Variable(False, trainable=False)
 
-    def check_start(self, variables: Sequence[Any]) -> None:
+    def check_start(self, variables: Sequence[Any], values: Sequence[Any] | None = None) -> None:
         """See base class. Also while a function is traced."""
         with tf.init_scope():
-            super().check_start(variables)
+            super().check_start(variables, values)
 
     def compare(self, gradients: Sequence[Any], means: Sequence[Any]) -> None:
         """See base class. Also while a function is traced; sparse gradients are left out."""
