@@ -219,17 +219,9 @@ class TrainContext:
 
         Raises SpecError for another `every`, TypeError for what cannot be saved, FormError.
         """
-        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
-        from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
-        from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
+        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, rounds_of
 
-        interval_s = snapshot_interval(every)
-        memory = self._memory_saver()
-        ring = self._gang.ring if memory is not None else None
-        rounds = None
-        # Members without a ring cannot agree on a step, and parameter servers have the state of theirs.
-        if memory is not None and ring is not None and ring.size == self.size and ring.ps_model is None:
-            rounds = MemoryRounds(ring, memory, interval_s, self._clock)
+        rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start)

@@ -1,4 +1,4 @@
-"""A training whose members have state of their own: moving averages and metrics."""
+"""A training with state that each member has of its own: moving averages and metrics."""
 
 import json
 import os

@@ -31,7 +31,11 @@ def run(
     """Run a drill with these kills; return its result and the folder of its notes."""
     folder = runs / "notes"
     folder.mkdir(parents=True)
-    params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
+    params = {
+        "folder": str(folder),
+        "strikes": [msgspec.to_builtins(each) for each in strikes],
+        "collective": backend == "torch",
+    }
     options = {"max_retries": len(strikes), "preload": ["numpy"], "progress": False, "spark": TWO_SLOTS, **options}
     result = st.run(drill.train, params, workers=workers, backend=backend, dir=str(runs), name="drill", **options)
     return result, folder
@@ -62,6 +66,10 @@ KILLS = [
     ),
     ("jax", "member", 0),  # JAX itself ends the other member
     pytest.param("jax", "zygote", 1, marks=SECOND_RANK),
+    *(
+        pytest.param("torch", *victim, marks=pytest.mark.torch)
+        for victim in (("member", 0), ("zygote", 1), ("agent", 0))
+    ),
 ]
 
 
@@ -86,10 +94,15 @@ def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Pa
     check(result, folder, strikes)
 
 
-@pytest.mark.all(
+STOPPED = pytest.mark.all(
     case="a member of a gang that is stopped by a signal", covered_by="`process/test_frozen`: one member alone"
 )
-@pytest.mark.parametrize("backend", ["none", "jax"])
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [*(pytest.param(name, marks=STOPPED) for name in ("none", "jax")), pytest.param("torch", marks=pytest.mark.torch)],
+)
 def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path, backend: str) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
     result, folder = run(runs, strikes, backend=backend)

@@ -48,8 +48,11 @@ def expected() -> float:
     return _number(state)
 
 
-def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, float]:
-    """Mix a state for `STEPS` steps; the chief saves it. Writes to `folder` where each generation started and ended."""
+def train(folder: str, strikes: list[dict[str, Any]], ctx: Any, collective: bool = False) -> dict[str, float]:
+    """Mix a state for `STEPS` steps; the chief saves it. Writes to `folder` where each generation started and ended.
+
+    `collective`: the members meet in each step.
+    """
     mine = [msgspec.convert(each, Strike) for each in strikes]
     now = next((each for each in mine if each.generation == ctx.generation and each.rank == ctx.rank), None)
     restored = ctx.checkpoint.restore()
@@ -60,6 +63,8 @@ def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, flo
         state = _mixed(state, step)
         step += 1
         note(folder, ctx, f"step-{step}")
+        if collective:
+            ctx.allreduce(1.0)  # the others wait there for a lost member
         if ctx.rank == 0 and step % EVERY == 0:
             ctx.checkpoint.save(step, state=state)
         if now is not None and step == now.step:

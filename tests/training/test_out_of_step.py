@@ -116,8 +116,9 @@ CASES = {
         ("tensorflow", list(CASES)),
         ("horovod", ["order", "a graph"]),
         pytest.param("horovod", ["shapes", "one more"], marks=OTHER_CALLS),
+        pytest.param("torch", ["shapes", "order", "one more"], marks=pytest.mark.torch),
     ],
-    ids=["tensorflow", "horovod", "others"],
+    ids=["tensorflow", "horovod", "others", "torch"],
 )
 async def test_members_that_call_different_operations_report_both(
     backend: str, names: list[str], zygote: ZygoteProcess, tmp_path: Path

@@ -8,7 +8,10 @@ from typing import Any, Self
 
 from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
+from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import state_module
+from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.metrics import passed_count
 
 _CALL = "memory.step"
@@ -88,3 +91,18 @@ class MemoryCheckpoints:
 
     def _are_equal(self) -> bool:
         return not self._parts or bool(state_module(self._parts, _CALL).are_equal(self._parts))
+
+
+def rounds_of(
+    memory: MemorySaver | None, ring: Callable[[], Ring], size: int, every: str, clock: Clock
+) -> MemoryRounds | None:
+    """The rounds of a member of a gang of `size`; None for a member alone, and in a gang without a ring.
+
+    `ring` may block, and is called where there is shared memory. Raises SpecError for another `every`; FormError.
+    """
+    interval_s = snapshot_interval(every)
+    connected = None if memory is None else ring()
+    # Members without a ring cannot agree on a step, and parameter servers have the state of theirs.
+    if memory is None or connected is None or connected.size != size or connected.ps_model is not None:
+        return None
+    return MemoryRounds(connected, memory, interval_s, clock)

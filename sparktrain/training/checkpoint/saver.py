@@ -80,7 +80,7 @@ class Restored:
     extra: Mapping[str, Any]
     """Arrays as numpy arrays, everything else as JSON returns it: tuples are lists."""
     members: int = 0
-    """Number of members whose own statistics and metrics it has."""
+    """Number of members that have statistics and metrics of their own in it."""
 
     def __getitem__(self, name: str) -> Any:
         return self.extra[name]

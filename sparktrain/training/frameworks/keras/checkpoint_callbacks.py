@@ -63,8 +63,8 @@ class FitCheckpoints:
     def restore(self, model: Any, *, alike: bool) -> int:
         """Set the built `model`, its optimizer and the generators to the newest checkpoint.
 
-        `alike`: this member has drawn the same random numbers as the chief. Returns the number of members whose own
-        statistics and metrics it has. Raises UserError, CheckpointError.
+        `alike`: this member has drawn the same random numbers as the chief. Returns the number of members that
+        have statistics and metrics of their own in it. Raises UserError, CheckpointError.
         """
         restored = self._checkpoints.restore(model, alike=alike)
         if restored is None:
