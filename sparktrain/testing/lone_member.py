@@ -11,7 +11,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join
-from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
+from sparktrain.training.collectives.ring import JAX_AVERAGING, TENSORFLOW, LocalRing, Ring
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _STEP = "pass mirrored=True to local_context(), by which the others have the values of this member, pass size=1"
 _REAL = "pass size=1, for no process can stand for the others in a strategy of TensorFlow"
+_EAGER_AVERAGING = "sparktrain.training.frameworks.keras.eager_average"
 _ADDRESS = "192.0.2"  # RFC 5737: addresses for documentation, which no host has
 
 
@@ -112,7 +113,7 @@ def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGa
         ring = MirrorRing(size) if mirrored else AbsentRing(size)
         if not backend.uses_tensorflow:
             ring.framework = backend.value
-            ring.keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
+            ring.keras_averaging = JAX_AVERAGING if backend is Backend.JAX else _EAGER_AVERAGING
         return ring
 
     return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)

@@ -1,5 +1,8 @@
 """Gangs of Keras on JAX: they train what one process trains, and resume after a loss."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +110,34 @@ def test_a_model_that_is_split_over_the_members_resumes_from_their_checkpoint(
 def test_a_mesh_that_does_not_fit_the_gang_is_refused(pool: st.Pool, tmp_path: Path, how: str, problem: str) -> None:
     with pytest.raises(st.RunFailedError, match=problem):
         run(pool, tmp_path, keras_jax_programs.misfit, 2, how=how)
+
+
+ALONE = """
+import sys
+import sparktrain as st
+from tests.process import keras_jax_programs
+
+folder = sys.argv[1]
+with st.testing.local_context(size=2, backend="jax", mirrored=True) as ctx:
+    keras_jax_programs.train(folder, 10**6, ctx)
+    assert ctx.allgather(1.0).tolist() == [1.0, 1.0]
+with st.testing.local_context(size=2, backend="jax") as ctx:
+    try:
+        keras_jax_programs.train(folder, 10**6, ctx)
+    except st.GangNeededError as error:
+        print(error, "tensorflow" in sys.modules)
+"""
+
+
+@pytest.mark.all(case="a test of a user for Keras on JAX", covered_by="`training/test_lone_member`: on TensorFlow")
+def test_a_test_of_a_user_needs_no_other_member_where_these_mirror_it(tmp_path: Path) -> None:
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    command = [sys.executable, "-c", ALONE, str(tmp_path)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "needs all 2 members of the gang" in ended.stdout
+    assert ended.stdout.endswith("False\n")
+    assert (tmp_path / "2-rank-0.npz").exists()
 
 
 def test_an_optimizer_averages_by_hand_and_what_cannot_average_is_refused(pool: st.Pool, tmp_path: Path) -> None:

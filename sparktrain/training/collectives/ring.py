@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Tensor = Any
 """Of the ring's framework."""
 TENSORFLOW = "tensorflow"
+JAX_AVERAGING = "sparktrain.training.frameworks.jax.keras_steps"
+"""See `Ring.keras_averaging`."""
 _VALUES_OF_TENSORFLOW = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
 
 

@@ -22,7 +22,7 @@ from sparktrain.threads import spawn
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
-from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring import JAX_AVERAGING, LocalRing, Ring
 from sparktrain.training.frameworks.jax import jax_gang, jax_values
 
 AXIS = "members"
@@ -43,7 +43,7 @@ class JaxRing(Ring):
     """See base class. Takes arrays of JAX and of NumPy, and returns the same kind. Made by `join`."""
 
     framework = "jax"
-    keras_averaging = "sparktrain.training.frameworks.jax.keras_steps"
+    keras_averaging = JAX_AVERAGING
     calls: EagerCallLog
 
     def __init__(self, formation: Formation, shutdown: Callable[[], None], timeout_s: float) -> None:

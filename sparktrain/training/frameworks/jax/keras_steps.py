@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from sparktrain.errors import OutOfStepError, SpecError
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.jax.jax_ring import AXIS, JaxRing
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply, own_apply
 from sparktrain.training.frameworks.keras.keras_patches import replace
@@ -24,7 +25,7 @@ from sparktrain.training.frameworks.keras.start_check import StartCheck
 _CALL = "ctx.distribute()"
 
 
-def average_by(ring: JaxRing, optimizer: Any, compression: str) -> Any:
+def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
     """Make `optimizer` average by `ring`; returns `optimizer` itself. Raises SpecError.
 
     See `sparktrain.training.frameworks.keras.distributed_optimizer.distribute`.
@@ -34,6 +35,9 @@ def average_by(ring: JaxRing, optimizer: Any, compression: str) -> Any:
             f"{_CALL}: compression {compression!r} on JAX: XLA sums gradients within the compiled step, in their own "
             "type; leave it out, or train in mixed precision"
         )
+    if not isinstance(ring, JaxRing):
+        optimizer.apply = LoneApply(optimizer)
+        return optimizer
     from keras.src.backend.jax.trainer import JAXTrainer
 
     replace(JAXTrainer, "make_train_function", _makes_global_steps)
@@ -63,6 +67,23 @@ class GlobalApply(DistributedApply):
                     "jax.lax.pmean in a jax.shard_map over jax.devices()"
                 )
             grads = self.ring.allreduce(list(grads), average=True, name="gradients")
+        self._apply(grads, trainable_variables)
+
+    def around(self, outer: Any) -> DistributedApply:
+        """See base class."""
+        return self
+
+
+class LoneApply(DistributedApply):
+    """Takes the place of `apply` in a test without other members: those that mirror this one have its gradients."""
+
+    belongs_outside_scale = False
+
+    def __init__(self, optimizer: Any) -> None:
+        self._apply = type(optimizer).apply.__get__(optimizer)
+
+    def __call__(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """See base class."""
         self._apply(grads, trainable_variables)
 
     def around(self, outer: Any) -> DistributedApply:
