@@ -44,7 +44,8 @@ Model(x, layers.Dense(outputs)(y)).save(f"{folder}/{name}.keras")
 LOAD = """
 import pathlib, sys, time
 import keras
-from sparktrain.inference.loaded_model import LoadedModel, set_up
+from sparktrain.inference.backend_setup import set_up
+from sparktrain.inference.loaded_model import LoadedModel
 
 def own():
     lines = open("/proc/self/smaps_rollup").read().splitlines()

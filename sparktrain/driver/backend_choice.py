@@ -105,6 +105,34 @@ def chosen_keras(
     return _checked(backend, _IN_CALL, gang)
 
 
+def expected_keras(
+    choice: Callable[[], KerasChoice | None], env: Mapping[str, str], uses_keras: Callable[[], bool]
+) -> tuple[str, str]:
+    """The backend of Keras that this user has set for this process, where a function relies on it, and what sets it.
+
+    Two empty texts where that is Keras's default, or the function or its variables `env` choose a backend, or it does
+    not import Keras. Blocks on the local disk.
+    """
+    backend, place = keras_backend(os.environ) or ("", "")
+    if backend in ("", TENSORFLOW) or env.get(KERAS_BACKEND) or choice() is not None or not uses_keras():
+        return "", ""
+    return backend, place
+
+
+def check_reported_keras(expected: tuple[str, str], reported: str) -> None:
+    """Raise SpecError where executors would run Keras on another backend than the one that `expected_keras` returned.
+
+    `reported` is theirs; empty where they have set none.
+    """
+    backend, place = expected
+    if backend and backend != (reported or TENSORFLOW):
+        raise SpecError(
+            f"{place} has Keras run on {backend} here, and the executors would run it on {reported or TENSORFLOW}: "
+            f"pass env={{'{KERAS_BACKEND}': {backend!r}}} (--env {KERAS_BACKEND}={backend}), or set "
+            f"spark.executorEnv.{KERAS_BACKEND}"
+        )
+
+
 def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
     """Raise SpecError where members inherit another backend from this process and its user, unless one is `chosen`.
 

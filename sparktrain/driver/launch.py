@@ -5,11 +5,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from sparktrain.cluster import preflight
+from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
-from sparktrain.driver.backend_choice import HOROVOD
+from sparktrain.driver.backend_choice import HOROVOD, check_reported_keras
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
@@ -65,10 +66,13 @@ def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
 def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
     """The run with a backend that its agents have. Blocks until one has joined, where the driver cannot know.
 
-    Raises ResourceError where they lack that of the run.
+    Raises ResourceError where they lack that of the run, and SpecError where Keras has another backend there.
     """
     spec = run.definition.spec
     preflight.check_executors(spec.gang, lambda package: agents.have(package, spec.start_timeout_s))
+    if run.call.expected_keras[0] and not agents.engine.inherits:
+        reported = agents.reported(spec.start_timeout_s)
+        check_reported_keras(run.call.expected_keras, reported.get(KERAS_BACKEND, ""))
     choice = run.call.choice
     if choice is None or not choice.tentative:
         return run

@@ -212,7 +212,11 @@ class AgentPool:
     # ---- runs
 
     def have(self, package: str, timeout_s: float) -> bool:
-        """Whether executors have `package`, as the first one of them reports. Blocks until that has joined.
+        """Whether executors have `package`, as the first one of them reports. Blocks and raises as `reported`."""
+        return package in self.reported(timeout_s)
+
+    def reported(self, timeout_s: float) -> dict[str, str]:
+        """`Join.versions` of the first executor. Blocks until that has joined.
 
         Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
         """
@@ -230,7 +234,7 @@ class AgentPool:
                     why = self._outlook() or NO_SLOTS
                     raise JoinTimeoutError(self._too_late(f"no agent joined within {timeout_s:g} s", why, timeout_s))
                 pause(JOIN_POLL_S)
-        return package in joined
+        return joined
 
     def run(self, work: RunRequest) -> tuple[RunOutcome, bool]:
         """Run `work` to its end; returns its outcome, and whether Ctrl-C ended it.

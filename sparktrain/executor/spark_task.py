@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
+from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
 from sparktrain.ids import SparkTask
@@ -50,10 +51,16 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         cpus=cpus,
         gpus=gpus,
         devices=devices(gpus),
-        versions=installed_versions(REPORTED),
+        versions=installed_versions(REPORTED) | _keras(),
         address=_address_towards(ticket.hosts, ticket.port),
         task=spark_task,
     )
+
+
+def _keras() -> dict[str, str]:
+    """The backend that Keras takes in this process, where its environment or a file of Keras chooses one."""
+    setting = keras_backend(os.environ)
+    return {} if setting is None else {KERAS_BACKEND: setting[0]}
 
 
 def local_placement(

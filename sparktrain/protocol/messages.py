@@ -104,7 +104,7 @@ class Join(Small, frozen=True, tag=True, kw_only=True):
     host: str
     pid: int
     versions: dict[str, str]
-    """Versions of `python`, `sparktrain` and, where installed, `tensorflow`, `keras` and `horovod`."""
+    """Versions of `python`, `sparktrain` and, where installed, of frameworks; `KERAS_BACKEND` where that is set."""
     devices: tuple[str, ...] = ()
     """GPUs that Spark gave to this task, by names that differ between all GPUs of the host."""
     executor: int = 0

@@ -159,6 +159,7 @@ FENCES = [
             "sparktrain/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
             "sparktrain/executor/log_noise.py",  # TF_CPP_MIN_LOG_LEVEL, by which users choose what is logged
             "sparktrain/executor/nursery.py",
+            "sparktrain/executor/spark_task.py",  # the backend of Keras that trials inherit
             "sparktrain/executor/zygote_process.py",
             "sparktrain/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
             "sparktrain/nesting.py",

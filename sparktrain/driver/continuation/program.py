@@ -72,8 +72,8 @@ class FunctionProgram:
         return _is_of_jax(imported_packages(self._target), keras)
 
     def uses_keras(self) -> bool:
-        """Whether its modules import Keras, by itself or as a part of TensorFlow. Blocks as above."""
-        return not _KERAS.isdisjoint(imported_packages(self._target))
+        """Whether its modules import Keras. Blocks as above."""
+        return _KERAS in imported_packages(self._target)
 
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
@@ -129,7 +129,7 @@ class StoredProgram:
 
     def uses_keras(self) -> bool:
         """As `FunctionProgram.uses_keras`. By its source, and by what its zygotes import."""
-        return not _KERAS.isdisjoint(self._packages())
+        return _KERAS in self._packages()
 
     def _packages(self) -> set[str]:
         names = {*imports_of_source(self._plan.text.encode()).modules, *self._plan.preload}
@@ -165,7 +165,7 @@ class StoredProgram:
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
 
 
-_KERAS = frozenset({"keras", "tensorflow"})
+_KERAS = "keras"
 
 
 def _is_of_torch(packages: Collection[str]) -> bool:

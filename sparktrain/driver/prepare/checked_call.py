@@ -16,7 +16,7 @@ from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, Res
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.backend_choice import Choice, chosen_keras, keras_setting
+from sparktrain.driver.backend_choice import Choice, chosen_keras, expected_keras, keras_setting
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked
@@ -82,6 +82,8 @@ class CheckedCall:
     """Environment variables of trials, perhaps secrets: for agents only."""
     keras: str = ""
     """The backend of Keras that the function of a gang chooses."""
+    expected_keras: tuple[str, str] = ("", "")
+    """See `sparktrain.driver.backend_choice.expected_keras`."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
     agents: int | None = None
@@ -177,6 +179,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         observers=Observers.of(keywords),
         env=env,
         keras=keras,
+        expected_keras=expected_keras(program.keras_choice, env, program.uses_keras),
         choice=choice,
         agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
         concurrent=None if search is None else search.max_concurrent_trials,

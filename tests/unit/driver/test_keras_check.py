@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.config.environment import keras_backend
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.driver.backend_choice import check_inherited_keras, chosen_keras
+from sparktrain.driver.backend_choice import check_inherited_keras, check_reported_keras, chosen_keras, expected_keras
 from sparktrain.driver.continuation.program import FunctionProgram
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.checked_call import compose
@@ -27,6 +27,13 @@ def on_jax(ctx: Any) -> float:
 
 def on_any(ctx: Any) -> float:
     return float(ctx.rank)
+
+
+def of_keras() -> Callable[..., Any]:
+    """A function of a notebook that imports Keras."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("def train(ctx):\n    import keras\n    return float(keras.ops.sum([ctx.rank]))\n", space)
+    return space["train"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("backend", [Backend.HOROVOD, Backend.TENSORFLOW, Backend.PARAMETER_SERVER])
@@ -58,6 +65,24 @@ def test_a_call_takes_the_backend_that_keras_runs_on(tmp_path: Path, monkeypatch
         chosen = compose(on_any, [{}], RunOptions(workers=2, dir=str(tmp_path), env=env))
         assert chosen.definition.spec.gang.backend in (backend, Backend.TENSORFLOW)
         assert (chosen.definition.spec.gang.backend is Backend.TORCH) == (backend is Backend.TORCH)
+
+
+def test_executors_that_would_run_keras_on_another_backend_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    program = FunctionProgram(of_keras())
+    expected = expected_keras(program.keras_choice, {}, program.uses_keras)
+    assert expected == ("jax", "the variable KERAS_BACKEND")
+    check_reported_keras(expected, "jax")
+    with pytest.raises(SpecError, match=r"run on jax here, and the executors would run it on tensorflow: pass env="):
+        check_reported_keras(expected, "")
+    none = ("", "")
+    assert expected_keras(program.keras_choice, {"KERAS_BACKEND": "torch"}, program.uses_keras) == none
+    assert expected_keras(program.keras_choice, {}, FunctionProgram(on_any).uses_keras) == none
+    assert compose(of_keras(), [{}], RunOptions(workers=1, dir=str(tmp_path))).expected_keras == expected
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert expected_keras(program.keras_choice, {}, program.uses_keras) == none
 
 
 def test_one_worker_and_members_that_connect_themselves_may_use_any() -> None:

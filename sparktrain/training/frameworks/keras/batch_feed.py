@@ -23,7 +23,7 @@ class BatchFeed(DataAdapter):  # type: ignore[misc] # Keras has no types
         self._batch = batch
 
     def arrays(self) -> Iterator[Any]:
-        """The batches of the next pass, or of the rest of one that an earlier process has started."""
+        """The batches of the next pass, or of the rest of one that a lost process has started: arrays of NumPy."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
