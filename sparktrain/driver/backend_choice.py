@@ -72,6 +72,15 @@ def choose(
     return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
 
 
+class KerasUse(Struct, frozen=True):
+    """The backend of Keras in members."""
+
+    chosen: str = ""
+    """The one that the function of a gang, or its variables, choose: see `chosen_keras`."""
+    expected: tuple[str, str] = ("", "")
+    """The one that executors must have set: see `expected_keras`."""
+
+
 def keras_setting(choice: Callable[[], KerasChoice | None], env: Mapping[str, str]) -> tuple[str, str]:
     """The backend of Keras that trials of a function will have, as far as this process knows, and what chooses it.
 

@@ -70,9 +70,9 @@ def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
     """
     spec = run.definition.spec
     preflight.check_executors(spec.gang, lambda package: agents.have(package, spec.start_timeout_s))
-    if run.call.expected_keras[0] and not agents.engine.inherits:
+    if run.call.keras.expected[0] and not agents.engine.inherits:
         reported = agents.reported(spec.start_timeout_s)
-        check_reported_keras(run.call.expected_keras, reported.get(KERAS_BACKEND, ""))
+        check_reported_keras(run.call.keras.expected, reported.get(KERAS_BACKEND, ""))
     choice = run.call.choice
     if choice is None or not choice.tentative:
         return run

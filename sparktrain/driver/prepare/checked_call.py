@@ -16,7 +16,7 @@ from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, Res
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.backend_choice import Choice, chosen_keras, expected_keras, keras_setting
+from sparktrain.driver.backend_choice import Choice, KerasUse, chosen_keras, expected_keras, keras_setting
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked
@@ -80,10 +80,8 @@ class CheckedCall:
     observers: Observers = Observers()
     env: dict[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of trials, perhaps secrets: for agents only."""
-    keras: str = ""
-    """The backend of Keras that the function of a gang chooses."""
-    expected_keras: tuple[str, str] = ("", "")
-    """See `sparktrain.driver.backend_choice.expected_keras`."""
+    keras: KerasUse = field(default_factory=KerasUse)
+    """The backend of Keras in its members."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
     agents: int | None = None
@@ -139,7 +137,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
     # The members of a gang average by one framework: one that asked Keras for JAX once trained on TensorFlow unnoticed.
-    keras = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
+    chosen_keras_backend = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
     sampler_name, warm = _check_search(search, trial_space, spec)
@@ -178,8 +176,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         ),
         observers=Observers.of(keywords),
         env=env,
-        keras=keras,
-        expected_keras=expected_keras(program.keras_choice, env, program.uses_keras),
+        keras=KerasUse(chosen_keras_backend, expected_keras(program.keras_choice, env, program.uses_keras)),
         choice=choice,
         agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
         concurrent=None if search is None else search.max_concurrent_trials,

@@ -36,7 +36,6 @@ from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
-from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
@@ -272,12 +271,18 @@ class CheckpointSaver:
         facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
         self._save(step, model, (_keep(keep), _score(score)), facts)
 
-    def save_fit(
-        self, place: StagePosition, model: Any, members: Sequence[Mapping[str, Array]], score: float | None, keep: int
+    def save_of_all(
+        self,
+        step: int,
+        model: Any,
+        members: Sequence[Mapping[str, Array]],
+        *,
+        score: float | None,
+        keep: int,
+        **facts: Any,
     ) -> None:
-        """As `save`, for Keras's `fit` at `place`, with what each of the `members` has of its own, by rank."""
-        facts = {"epoch": place.epoch, "batch": place.batch, "extra": place.content, "members": members}
-        self._save(place.step, model, (_keep(keep), _score(score)), facts)
+        """As `save`, with what each of the `members` has of its own, by rank; `facts` are those of `capture`."""
+        self._save(step, model, (_keep(keep), _score(score)), {"members": members, **facts})
 
     def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
         """`retention` and `facts` are for `Snapshot` and for `capture`."""

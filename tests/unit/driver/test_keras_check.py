@@ -80,7 +80,7 @@ def test_executors_that_would_run_keras_on_another_backend_are_named(
     none = ("", "")
     assert expected_keras(program.keras_choice, {"KERAS_BACKEND": "torch"}, program.uses_keras) == none
     assert expected_keras(program.keras_choice, {}, FunctionProgram(on_any).uses_keras) == none
-    assert compose(of_keras(), [{}], RunOptions(workers=1, dir=str(tmp_path))).expected_keras == expected
+    assert compose(of_keras(), [{}], RunOptions(workers=1, dir=str(tmp_path))).keras.expected == expected
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     assert expected_keras(program.keras_choice, {}, program.uses_keras) == none
 
@@ -126,4 +126,4 @@ def test_a_call_is_refused_before_it_has_a_session(options: Callable[..., Any], 
     with pytest.raises(SpecError, match=REFUSED):
         compose(on_any, [{}], options(dir=str(tmp_path), env={"KERAS_BACKEND": "jax"}))
     chosen = compose(on_any, [{}], options(dir=str(tmp_path), env={"KERAS_BACKEND": "tensorflow"}))
-    assert chosen.keras == "tensorflow"
+    assert chosen.keras.chosen == "tensorflow"

@@ -4,7 +4,7 @@ import gc
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,8 @@ class FitCheckpoints:
         content: dict[str, Any] = {FIT_STATE: dict(place.content)}
         if self._ps_model is not None:
             content[OPTIMIZERS] = self._ps_model.saved()
-        self._checkpoints.save_fit(replace(place, content=content), model, members, score, self._keep)
+        facts = {"epoch": place.epoch, "batch": place.batch, "extra": content}
+        self._checkpoints.save_of_all(place.step, model, members, score=score, keep=self._keep, **facts)
 
 
 @dataclass(frozen=True)
