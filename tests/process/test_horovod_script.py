@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "build_horovod.sh"
 PYTHON = """\
 #!/bin/sh
 # In place of an environment's Python: its TensorFlow is built for CUDA {cuda}.
-if [ "$1" = -c ]; then echo {cuda}; else printf '2.21.0\\ncp311-cp311-linux_x86_64\\n{site}\\n'; fi
+if [ "$1" = -c ]; then echo {cuda}; else printf '2.21.0\\n\\ncp311-cp311-linux_x86_64\\n{site}\\n'; fi
 """
 LIBRARIES = ("nccl/lib/libnccl.so.2", "cuda_runtime/lib/libcudart.so.12")
 

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import FormError, SpecError
 from sparktrain.patched_imports import patch_when_imported
-from sparktrain.training.collectives import barrier
-from sparktrain.training.collectives.gloo_rendezvous import StoreRendezvous
-from sparktrain.training.collectives.horovod_environment import horovod_environment
 
 if TYPE_CHECKING:
     from sparktrain.training.gang_join import JoinedGang
@@ -70,6 +67,11 @@ def _connect(gang: "JoinedGang", backend: Backend, start: Any) -> None:
             f"hvd.init() of horovod.torch needs a gang of PyTorch, and this one has backend {backend.value!r}: pass "
             "backend='torch' (--backend torch)"
         )
+    # Here, for every member imports this module: their sockets and psutil took each of them 18 ms.
+    from sparktrain.training.collectives import barrier
+    from sparktrain.training.collectives.gloo_rendezvous import StoreRendezvous
+    from sparktrain.training.collectives.horovod_environment import horovod_environment
+
     ring: Any = gang.ring
     with StoreRendezvous(formation.rank, ring.own_store("horovod")) as rendezvous:
         os.environ.pop("HOROVOD_ELASTIC", None)  # with it Horovod expects the driver of its own elastic runs
