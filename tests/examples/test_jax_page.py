@@ -11,9 +11,17 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "jax.md"
 RUN_S = 120.0
 PROGRAMS = re.findall(r"^```python title=\"([^\"]+)\"\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+OTHERS = pytest.mark.all(
+    case="the first programs on the page about JAX",
+    covered_by="the one that resumes; `process/test_jax_gangs`, `process/test_keras_jax_gangs`",
+)
+RESUMED = "resumed.py"
 
 
-@pytest.mark.parametrize(("name", "text"), PROGRAMS, ids=[name for name, _ in PROGRAMS])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [pytest.param(*program, id=program[0], marks=() if program[0] == RESUMED else OTHERS) for program in PROGRAMS],
+)
 def test_a_program_trains_in_a_gang_of_jax(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     ended = subprocess.run([sys.executable, name], cwd=tmp_path, capture_output=True, text=True, timeout=RUN_S)
