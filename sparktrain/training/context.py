@@ -532,7 +532,7 @@ class TrainContext:
         of `value`. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
         ring = self._gang.ring
-        return ring.values.allreduce(ring, value, average=average)
+        return ring.values_of(value).allreduce(ring, value, average=average)
 
     def broadcast(self, value: Any) -> Any:
         """The chief's value of a number, an array, a tensor, or nested lists and dicts of them.
@@ -541,7 +541,7 @@ class TrainContext:
         TypeError for a value that is not a number.
         """
         ring = self._gang.ring
-        return ring.values.broadcast(ring, value)
+        return ring.values_of(value).broadcast(ring, value)
 
     def allgather(self, value: Any) -> Any:
         """Concatenate the arrays or tensors of all members by rank, along the first axis, which may differ in length.
@@ -550,7 +550,7 @@ class TrainContext:
         one element for each member. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
         ring = self._gang.ring
-        return ring.values.allgather(ring, value)
+        return ring.values_of(value).allgather(ring, value)
 
     # ---- internal
 

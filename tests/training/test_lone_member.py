@@ -1,5 +1,6 @@
 """Rank 0 of a gang without other members: what Keras does with it, and that Keras is restored afterwards."""
 
+import importlib
 from typing import Any
 
 import keras
@@ -97,3 +98,15 @@ def test_each_context_counts_layer_names_from_0_and_restores_keras() -> None:
     assert keras.config.dtype_policy().name == "float32"
     assert not tf.config.functions_run_eagerly()
     assert tf.random.uniform([]) == (tf.random.set_seed(3), tf.random.uniform([]))[1]
+
+
+@pytest.mark.parametrize("name", ["jax", pytest.param("torch", marks=pytest.mark.torch)])
+def test_a_member_alone_gets_tensors_of_the_kind_that_it_passes_beside_tensorflow(name: str) -> None:
+    """Once they came back as those of TensorFlow, where the process had imported that too."""
+    framework = importlib.import_module(name)
+    tensor = framework.numpy.asarray([1.0, 2.0]) if name == "jax" else framework.tensor([1.0, 2.0])
+    with local_context() as ctx:
+        [[reduced]] = ctx.allreduce({"a": [tensor]}).values()
+        assert type(reduced) is type(ctx.broadcast(tensor)) is type(ctx.allgather(tensor)) is type(tensor)
+        assert ctx.allreduce(3) == 3
+    assert reduced.tolist() == [1.0, 2.0]

@@ -78,6 +78,10 @@ class Ring(ABC):
         modules = [framework.values for framework in imported() if framework.values]
         return importlib.import_module(modules[0] if modules else _VALUES_OF_TENSORFLOW)
 
+    def values_of(self, value: Any) -> Any:
+        """The module of `values` for `value`."""
+        return self.values
+
     # ---- the same collectives for NumPy's arrays, for code that knows no framework
 
     # They are tensors on the way even for a few numbers: members match the calls of one transport by their order, and a
@@ -112,6 +116,11 @@ class LocalRing(Ring):
 
     rank = 0
     size = 1
+
+    def values_of(self, value: Any) -> Any:
+        """See base class. Of the framework with its tensors, also where the process has imported another one first."""
+        owners = [framework for framework in imported() if framework.values and framework.has_tensors(value)]
+        return importlib.import_module(str(owners[0].values)) if owners else self.values
 
     def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:
         """See base class."""

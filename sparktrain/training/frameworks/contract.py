@@ -48,6 +48,16 @@ class Framework(ABC):
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""
         return False
 
+    def has_tensors(self, value: object) -> bool:
+        """Whether `value` is a tensor of the framework, or a dict, list or tuple with one."""
+        if isinstance(value, dict | tuple | list):
+            return any(map(self.has_tensors, value.values() if isinstance(value, dict) else value))
+        return isinstance(value, self._tensor_types())
+
+    def _tensor_types(self) -> tuple[type, ...]:
+        """The classes of its tensors, where the process has imported it and it has `values` beside TensorFlow's."""
+        return ()
+
     def owns_data(self, value: object) -> bool:
         """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False

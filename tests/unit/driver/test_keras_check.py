@@ -117,7 +117,7 @@ def test_a_file_that_keras_cannot_read_asks_for_nothing(content: str, tmp_path: 
     "options",
     [
         lambda **given: RunOptions(workers=2, backend=Backend.TENSORFLOW, **given),
-        lambda **given: SweepOptions(metric="loss", workers_per_trial=2, backend=Backend.HOROVOD, **given),
+        lambda **given: SweepOptions(metric="loss", workers_per_trial=2, backend=Backend.TENSORFLOW, **given),
     ],
 )
 def test_a_call_is_refused_before_it_has_a_session(options: Callable[..., Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from typing import Any
 
 from sparktrain.errors import EnvironmentMismatchError
@@ -20,6 +21,10 @@ class Jax(Framework):
 
     module = "jax"
     values = "sparktrain.training.frameworks.jax.jax_values"
+
+    def _tensor_types(self) -> tuple[type, ...]:
+        jax = sys.modules.get(self.module)
+        return () if jax is None else (jax.Array,)
 
     def seed(self, value: int) -> None:
         """See base class."""

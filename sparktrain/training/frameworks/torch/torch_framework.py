@@ -46,6 +46,10 @@ class Torch(Framework):
             return any(map(self.owns_data, value.values() if isinstance(value, dict) else value))
         return isinstance(value, torch.Tensor | torch.utils.data.DataLoader | torch.utils.data.Dataset)
 
+    def _tensor_types(self) -> tuple[type, ...]:
+        torch = sys.modules.get(self.module)
+        return () if torch is None else (torch.Tensor,)
+
     def seed(self, value: int) -> None:
         """See base class. Those of its GPUs too, once they are initialised."""
         torch = sys.modules[self.module]
