@@ -141,6 +141,12 @@ def replacements(spark, kills: int) -> list[float]:
     return found
 
 
+def row(name: str, seconds: list[float], target_s: float) -> tuple[str, str, str, str]:
+    """The median and the range of some recoveries, beside their target."""
+    middle = median(seconds)
+    return name, f"{middle:.2f} s", f"{min(seconds):.2f} to {max(seconds):.2f} s", at_most(middle, target_s, " s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=5)
@@ -148,22 +154,15 @@ def main() -> None:
     rows = []
     with session() as (spark, runs):
         for backend in ("horovod", "tensorflow"):
-            found = sorted(recoveries(spark, backend, runs, given.kills))
-            spread = f"{found[0]:.2f} to {found[-1]:.2f} s"
-            rows.append((backend, f"{median(found):.2f} s", spread, at_most(median(found), TARGET_S, " s")))
+            rows.append(row(backend, recoveries(spark, backend, runs, given.kills), TARGET_S))
         for rank in (0, 1):
-            found = sorted(recoveries(spark, "jax", runs, given.kills, rank=rank))
-            spread = f"{found[0]:.2f} to {found[-1]:.2f} s"
-            rows.append(
-                (f"jax, rank {rank}", f"{median(found):.2f} s", spread, at_most(median(found), JAX_TARGET_S, " s"))
-            )
+            seconds = recoveries(spark, "jax", runs, given.kills, rank=rank)
+            rows.append(row(f"jax, rank {rank}", seconds, JAX_TARGET_S))
         own = median(replacements(spark, EXECUTORS))
         rows.append(("Spark's own replacement of an executor", f"{own:.2f} s", "", ""))
         for backend in ("horovod", "tensorflow"):
-            found = sorted(recoveries(spark, backend, runs, EXECUTORS, "executor"))
-            spread = f"{found[0]:.2f} to {found[-1]:.2f} s"
-            target = at_most(median(found), round(own + EXECUTOR_TARGET_S, 2), " s")
-            rows.append((f"executor's kill, {backend}", f"{median(found):.2f} s", spread, target))
+            seconds = recoveries(spark, backend, runs, EXECUTORS, "executor")
+            rows.append(row(f"executor's kill, {backend}", seconds, round(own + EXECUTOR_TARGET_S, 2)))
     title = f"SIGKILL of one of two members to the next step, {given.kills} kills each, {MASTER}"
     show(title, ("ring", "median", "all", "target"), rows)
 

@@ -12,13 +12,12 @@ import os
 import signal
 import time
 from pathlib import Path
-from statistics import median
 
 import torch
 from torch import nn
 
-from benchmarks.machine import at_most, show
-from benchmarks.recovery import STEPS, recoveries
+from benchmarks.machine import show
+from benchmarks.recovery import STEPS, recoveries, row
 from benchmarks.session import MASTER, session
 from tests.support.drill import pid_of
 
@@ -84,9 +83,7 @@ def main() -> None:
     rows = []
     with session() as (spark, runs):
         for name, function in {"the store": from_store, "memory": from_memory}.items():
-            seconds = sorted(recoveries(spark, "torch", runs, given.kills, function=function))
-            spread = f"{seconds[0]:.2f} to {seconds[-1]:.2f} s"
-            rows.append((name, f"{median(seconds):.2f} s", spread, at_most(median(seconds), TARGET_S, " s")))
+            rows.append(row(name, recoveries(spark, "torch", runs, given.kills, function=function), TARGET_S))
     title = f"SIGKILL of one of two members of PyTorch to the next step, {given.kills} kills each, {MASTER}"
     show(title, ("checkpoint in", "median", "all", "target"), rows)
 

@@ -98,3 +98,10 @@ def order(rows: int, seed: int | None, number: int) -> Indices:
     if seed is None:
         return np.arange(rows, dtype=np.int64)
     return np.random.default_rng([seed % 2**64, number]).permutation(rows).astype(np.int64, copy=False)
+
+
+def check_unused(kind: str, batch_size: int | None, shuffle: bool) -> None:
+    """Raise SpecError for options of arrays where the data is of another `kind`."""
+    for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
+        if value:
+            raise SpecError(f"{name} ({shown(value)}) is for arrays, and the data is {kind}: {name} it yourself")

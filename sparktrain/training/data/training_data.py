@@ -95,20 +95,16 @@ class TrainingData:
         Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
         """
         require_tensorflow("to_tf()", "use to_keras(), to_numpy() or iter_batches()")
-        request = FeedRequest(
-            name=self.name,
-            schema=self.schema,
-            reader=self._reader,
+        return self._feed(
+            "tensorflow",
             share=self._share(uneven, batch_size),
             feature_columns=feature_columns,
             label_columns=label_columns,
             weight_column=weight_column,
             stack=stack,
             seed=self._seed_of(seed) if shuffle else None,
-            position=self._position,
             class_weight=class_weight,
         )
-        return feeds_of("tensorflow").row_feed(request)
 
     def to_keras(
         self,
@@ -133,20 +129,16 @@ class TrainingData:
         package = fit_feeds()
         if package == TENSORFLOW:
             require_tensorflow("to_keras()", "let Keras run on JAX or PyTorch")
-        request = FeedRequest(
-            name=self.name,
-            schema=self.schema,
-            reader=self._reader,
+        return self._feed(
+            package,
             share=self._share(uneven, batch_size),
             feature_columns=feature_columns,
             label_columns=label_columns,
             weight_column=weight_column,
             stack=stack,
             seed=self._seed_of(seed) if shuffle else None,
-            position=self._position,
             class_weight=class_weight,
         )
-        return feeds_of(package).row_feed(request)
 
     def to_torch(
         self,
@@ -189,19 +181,15 @@ class TrainingData:
         which torch has no tensors of.
         """
         require("torch", "to_torch()")
-        request = FeedRequest(
-            name=self.name,
-            schema=self.schema,
-            reader=self._reader,
+        return self._feed(
+            "torch",
             share=self._share(uneven, batch_size),
             feature_columns=feature_columns,
             label_columns=label_columns,
             weight_column=weight_column,
             stack=stack,
             seed=self._seed_of(seed) if shuffle else None,
-            position=self._position,
         )
-        return feeds_of("torch").row_feed(request)
 
     def iter_batches(
         self,
@@ -251,6 +239,13 @@ class TrainingData:
     @property
     def _subject(self) -> str:
         return f"data[{self.name!r}]"
+
+    def _feed(self, package: str, **request: Any) -> Any:
+        """The feed of the framework `package`; `request` is what `FeedRequest` needs beside the dataset."""
+        dataset = FeedRequest(
+            name=self.name, schema=self.schema, reader=self._reader, position=self._position, **request
+        )
+        return feeds_of(package).row_feed(dataset)
 
     def _share(self, uneven: str, batch_size: object) -> RowShare:
         share = assignment.share(self._rank, self._size, uneven)

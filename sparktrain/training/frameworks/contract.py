@@ -50,9 +50,7 @@ class Framework(ABC):
 
     def has_tensors(self, value: object) -> bool:
         """Whether `value` is a tensor of the framework, or a dict, list or tuple with one."""
-        if isinstance(value, dict | tuple | list):
-            return any(map(self.has_tensors, value.values() if isinstance(value, dict) else value))
-        return isinstance(value, self._tensor_types())
+        return contains(value, self._tensor_types())
 
     def _tensor_types(self) -> tuple[type, ...]:
         """The classes of its tensors, where the process has imported it and it has `values` beside TensorFlow's."""
@@ -90,3 +88,10 @@ class Framework(ABC):
     @abstractmethod
     def is_broken_collective(self, error: BaseException) -> bool:
         """Whether a collective of this package raised `error`, as opposed to other operations of the framework."""
+
+
+def contains(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether `value` is of one of the `kinds`, or a dict, list or tuple with a value that is."""
+    if isinstance(value, dict | tuple | list):
+        return any(contains(item, kinds) for item in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, kinds)

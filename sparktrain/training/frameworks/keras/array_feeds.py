@@ -54,11 +54,7 @@ def shard(
             "arrays, or a function that returns an iterator over batches of NumPy; or let Keras run on TensorFlow"
         )
     if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
-        for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
-            if value:
-                raise SpecError(
-                    f"{name} ({shown(value)}) is for arrays, and the data is an iterable of batches: {name} it yourself"
-                )
+        assignment.check_unused("an iterable of batches", batch_size, shuffle)
         return _iterated(data, share, where, table, seed)
     return _of_arrays(data, share, assignment.batch_of(batch_size), seed if shuffle else None, where, table)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sparktrain.errors import EnvironmentMismatchError
 from sparktrain.patched_imports import patch_when_imported
-from sparktrain.training.frameworks.contract import Framework
+from sparktrain.training.frameworks.contract import Framework, contains
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
 _GLOO = "gloo/gloo/"
@@ -42,9 +42,7 @@ class Torch(Framework):
         torch = sys.modules.get(self.module)
         if torch is None:
             return False
-        if isinstance(value, dict | tuple | list):
-            return any(map(self.owns_data, value.values() if isinstance(value, dict) else value))
-        return isinstance(value, torch.Tensor | torch.utils.data.DataLoader | torch.utils.data.Dataset)
+        return contains(value, (torch.Tensor, torch.utils.data.DataLoader, torch.utils.data.Dataset))
 
     def _tensor_types(self) -> tuple[type, ...]:
         torch = sys.modules.get(self.module)

@@ -66,10 +66,10 @@ def shard(
     share = assignment.share(rank, size, uneven)
     where = position or Position()
     if isinstance(data, tf.data.Dataset):
-        _check_unused("a tf.data.Dataset of batches", batch_size, shuffle)
+        assignment.check_unused("a tf.data.Dataset of batches", batch_size, shuffle)
         return _of_batches(class_weights.by_class(data, class_weight), share, where)
     if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
-        _check_unused("an iterable of batches", batch_size, shuffle)
+        assignment.check_unused("an iterable of batches", batch_size, shuffle)
         turns = EpochOrder(data, seed) if changes(data) else None
         return _of_batches(class_weights.by_class(_generated(turns or data), class_weight), share, where, turns)
     return _of_arrays(
@@ -95,12 +95,6 @@ def order_of(data: Any) -> int:
         ]
 
     return zlib.crc32(repr([parts(data), int(data.cardinality())]).encode())
-
-
-def _check_unused(kind: str, batch_size: int | None, shuffle: bool) -> None:
-    for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
-        if value:
-            raise SpecError(f"{name} ({shown(value)}) is for arrays, and the data is {kind}: {name} it yourself")
 
 
 # --- datasets of batches
