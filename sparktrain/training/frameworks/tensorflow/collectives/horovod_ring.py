@@ -20,7 +20,7 @@ import tensorflow as tf
 from sparktrain.clock import SystemClock
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.horovod_environment import horovod_environment
@@ -54,12 +54,12 @@ def join(joining: Joining) -> Ring:
     if formation.size == 1:
         return LocalRing()
     joining.release_port()  # Gloo takes ports of its own
-    offers = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    offers = nccl_use.offered(joining, gpu_identity.gpu_uuid()) if mpi_ops.nccl_built() else {}
     # Gloo's timeout also bounds how far apart members may call init, and one that is missing aborts the others by
     # SIGABRT: meet first.
     shared = barrier.wait_for_all(joining, SystemClock(), offers)
     # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
-    by_nccl = nccl_use.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
+    by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
