@@ -104,6 +104,7 @@ class RunRequest:
             backend=spec.gang.backend,
             may_grow=start.may_grow,
             port=start.port,
+            ring=start.ring,
             local_steps=spec.gang.local_steps,
             servers=self.servers,
         )

@@ -118,6 +118,11 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
+            case m.MemberHeals(member=member, heals=heals):
+                gang.declare(member.rank, heals)
+                return []
+            case m.MemberHealed():
+                return [refused(agent, message.member)]
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
             case m.MemberAsked():

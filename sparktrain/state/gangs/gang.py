@@ -161,6 +161,13 @@ class Gang:
         returns = self.absences.is_in(rank, AbsenceStage.STARTING)
         return self.absences.by_rank.pop(rank) if returns else None
 
+    def declare(self, rank: Rank, heals: bool) -> None:
+        """Member `rank` can continue in a new ring after the loss of another one, or no more."""
+        if heals:
+            self.attendance.heals.add(rank)
+        else:
+            self.attendance.heals.discard(rank)
+
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
         self.progress.paces[rank] = pace

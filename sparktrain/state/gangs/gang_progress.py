@@ -30,6 +30,8 @@ class GangAttendance(Struct, gc=False):
     entered: set[Rank] = set()
     training: set[Rank] = set()
     """Workers of a gang with parameter servers that train by themselves."""
+    heals: set[Rank] = set()
+    """Members that can continue in a new ring after the loss of another one."""
     ended: dict[Rank, Outcome] = {}
 
     def postpone(self, seconds: float) -> None:
