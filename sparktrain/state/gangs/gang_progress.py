@@ -65,6 +65,11 @@ class MemberProgress(Struct, gc=False):
                 if pace is not None:
                     pace.at = max(pace.at, at)
 
+    def resume(self, at: float) -> None:
+        """The members have waited for another one, and train on at `at`: only from now on they can be silent."""
+        for pace in (*self.paces.values(), *self.reported.values()):
+            pace.at = max(pace.at, at)
+
     def forget(self, rank: Rank) -> bool:
         """The process of member `rank` is gone, and another one follows; whether it had finished steps."""
         self.awaiting = {(other_rank, feed) for other_rank, feed in self.awaiting if other_rank != rank}
