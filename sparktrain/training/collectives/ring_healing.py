@@ -46,7 +46,7 @@ class _HealingRing(Protocol):
     def rejoin(self, formation: Formation) -> None: ...
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class RingStanding(Struct, frozen=True, kw_only=True):
     """How far a member has come when its ring breaks."""
 
     is_new: bool = False
@@ -69,7 +69,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 class Meeting(Struct, frozen=True, kw_only=True):
     """What the members have agreed on in a new ring: equal on all of them."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[RingStanding, ...]
     """By rank."""
     source: int
     """The rank with the most advanced state."""
@@ -79,7 +79,7 @@ class Meeting(Struct, frozen=True, kw_only=True):
     """Of the collectives since the last step of that member."""
 
     @property
-    def most_advanced(self) -> Standing:
+    def most_advanced(self) -> RingStanding:
         """The member with the most advanced state."""
         return self.standings[self.source]
 
@@ -149,7 +149,9 @@ class RingHealing:
         self._healing_ring.rejoin(formation)
         self.on_formed(formation)
 
-    def meet(self, standing: Standing, write: Callable[[Path, list[int]], None], target: Path | None = None) -> Meeting:
+    def meet(
+        self, standing: RingStanding, write: Callable[[Path, list[int]], None], target: Path | None = None
+    ) -> Meeting:
         """Agree with all members of the new ring, and get the most advanced state where this member needs it.
 
         `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
@@ -183,7 +185,7 @@ class RingHealing:
         def write(folder: Path, ranks: list[int]) -> None:
             raise RingError("no member of the ring has a state: all of them are new")
 
-        self.arrival = self.meet(Standing(is_new=True), write, target)
+        self.arrival = self.meet(RingStanding(is_new=True), write, target)
         self.continuity.echoes = True
         return self.arrival.folder
 
@@ -205,11 +207,11 @@ class RingHealing:
         if number > self._exchange.number:
             self._healing_ring.break_off()
 
-    def _standings(self, mine: Standing) -> tuple[Standing, ...]:
+    def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
         row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results, mine.able]], "int64")
         rows = self.ring.allgather_array(row, name=_NAME).tolist()
         standings = tuple(
-            Standing(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results, able=bool(able))
+            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results, able=bool(able))
             for new, steps, in_step, results, able in rows
         )
         if unable := [rank for rank, standing in enumerate(standings) if not standing.able]:
@@ -220,7 +222,7 @@ class RingHealing:
         return standings
 
     def _files(
-        self, standings: Sequence[Standing], write: Callable[[Path, list[int]], None], target: Path | None
+        self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
     ) -> Path:
         folder = self._folder.with_name(f"{self._folder.name}-{self._exchange.number}")
         mine = standings[self.ring.rank]
@@ -238,7 +240,7 @@ class RingHealing:
         received = msgspec.msgpack.decode(content, type=list[list[PackedArray]])
         return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
 
-    def _follow(self, mine: Standing, meeting: Meeting) -> None:
+    def _follow(self, mine: RingStanding, meeting: Meeting) -> None:
         most = meeting.most_advanced
         if mine.is_new:
             done = len(meeting.results) if most.in_step else 0
@@ -247,7 +249,7 @@ class RingHealing:
         self.continuity.follow(meeting.results[done:])
 
 
-def _source(standings: Sequence[Standing]) -> int:
+def _source(standings: Sequence[RingStanding]) -> int:
     """The rank of the most advanced member. Raises RingError where others cannot come to its state."""
     survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
     if not survivors:

@@ -18,7 +18,7 @@ from sparktrain.errors import RingError
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
-from sparktrain.training.collectives.ring_healing import Meeting, RingHealing, Standing
+from sparktrain.training.collectives.ring_healing import Meeting, RingHealing, RingStanding
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
@@ -136,7 +136,7 @@ class SurvivingFit:
         if in_step:
             self._values.put_back()
         results = len(self._healing.continuity.results)
-        standing = Standing(steps=self._steps, in_step=in_step, results=results, able=able)
+        standing = RingStanding(steps=self._steps, in_step=in_step, results=results, able=able)
 
         def write(folder: Path, ranks: list[int]) -> None:
             self._write(folder, ranks, in_step=in_step)
@@ -280,11 +280,14 @@ def _caller() -> tuple[InternalCallback | None, str]:
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
-    """The attributes of a callback, with copies of its short lists and dicts."""
-    return {
-        name: value.copy() if isinstance(value, list | dict) and len(value) <= _COPIED else value
-        for name, value in vars(callback).items()
-    }
+    """The attributes of a callback, with copies of its short lists and dicts, and of those in a dict."""
+    return {name: _copied(value) for name, value in vars(callback).items()}
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, list | dict) or len(value) > _COPIED:
+        return value
+    return {name: _copied(child) for name, child in value.items()} if isinstance(value, dict) else value.copy()
 
 
 def _rate(model: Any) -> float:
