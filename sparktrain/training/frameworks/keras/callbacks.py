@@ -22,6 +22,7 @@ from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
+from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
@@ -34,10 +35,12 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     Scoring,
 )
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
+from sparktrain.training.frameworks.keras.healing_callback import BeforeUsers, HealTogether
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
+    Agreed,
     Arrange,
     CallbackStateKeeper,
     InternalCallback,
@@ -79,6 +82,8 @@ class CallbackDeps:
     """Folders that only this member uses."""
     memory: MemorySaver | None = None
     """None: no snapshots in memory."""
+    healing: RingHealing | None = None
+    """None: a member that is lost ends the training of all."""
 
 
 def keras_callbacks(
@@ -121,6 +126,9 @@ def keras_callbacks(
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
         chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+    if deps.healing is not None:
+        before_users = BeforeUsers()
+        chain += [before_users, HealTogether(deps.healing, keep, past, before_users)]
     return chain
 
 
@@ -343,6 +351,14 @@ class ProgressCallback(InternalCallback):
         """See base class."""
         self._report_step()
 
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (int(self._checked),)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._checked = bool(agreed[0])
+
     def _check_weights(self) -> None:
         if not self._checked and is_averaged(self.model):
             self._check(self.model)
@@ -405,6 +421,14 @@ class StopOnRequest(InternalCallback):
         if self._stop:
             self.model.stop_training = True
 
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (self._next, self._gap)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._next, self._gap = agreed
+
     def _agree(self) -> None:
         step = self._position.step
         now = self._clock.now()
@@ -443,6 +467,14 @@ class StopTogether(InternalCallback):
         """See base class."""
         if self._ring.size > 1:
             self.model.stop_training = self._any(self.model.stop_training)
+
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (int(self._midway),)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._midway = bool(agreed[0])
 
     def _any(self, mine: bool) -> bool:
         return bool(self._ring.allgather_array(np.array([mine], "int32"), name="stopping").any())
