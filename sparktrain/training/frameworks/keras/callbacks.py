@@ -121,7 +121,7 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
-    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
@@ -142,7 +142,6 @@ class TrackPosition(InternalCallback):
     def __init__(self, position: Position) -> None:
         super().__init__()
         self._position = position
-        self._cut = False
         self._over = False
         self._quiet = ExitStack()
 
@@ -167,8 +166,8 @@ class TrackPosition(InternalCallback):
         position.finish_step(batch)
         if not position.at_epoch_end:
             return
-        if position.per_epoch is None or (position.offset and not position.at_pass_end):
-            self._cut = self.model.stop_training = True
+        if position.per_epoch is None or (position.offset and not (position.at_pass_end or position.ordered)):
+            position.cut = self.model.stop_training = True
         elif position.offset:
             self._over = True
 
@@ -179,8 +178,8 @@ class TrackPosition(InternalCallback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         self._leave_epoch()
-        if self._cut:
-            self._cut = self.model.stop_training = False
+        if self._position.cut:
+            self._position.cut = self.model.stop_training = False
 
     def _leave_epoch(self) -> None:
         self._position.leave_epoch()
@@ -449,9 +448,10 @@ class StopTogether(InternalCallback):
 
     last = True
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, position: Position) -> None:
         super().__init__()
         self._ring = ring
+        self._position = position
         self._midway = False
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -461,7 +461,8 @@ class StopTogether(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self._midway:
-            self.model.stop_training = self._any(self.model.stop_training)
+            cut = self._position.cut
+            self.model.stop_training = self._any(self.model.stop_training and not cut) or cut
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""

@@ -25,16 +25,21 @@ _BEGINS = ("on_train_batch_begin", "on_batch_begin")
 
 
 class BeforeUsers(InternalCallback):
-    """The last callback before those of the user: notes their states at the end of an epoch."""
+    """The last callback before those of the user: notes their state, for a process that calls them as well."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fit: SurvivingFit | None = None
 
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self.fit is not None:
+            self.fit.note("on_train_batch_end")
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         if self.fit is not None:
-            self.fit.note_states()
+            self.fit.note("on_epoch_end")
 
 
 class HealTogether(InternalCallback):

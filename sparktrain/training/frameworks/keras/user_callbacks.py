@@ -124,8 +124,8 @@ class ResumedState:
     """A digest of the random numbers that this process had drawn when its fit started."""
     sent: bool = False
     """Whether it is the state of members that train on, and this process takes the rank of one that was lost."""
-    agreed: list[list[int]] = field(default_factory=list)
-    """What the callbacks of those members had agreed on, in the order of the list."""
+    agreed: dict[str, list[int]] = field(default_factory=dict)
+    """What the callbacks of those members had agreed on, by the names of their classes."""
     appending: list[Any] = field(default_factory=list)
     """The loggers that append to the file of that process, in this fit only."""
 

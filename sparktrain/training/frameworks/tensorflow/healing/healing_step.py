@@ -1,6 +1,7 @@
 """The step of `fit` in a gang that heals: it takes the place of Keras's own train function, and can be repeated."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -100,7 +101,35 @@ class HealingStep:
         @as_written
         def train(data: Any) -> Any:
             # Before all else of the step: where a collective has failed, the values before it are kept.
-            with tf.control_dependencies(self._values.keep()):
+            with tf.control_dependencies(self._values.keep()), _early_metrics(model):
                 return model.train_step(data)
 
         return model.distribute_strategy.run(model._autoconvert_optionals(train), args=(batch,))
+
+
+@contextmanager
+def _early_metrics(model: Any) -> Iterator[None]:
+    """Have a step that is traced within the block update the metrics of `compile()` before its collective.
+
+    Keras does it after the optimizer: then what members send beside their gradients would lack the step in metrics.
+    """
+    metrics = model._compile_metrics
+    if metrics is None:
+        yield
+        return
+    compute_loss = model._compute_loss
+    update = metrics.update_state
+
+    @as_written
+    def compute(**arguments: Any) -> Any:
+        loss = compute_loss(**arguments)
+        update(arguments["y"], arguments["y_pred"], arguments["sample_weight"])
+        return loss
+
+    model._compute_loss = compute
+    metrics.update_state = as_written(lambda *arguments, **weights: None)
+    try:
+        yield
+    finally:
+        del model._compute_loss
+        del metrics.update_state

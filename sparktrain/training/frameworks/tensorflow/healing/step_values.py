@@ -66,7 +66,7 @@ class StepValues(Passenger):
             return {}
         parts = np.split(self._members.numpy()[rank], np.cumsum(self._sizes)[:-1])
         return {
-            name: np.ascontiguousarray(part.reshape(tuple(variable.shape)))
+            name: part.copy().reshape(tuple(variable.shape))
             for part, (name, variable) in zip(parts, self._travelling.items(), strict=True)
         }
 

@@ -7,7 +7,8 @@ those that have not applied it take weights and optimizer from that one, and tra
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     InternalCallback,
     ResumedState,
     SilencedCallback,
-    State,
     is_default,
 )
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
@@ -42,6 +42,8 @@ _EVENTS = {
 """The events of Keras after a step in which another process can take part, and the methods that they call."""
 _STATES = (keras.callbacks.History, keras.callbacks.EarlyStopping, keras.callbacks.ProgbarLogger, SilencedCallback)
 """Callbacks that change only themselves after a step."""
+_COPIED = 1000
+"""The most elements of a list that is copied in each step."""
 _GRADIENTS = "gradients"
 """Prefix of the names of collectives that a step may have: others change what it does before them."""
 
@@ -57,7 +59,7 @@ class SurvivingFit:
         past: ResumedState,
         callbacks: Sequence[InternalCallback],
     ) -> None:
-        """`callbacks` are those of this package, in their order, equal on all members."""
+        """`callbacks` are those of this package."""
         self._model = model
         self._healing = healing
         self._keep = keep
@@ -77,18 +79,25 @@ class SurvivingFit:
         """Steps that this member has applied."""
         self._has_met = False
         """Whether the ring has healed since the last step."""
-        self._states: State = {}
+        external = [entry for entry in self._listed() if not isinstance(entry, InternalCallback)]
+        self._listening = {
+            event: [entry for entry in external if not is_default(entry, *methods)]
+            for event, methods in _EVENTS.items()
+        }
+        """The users' callbacks that do something at an event."""
+        self._noted: list[tuple[Any, dict[str, Any]]] = []
+        """Their attributes before the newest event."""
+        self._rate = 0.0
+        """The learning rate before the newest event."""
         self._agreed: list[Agreed] = []
         """What the members had agreed on before the callbacks of the newest step."""
 
-    @property
-    def has_started(self) -> bool:
-        """Whether this member has trained a step."""
-        return bool(self._agreed)
-
-    def note_states(self) -> None:
-        """An epoch ends: note the states of the users' callbacks, which are called next."""
-        self._states = self._keep.states() if self.has_started else {}
+    def note(self, event: str) -> None:
+        """The users' callbacks are called for `event` next: note what another process would call them with."""
+        callbacks = self._listening[event]
+        if callbacks:
+            self._noted = [(callback, _attributes(callback)) for callback in callbacks]
+            self._rate = _rate(self._model)
 
     def end(self) -> None:
         """The `fit` ends: a loss ends the training from now on."""
@@ -146,7 +155,7 @@ class SurvivingFit:
     def _is_able(self, *, in_step: bool) -> bool:
         if self._model.stop_training or any(not name.startswith(_GRADIENTS) for name in self._healing.traced_names):
             return False
-        return in_step or _can_repeat_event()
+        return in_step or self._can_repeat_event()
 
     def _take_over(self, meeting: Meeting) -> None:
         """Take weights, optimizer, and all members' own values from the member that has applied the step."""
@@ -170,11 +179,12 @@ class SurvivingFit:
         position.step -= back
         position.batch -= back
         try:
-            content = fit_content(position, self._keep, self._model)
-            if not in_step and _event() == "on_epoch_end":
-                content["callbacks"] = self._states
+            with nullcontext() if in_step else self._as_noted():
+                content = fit_content(position, self._keep, self._model)
+            names = [type(callback).__name__ for callback in self._callbacks]
             agreed = [callback.agreed() for callback in self._callbacks] if in_step else self._agreed
-            content[SENT] = {"drawn": self._past.drawn, "agreed": [list(numbers) for numbers in agreed]}
+            by_name = {name: list(numbers) for name, numbers in zip(names, agreed, strict=True)}
+            content[SENT] = {"drawn": self._past.drawn, "agreed": by_name}
             extra = {FIT_STATE: content}
             state = capture(self._model, position.step, epoch=position.epoch, batch=position.batch, extra=extra)
         finally:
@@ -188,6 +198,33 @@ class SurvivingFit:
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.save(folder, tensors, document)
 
+    def _can_repeat_event(self) -> bool:
+        """Whether another process can repeat the event of Keras in which a collective has failed.
+
+        It calls all callbacks of the event: those of users must not have been called, or have changed themselves alone.
+        """
+        callback, event = _caller()
+        if callback is None or event not in _EVENTS or not callback.repeatable:
+            return False
+        if not callback.last or not self._listening[event]:
+            return True
+        changes = event == "on_epoch_end" and any(type(entry) not in _STATES for entry in self._listening[event])
+        return not changes and _rate(self._model) == self._rate
+
+    @contextmanager
+    def _as_noted(self) -> Iterator[None]:
+        """Within the block the users' callbacks are as before the event, if they have been called for it."""
+        callback, _ = _caller()
+        noted = self._noted if callback is not None and callback.last else []
+        present = [dict(vars(entry)) for entry, _ in noted]
+        for entry, attributes in noted:
+            vars(entry).update(attributes)
+        try:
+            yield
+        finally:
+            for (entry, _), attributes in zip(noted, present, strict=True):
+                vars(entry).update(attributes)
+
     def _listed(self) -> list[Any]:
         callbacks = _callback_list(self._model)
         return [] if callbacks is None else list(callbacks.callbacks)
@@ -199,8 +236,9 @@ class SurvivingFit:
         arrival = self._healing.arrival
         if arrival is None:
             return True
-        for callback, agreed in zip(self._callbacks, self._past.agreed, strict=True):
-            callback.continue_with(agreed)
+        for callback in self._callbacks:
+            if agreed := self._past.agreed.get(type(callback).__name__):
+                callback.continue_with(agreed)
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(_MEMBERS))
         self._healing.continuity.echoes = False
@@ -227,29 +265,26 @@ def _callback_list(model: Any) -> Any:
     return None
 
 
-def _event() -> str:
-    """The event of Keras that has called a callback on the stack; empty where there is none."""
-    for frame, _ in traceback.walk_stack(sys._getframe()):
-        if isinstance(frame.f_locals.get("self"), keras.callbacks.CallbackList):
-            return frame.f_code.co_name
-    return ""
-
-
-def _can_repeat_event() -> bool:
-    """Whether another process can repeat the event of Keras in which a collective has failed.
-
-    It calls all callbacks of the event: those of users must not have been called, or do nothing then, or have only a
-    state, which was noted before.
-    """
+def _caller() -> tuple[InternalCallback | None, str]:
+    """The callback of this package that has called, and the event of Keras; None and empty for any other caller."""
     callback = None
     for frame, _ in traceback.walk_stack(sys._getframe()):
         caller = frame.f_locals.get("self")
         if isinstance(caller, InternalCallback):
             callback = caller
         if isinstance(caller, keras.callbacks.CallbackList):
-            methods = _EVENTS.get(frame.f_code.co_name)
-            if methods is None or callback is None or not callback.repeatable:
-                return False
-            external = [entry for entry in caller.callbacks if not isinstance(entry, InternalCallback)]
-            return not callback.last or all(type(entry) in _STATES or is_default(entry, *methods) for entry in external)
-    return False
+            return callback, frame.f_code.co_name.lstrip("_")
+    return None, ""
+
+
+def _attributes(callback: Any) -> dict[str, Any]:
+    """The attributes of a callback, with copies of its short lists and dicts."""
+    return {
+        name: value.copy() if isinstance(value, list | dict) and len(value) <= _COPIED else value
+        for name, value in vars(callback).items()
+    }
+
+
+def _rate(model: Any) -> float:
+    rate = model.optimizer._learning_rate
+    return float(rate.numpy()) if hasattr(rate, "numpy") else 0.0
