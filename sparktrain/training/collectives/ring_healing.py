@@ -6,7 +6,6 @@ next ring with the process that takes the lost rank, and agrees with the others 
 member sends its state.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from msgspec import Struct
 from sparktrain.clock import Clock, pause
 from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
+from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.checkpoint.memory_saver import PackedArray
 from sparktrain.training.checkpoint.sent_files import broadcast_bytes, send_files
@@ -191,7 +191,7 @@ class RingHealing:
         """A step has ended since the meeting: nobody needs its files any more."""
         self.arrival = None
         for folder in self._folder.parent.glob(f"{self._folder.name}-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
 
     def _announced(self) -> bool:
         until = self._clock.now() + ANNOUNCED_S

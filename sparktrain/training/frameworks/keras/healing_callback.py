@@ -106,7 +106,7 @@ class HealTogether(InternalCallback):
             and hasattr(optimizer, "passenger")
             and (metrics is None or metrics.built)
             and position.fit == 1
-            and position.fed
+            and (position.ordered or bool(position.feeds))
             and not position.stopped
             and self._callbacks_can()
         )

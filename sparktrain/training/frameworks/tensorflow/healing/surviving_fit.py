@@ -29,6 +29,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     ResumedState,
     SilencedCallback,
     is_default,
+    is_of_keras,
 )
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
 from sparktrain.training.frameworks.tensorflow.healing.step_values import StepValues, shared_variables
@@ -41,7 +42,7 @@ _EVENTS = {
 }
 """The events of Keras after a step in which another process can take part, and the methods that they call."""
 _STATES = (keras.callbacks.History, keras.callbacks.EarlyStopping, keras.callbacks.ProgbarLogger, SilencedCallback)
-"""Callbacks that change only themselves after a step."""
+"""Callbacks of Keras that change only themselves after a step."""
 _COPIED = 1000
 """The most elements of a list that is copied in each step."""
 _GRADIENTS = "gradients"
@@ -208,8 +209,8 @@ class SurvivingFit:
             return False
         if not callback.last or not self._listening[event]:
             return True
-        changes = event == "on_epoch_end" and any(type(entry) not in _STATES for entry in self._listening[event])
-        return not changes and _rate(self._model) == self._rate
+        known = all(type(entry) in _STATES or not is_of_keras(entry) for entry in self._listening[event])
+        return known and _rate(self._model) == self._rate
 
     @contextmanager
     def _as_noted(self) -> Iterator[None]:
@@ -253,7 +254,8 @@ class SurvivingFit:
         if self._has_met:
             self._has_met = False
             self._healing.settle()
-        self._healing.declare(True)
+        if self._position.fed:  # known once a feed is read
+            self._healing.declare(True)
 
 
 def _callback_list(model: Any) -> Any:
