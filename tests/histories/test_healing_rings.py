@@ -1,6 +1,6 @@
 """Rings that heal, in any history of losses and messages: what members know of the rings, by the messages alone.
 
-The model stands beside the machine. It knows which member has declared what, which ring each one was told of, and who
+The model stands beside the machine. It knows which member has declared what, which ring each one has heard of, and who
 has reported equal state in it. The same histories find each of the mistakes of `MUTANTS`.
 """
 
@@ -29,10 +29,24 @@ HISTORIES = 400
 EVENTS = 40
 RESTARTS = 3
 DEEDS = [
-    *("die", "die", "join", "mend", "mend", "mend", "heal", "heal", "declare", "unable", "step", "lose", "write"),
+    *(
+        "die",
+        "die",
+        "join",
+        "recover",
+        "recover",
+        "recover",
+        "heal",
+        "heal",
+        "declare",
+        "unable",
+        "step",
+        "lose",
+        "write",
+    ),
     *("hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring", "lost", "leave"),
 ]
-ALL_HISTORIES = pytest.mark.all(case=f"{HISTORIES} histories", covered_by="a quarter of them; mistakes to be found")
+ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
 
@@ -46,10 +60,10 @@ class RingModel:
         self._fed = 0
         self._able: set[Member] = set()
         self._newest: dict[tuple[TrialId, Generation], int] = {}
-        self._told: dict[RingKey, set[Rank]] = {}
-        """Members that were told to leave the ring before this one."""
+        self._notified: dict[RingKey, set[Rank]] = {}
+        """Members that were asked to leave the ring before this one."""
         self._formed: dict[RingKey, dict[Member, object]] = {}
-        """The places that members of a ring were told."""
+        """The places that members of a ring have."""
         self._healed: dict[RingKey, set[Member]] = {}
         self._recorded = 0
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
@@ -65,8 +79,8 @@ class RingModel:
             elif isinstance(command, do.PlaceMember):
                 self._place(command)
         for form in formed_in(commands):
-            told = self._formed.get((form.member.trial, form.member.generation, form.ring))
-            assert told is None or len(told) == len(form.places), "a member is not told the places of its ring"
+            notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
+            assert notified is None or len(notified) == len(form.places), "a member does not get the places of its ring"
         for fed in self.world.fed[self._fed :]:
             self._hear(fed.message)
         self._fed = len(self.world.fed)
@@ -75,11 +89,11 @@ class RingModel:
     def _send(self, message: m.StateOutput) -> None:
         generation = message.member.trial, message.member.generation
         if isinstance(message, m.RingBroken):
-            assert message.member in self._able, f"{message.member} is told to heal, and cannot"
-            told = self._told.setdefault((*generation, message.ring), set())
-            assert message.member.rank not in told, "the ring is an older one"
+            assert message.member in self._able, f"{message.member} is asked to heal, and cannot"
+            notified = self._notified.setdefault((*generation, message.ring), set())
+            assert message.member.rank not in notified, "the ring is an older one"
             self._newest[generation] = message.ring
-            told.add(message.member.rank)
+            notified.add(message.member.rank)
         elif isinstance(message, m.FormGang) and message.ring:
             assert message.ring == self._newest[generation], "a ring forms that is not the newest"
             self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
@@ -109,8 +123,8 @@ class RingModel:
             assert len(set(map(str, formed.values()))) == 1, "members of a ring know different places"
             size = len(next(iter(formed.values())))
             assert len({member.rank for member in formed}) == size, "a member does not know the others of its ring"
-            told = self._told[key] | {Rank(record.restart.rank)}
-            assert len(told) == size, "a member has not left its ring"
+            notified = self._notified[key] | {Rank(record.restart.rank)}
+            assert len(notified) == size, "a member has not left its ring"
             assert formed.keys() <= self._healed.get(key, set()), "a ring counts as healed, and a member is not there"
             assert record.restart.healed
         self._recorded = len(restarts)
@@ -139,7 +153,7 @@ def late(world: World, which: int) -> None:
 
 
 def newest_ring(world: World, member: Member) -> int:
-    """The ring whose places the member has heard of last."""
+    """The newest ring with places that the member has."""
     return max((form.ring for form in world.sent(m.FormGang) if form.member == member), default=0)
 
 
@@ -155,7 +169,7 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.declare(busy[which % len(busy)], heals=False)
     elif what == "late":
         late(world, which)
-    elif what == "mend":
+    elif what == "recover":
         act(world, "start", which, names)
         for agent in busy:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
@@ -273,7 +287,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "is healed too early": partial(patch.object, MemberRestarts, "healed", _hurried),
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
-    "tells the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
+    "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
     "heals two losses": partial(patch.object, MemberRestarts, "_heals", _any_loss),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }

@@ -59,7 +59,7 @@ class MemberRestarts:
         new ring."""
         self._wait_s = MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
         self._waiting: dict[TrialId, None] = {}
-        """Trials whose gangs may have a member that waits for an agent, in the order of their losses: each event looks
+        """Trials with a gang that may have a member without an agent, in the order of their losses: each event looks
         at them."""
 
     def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> Commands | None:

@@ -26,7 +26,7 @@ JOIN_S = 40.0
 
 
 def ring(world: World, size: int = 3, spare: int = 0, **limits: object) -> list[AgentId]:
-    """The agents of a gang whose members train and can heal, by rank."""
+    """The agents of a gang with members that train and can heal, by rank."""
     agents = gang(world, size, spare, **{"heals": True, "join_timeout_s": JOIN_S, **limits})
     for agent in agents:
         world.declare(agent)
