@@ -3,6 +3,7 @@
 import atexit
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -10,11 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from sparktrain.errors import RunDirectoryError, SpecError
-from sparktrain.rundir.layout import ExportedModel, MemberLayout
+from sparktrain.ids import Member
+from sparktrain.rundir.layout import ExportedModel, MemberLayout, RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import hold
+
+_PROCESS = re.compile(r"rank-(\d+)-restart-(\d+)/")
 
 KERAS = "keras"
 PATH = "path"
@@ -34,6 +39,17 @@ class StoredModel(NamedTuple):
 
 
 Load = Callable[[str, StoredModel, Mapping[str, Any]], Any]
+
+
+def newest_process(store: Store, layout: RunLayout, member: Member) -> MemberLayout:
+    """The files of the newest process of `member`, which may have been lost and restarted alone. Blocks.
+
+    Raises OSError.
+    """
+    names = store.entries(layout.members(member.trial, member.generation))
+    processes = [(int(match[1]), int(match[2])) for match in map(_PROCESS.fullmatch, names) if match is not None]
+    newest = max((incarnation for rank, incarnation in processes if rank == member.rank), default=0)
+    return layout.member(replace(member, incarnation=newest))
 
 
 def find_model(store: Store, member: MemberLayout) -> StoredModel | None:

@@ -461,6 +461,7 @@ class TrainContext:
             self._stepped,
             own_folders=(self._assignment.work_dir, self.log_dir),
             memory=self._memory_saver(),
+            healing=self._gang.healing,
             memory_checkpoint=memory_checkpoint,
             keep=keep,
             checkpoint_every=checkpoint_every,

@@ -148,7 +148,9 @@ def restore(
         document = _document(files)
         if saved_parts:
             state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
-        if alike or not rank:  # last, because building an optimizer or a generator draws from them
+        if alike or rank == tensor_files.source_rank(
+            document
+        ):  # last, because building an optimizer or a generator draws from them
             assign_generators(document["generators"])
         return _restored(files, document)
 

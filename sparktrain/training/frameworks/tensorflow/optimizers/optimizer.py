@@ -13,7 +13,12 @@ from sparktrain.training.frameworks.keras.distributed_apply import DistributedAp
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.frameworks.tensorflow.optimizers.first_step import FirstStep
-from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Gradient, averaged_gradients, width
+from sparktrain.training.frameworks.tensorflow.optimizers.gradients import (
+    Gradient,
+    Passenger,
+    averaged_gradients,
+    width,
+)
 from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import (
     LocalSteps,
     RingAverager,
@@ -40,7 +45,7 @@ def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
             optimizer.apply = LocalSteps(optimizer, RingAverager(ring), ring.local_steps)
     elif ring.size > 1:
         # An attribute instead of a subclass: Keras saves the name of the class, and knows its own by identity.
-        optimizer.apply = _Reducer(optimizer, ring, narrow)
+        optimizer.apply = GradientAverage(optimizer, ring, narrow)
     return optimizer
 
 
@@ -105,13 +110,16 @@ class DistributedTape:
         )
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
         self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
-        averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
+        averaged, _ = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
         self._first.compare(gradients, averaged)
         return tf.nest.pack_sequence_as(plain, averaged)
 
 
-class _Reducer(DistributedApply):
-    """Averages gradients over the ring."""
+class GradientAverage(DistributedApply):
+    """Averages gradients over the ring, and applies nothing before all members have all averages."""
+
+    passenger: Passenger | None = None
+    """Set it before the step is traced."""
 
     def __init__(self, optimizer: Any, ring: Ring, narrow: tf.DType | None) -> None:
         self._ring = ring
@@ -132,13 +140,26 @@ class _Reducer(DistributedApply):
             self._optimizer._trainable_variables if trainable_variables is None else trainable_variables
         )
         single = not _adds_rows(self._optimizer)
-        averaged = averaged_gradients(self._ring, gradients, self._narrow, "gradients", single=single)
+        passenger = self.passenger
+        averaged, sums = averaged_gradients(
+            self._ring,
+            gradients,
+            self._narrow,
+            "gradients",
+            single=single,
+            beside=() if passenger is None else [passenger.sent()],
+        )
         self._first.compare(gradients, averaged)
-        self._apply(averaged, trainable_variables)
+        received = [mean for mean in averaged if mean is not None]
+        # A collective may fail after others of the same step: a member that repeats it must have applied nothing.
+        with tf.control_dependencies([*tf.nest.flatten(received, expand_composites=True), *sums]):
+            if passenger is not None:
+                passenger.receive(sums[0])
+            self._apply(averaged, trainable_variables)
 
-    def around(self, outer: Any) -> "_Reducer":
+    def around(self, outer: Any) -> "GradientAverage":
         """See base class."""
-        return _Reducer(outer, self._ring, self._narrow)
+        return GradientAverage(outer, self._ring, self._narrow)
 
 
 def _adds_rows(optimizer: Any) -> bool:
