@@ -283,6 +283,8 @@ class Agent:
                     mine.pass_on(message)
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
+                case (m.CommitParts() | m.GiveUpPart()) as news:
+                    self._snapshots.decided(news)
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason

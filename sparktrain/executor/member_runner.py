@@ -180,14 +180,14 @@ class MemberSession:
             reply = pm.SnapshotAnswered(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
         self._unsaved_since = None  # the local disk works
         if reply.problem:
-            post(m.CheckpointFailed(self.member, reply.step, reply.problem))
+            post(m.CheckpointFailed(self.member, reply.step, reply.problem, snapshot.part))
         child.send(reply)
 
     def _not_saved(self, child: MemberProcess, unsaved: pm.Unsaved, post: Post) -> None:
         """Report it at once; after too long without a save on this host's disk the member is lost, for another host."""
         host = socket.gethostname()
         now = self._clock.now()
-        post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})"))
+        post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})", unsaved.part))
         if not unsaved.disk:
             return
         since = self._unsaved_since = now if self._unsaved_since is None else self._unsaved_since

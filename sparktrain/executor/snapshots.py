@@ -19,15 +19,20 @@ from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
-from sparktrain.rundir.checkpoints import Draft, fetch, write
+from sparktrain.rundir.checkpoints import Draft, commit, fetch, write, write_part
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import StoredPart
 from sparktrain.store.base import Store
 from sparktrain.store.folder_removal import discard, remove
 from sparktrain.store.url import open_store
 from sparktrain.threads import aside, spawn
 
 T = TypeVar("T")
+PartNews = m.CommitParts | m.GiveUpPart | m.AckCheckpoint
+
+MOST_SHARDS = 8000
+"""Files in the part of one member, about 1 TB: one message lists all of them."""
 
 
 class SnapshotRetryPolicy(Struct, frozen=True):
@@ -45,6 +50,17 @@ class SnapshotRetryPolicy(Struct, frozen=True):
     longest_between_s: float = 30.0
     local_s: float = 60.0
     """How long the local disk may take to move a checkpoint's files."""
+
+
+class _Part:
+    """A part on its way into a checkpoint that all members write."""
+
+    def __init__(self, member: Member, step: int) -> None:
+        self.member = member
+        self.step = step
+        self.news: asyncio.Queue[PartNews] = asyncio.Queue()
+        self.abandoned = threading.Event()
+        """Its threads must end."""
 
 
 class CheckpointStorer:
@@ -75,6 +91,8 @@ class CheckpointStorer:
         """Runs with a directory that this host has seen."""
         self._awaited: dict[str, asyncio.Future[None]] = {}
         """The waits for acknowledgements, by the digest of the stored checkpoint."""
+        self._part: _Part | None = None
+        """The part that is being stored."""
         self._newest: tuple[Member, str] | None = None
         """The member and digest of the newest acknowledged checkpoint."""
 
@@ -83,7 +101,8 @@ class CheckpointStorer:
     async def store(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotAnswered:
         """Store the snapshot, post `CheckpointStored`, wait for the acknowledgement; returns the member's answer.
 
-        One at a time for each member. The answer reports a failure: then the checkpoint before stays, and the
+        Of a part it posts `PartStored`, and the chief's agent stores the manifest once the coordinator has those of all
+        members. One at a time for each member. The answer reports a failure: then the checkpoint before stays, and the
         snapshot's files are removed. Cancel it when the member's process is gone.
         """
         local_s = self._policy.local_s
@@ -96,8 +115,11 @@ class CheckpointStorer:
         except (OSError, ProtocolError) as error:
             return pm.SnapshotAnswered(snapshot.step, str(error))
         try:
-            checkpoint = await self._put_in_store(start, snapshot, folder)
-            await self._acknowledge(start.member, checkpoint)
+            if snapshot.part:
+                checkpoint = await self._store_part(start, snapshot, folder)
+            else:
+                checkpoint = await self._put_in_store(start, snapshot, folder)
+                await self._acknowledge(start.member, checkpoint)
             with suppress(OSError):  # the checkpoint counts; the next restart reads the store
                 await asyncio.wait_for(aside(lambda: self._cache(folder, checkpoint.digest)), local_s)
         except (SparktrainError, OSError) as error:
@@ -113,6 +135,20 @@ class CheckpointStorer:
         waiting = self._awaited.get(ack.checkpoint.digest)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+        self._pass_on(ack, ack.checkpoint.step)
+
+    def decided(self, news: m.CommitParts | m.GiveUpPart) -> None:
+        """Note what the coordinator has decided about the parts of a step. News of any other part count no more."""
+        part = self._pass_on(news, news.step)
+        if part is not None and isinstance(news, m.GiveUpPart):
+            part.abandoned.set()
+
+    def _pass_on(self, news: PartNews, step: int) -> _Part | None:
+        part = self._part
+        if part is None or (part.member, part.step) != (news.member, step):
+            return None
+        part.news.put_nowait(news)
+        return part
 
     async def _take(self, home: Path, snapshot: pm.Snapshot) -> Path:
         """Move the snapshot out of the member's home, which may be removed before the snapshot is stored."""
@@ -130,38 +166,98 @@ class CheckpointStorer:
         return target
 
     async def _put_in_store(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
+        draft = self._draft(start, snapshot, folder)
+        return await self._write(start, draft, threading.Event(), write)
+
+    async def _write(
+        self,
+        start: m.StartMember,
+        draft: Draft,
+        abandoned: threading.Event,
+        writer: Callable[[Store, RunLayout, Draft, Callable[[], None]], T],
+    ) -> T:
+        """The result of `writer`, again after an error of the store. Sets `abandoned` at its end."""
         layout = RunLayout(start.member.run)
         policy = self._policy
-        draft = Draft(
-            start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
-        )
+
         # A thread in a call of a store cannot be ended. It asks before it stores the manifest, so that a checkpoint
         # that was given up never appears.
-        abandoned = threading.Event()
-
         def check() -> None:
             if abandoned.is_set():
                 raise CheckpointError("the wait for this checkpoint is over")
 
-        def put() -> Checkpoint:
+        def put() -> T:
             store = self._opened(start.store)
             # A local path exists on every host: without this look, each host would store checkpoints that no other host
             # can read.
             if start.member.run not in self._shared:
                 _check_shared(store, layout)
                 self._shared.add(start.member.run)
-            return write(store, layout, draft, check)
+            return writer(store, layout, draft, check)
 
         work = self._again(put, abandoned, start.store.timeout_s)
         try:
             return await asyncio.wait_for(aside(work), policy.store_s)
         except TimeoutError as error:
             raise CheckpointError(
-                f"the checkpoint of step {snapshot.step} was not stored in {start.store.url} within "
+                f"the checkpoint of step {draft.step} was not stored in {start.store.url} within "
                 f"{policy.store_s:.0f} s: see whether the store is overloaded, or save less often"
             ) from error
         finally:
             abandoned.set()
+
+    def _draft(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Draft:
+        return Draft(
+            start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
+        )
+
+    # ---- from part to checkpoint
+
+    async def _store_part(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
+        """The acknowledged checkpoint that has this part. Raises CheckpointError where it was given up, and OSError."""
+        policy = self._policy
+        draft = self._draft(start, snapshot, folder)
+        part = self._part = _Part(start.member, snapshot.step)
+        try:
+            return await asyncio.wait_for(self._carry(part, start, draft), policy.store_s + policy.acknowledge_s)
+        except TimeoutError as error:
+            raise CheckpointError(
+                f"the checkpoint of step {snapshot.step} did not get the parts of all members, and a manifest, within "
+                f"{policy.store_s + policy.acknowledge_s:.0f} s: every member must save the same steps, and the store "
+                "may be slow"
+            ) from error
+        finally:
+            part.abandoned.set()
+            self._part = None
+
+    async def _carry(self, part: _Part, start: m.StartMember, draft: Draft) -> Checkpoint:
+        try:
+            stored = await self._write(start, draft, part.abandoned, write_part)
+        except CheckpointError:
+            if part.news.empty():
+                raise
+        else:
+            if len(stored.shards) > MOST_SHARDS:
+                raise CheckpointError(
+                    f"the part of step {draft.step} of {start.member} has {len(stored.shards)} files, and a member may "
+                    f"store {MOST_SHARDS}: train in a gang with more members, which have smaller parts"
+                )
+            self._post(m.PartStored(start.member, draft.step, stored))
+        while True:
+            match await part.news.get():
+                case m.AckCheckpoint(checkpoint=checkpoint):
+                    return checkpoint
+                case m.GiveUpPart(problem=problem):
+                    raise CheckpointError(problem)
+                case m.CommitParts(parts=parts):
+                    checkpoint = await self._commit(start, draft, parts)
+                    self._post(m.CheckpointStored(start.member, checkpoint))
+
+    async def _commit(self, start: m.StartMember, draft: Draft, parts: tuple[StoredPart, ...]) -> Checkpoint:
+        def store_manifest(store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None]) -> Checkpoint:
+            return commit(store, layout, draft, parts, check)
+
+        return await self._write(start, draft, threading.Event(), store_manifest)
 
     async def _acknowledge(self, member: Member, checkpoint: Checkpoint) -> None:
         waiting = self._awaited[checkpoint.digest] = asyncio.get_running_loop().create_future()

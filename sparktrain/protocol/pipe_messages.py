@@ -222,7 +222,10 @@ class Healed(Message, frozen=True, tag=True):
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The chief's state is written to files, which the agent owns now. `SnapshotAnswered` answers; one at a time."""
+    """The chief's state, or this member's part, is written to files, which the agent owns now.
+
+    `SnapshotAnswered` answers; one at a time.
+    """
 
     step: int
     folder: str
@@ -231,6 +234,8 @@ class Snapshot(Message, frozen=True, tag=True):
     """How many checkpoints of the trial are retained, not counting the best one."""
     score: float | None = None
     """Larger is better; None where checkpoints are not compared."""
+    part: bool = False
+    """It is a part of a checkpoint that all members of the gang write."""
 
 
 class MemoryWritten(Message, frozen=True, tag=True):
@@ -249,12 +254,14 @@ class MemoryWritten(Message, frozen=True, tag=True):
 
 
 class Unsaved(Message, frozen=True, tag=True):
-    """The chief's state after `step` could not be written to files of this host: there is no snapshot of it."""
+    """The state after `step` could not be written to files of this host: there is no snapshot of it."""
 
     step: int
     problem: str
     disk: bool = True
     """The local disk failed: a retry on another host may succeed."""
+    part: bool = False
+    """As of `Snapshot`."""
 
 
 class SnapshotAnswered(Message, frozen=True, tag=True):

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, RunId, TrialId
-from sparktrain.rundir.checkpoints import Shard, manifest_of
+from sparktrain.rundir.checkpoints import VERSION, manifest_of
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import Shard
 from sparktrain.store.base import Store
 
 BEFORE = Generation(0)
@@ -31,10 +32,18 @@ def copy_checkpoint(source: Store, checkpoint: Checkpoint, store: Store, layout:
         manifest = manifest_of(source, checkpoint)
         data = place.data(checkpoint.step, uuid4().hex)
         copy = replace(
-            manifest, run=RunId(layout.path), trial=_FIRST, generation=BEFORE, parent="", data=data, writer="refit"
+            manifest,
+            version=VERSION,
+            run=RunId(layout.path),
+            trial=_FIRST,
+            generation=BEFORE,
+            parent="",
+            data=data,
+            shards=tuple(replace(shard, data="") for shard in manifest.shards),  # one writer copies those of all
+            writer="refit",
         )
-        for shard in manifest.shards:
-            _copy_shard(source, manifest.path(shard), store, copy.path(shard), shard)
+        for shard, target in zip(manifest.shards, copy.shards, strict=True):
+            _copy_shard(source, manifest.path(shard), store, copy.path(target), shard)
         store.put_if_absent(path, msgspec.json.encode(copy))
     digest = hashlib.sha256(store.read(path)).hexdigest()
     return replace(checkpoint, generation=BEFORE, manifest=path, digest=digest)

@@ -1,10 +1,12 @@
 """Checkpoints in a store: shards under fresh names, and one small manifest with their digests, which commits them.
 
 In comes a snapshot on the chief's local disk. Its files go to the store as shards, and each is read back. The
-manifest then follows by put-if-absent: it is the only commit point. What goes out is the digest of the manifest; the
-coordinator acknowledges it, and a checkpoint is restored only by that digest. So a replaced writer may continue in
-a folder of its own, which has the name of its generation, and in a ring that heals that of its incarnation: it can
-overwrite nothing, takes no name of its successor, and what it writes is never restored. Writers never delete.
+manifest then follows by put-if-absent: it is the only commit point. Where all members write parts of one checkpoint,
+each stores its shards with `write_part`, and the chief calls `commit` once. What goes out is the digest of the
+manifest; the coordinator acknowledges it, and a checkpoint is restored only by that digest. So a replaced writer may
+continue in a folder of its own, which has the name of its generation, and in a ring that heals that of its
+incarnation: it can overwrite nothing, takes no name of its successor, and what it writes is never restored. Writers
+never delete.
 
 What must hold: each manifest that exists has all its shards, so every deletion starts with the manifest. There is no
 deadline here: each call of the store has its own, and `check` ends an attempt that comes too late.
@@ -16,7 +18,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,11 +30,14 @@ from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import Shard, StoredPart
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.folder_removal import remove
 from sparktrain.store.parallel import CheckCancelled, spread
 
 VERSION = 1
+PARTS_VERSION = 2
+"""Of a manifest that names the shards of several members, which older versions look for in one place."""
 THREADS = 4
 """How many files of a checkpoint are written or read concurrently; each needs a few `PIECE_BYTES` of memory."""
 MANIFEST = "manifest.json"
@@ -42,15 +47,6 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _FILE = re.compile(
     r"(?P<folder>.*/gen-(?P<number>\d+)(?:-restart-\d+)?)/(?:manifest-(?P<manifest>\d+)|data/(?P<data>\d+)-.+)"
 )
-
-
-class Shard(Struct, frozen=True):
-    """One file of a checkpoint."""
-
-    name: str
-    size: int
-    """In bytes."""
-    sha256: str
 
 
 class CheckpointManifest(Struct, frozen=True):
@@ -73,7 +69,7 @@ class CheckpointManifest(Struct, frozen=True):
 
     def path(self, shard: Shard) -> str:
         """The path of a shard in the store."""
-        return f"{self.data}.{shard.name}"
+        return f"{shard.data or self.data}.{shard.name}"
 
 
 class Draft(Struct, frozen=True):
@@ -110,9 +106,20 @@ def write(
     checkpoint of this step and generation exists, or there is nothing to write: a retry is useless. Any other OSError
     may be transient; a retry uses fresh names, and detects when this attempt has stored its manifest after all.
     """
+    return commit(store, layout, draft, [write_part(store, layout, draft, check, threads)], check)
+
+
+def write_part(
+    store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None] = lambda: None, threads: int = THREADS
+) -> StoredPart:
+    """Store the draft's files, which belong to no checkpoint until `commit` names them. Blocks and raises as `write`.
+
+    The agent of each member that writes a part of the checkpoint calls it.
+    """
     place = _place(layout, draft.member)
     # A name of its own for each attempt: what a late one still writes is in no manifest.
-    data = place.data(draft.step, uuid4().hex)
+    attempt = uuid4().hex
+    data = place.data(draft.step, attempt)
     files = sorted(path for path in draft.folder.iterdir() if path.name != MANIFEST)
     if not files:
         raise CheckpointError(f"snapshot {draft.folder} of step {draft.step} has no files: a checkpoint needs one")
@@ -124,14 +131,31 @@ def write(
 
         return _put_shard(store, f"{data}.{file.name}", file, check_all)
 
-    manifest = _manifest(draft, data, tuple(spread(put, files, threads)))
+    return StoredPart(attempt, tuple(spread(put, files, threads)))
+
+
+def commit(
+    store: Store, layout: RunLayout, draft: Draft, parts: Sequence[StoredPart], check: Callable[[], None] = lambda: None
+) -> Checkpoint:
+    """Store the manifest that names the shards of all `parts`, the chief's first. Blocks and raises as `write`.
+
+    It also goes to the draft's folder. The chief's agent calls it.
+    """
+    place = layout.generation(draft.member.trial, draft.member.generation)
+    chief, *others = parts
+    shards = list(chief.shards)
+    for part in others:
+        data = place.data(draft.step, part.attempt)
+        shards += [replace(shard, data=data) for shard in part.shards]
+    manifest = _manifest(draft, place.data(draft.step, chief.attempt), tuple(shards))
+    path = place.manifest(draft.step)
+    if problem := _shard_problem(path, manifest):
+        raise CheckpointError(f"the parts of step {draft.step} make no checkpoint: {problem}")
     check()
-    content = _publish(store, place.manifest(draft.step), manifest)
+    content = _publish(store, path, manifest)
     (draft.folder / MANIFEST).write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    generation = draft.member.generation
-    path = place.manifest(draft.step)
-    return Checkpoint(generation, draft.step, path, digest, draft.keep, draft.score)
+    return Checkpoint(draft.member.generation, draft.step, path, digest, draft.keep, draft.score)
 
 
 def placed(layout: RunLayout, member: Member, reported: Checkpoint) -> Checkpoint | None:
@@ -305,7 +329,7 @@ def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -
 def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> CheckpointManifest:
     member = draft.member
     return CheckpointManifest(
-        version=VERSION,
+        version=PARTS_VERSION if any(shard.data for shard in shards) else VERSION,
         run=member.run,
         trial=member.trial,
         generation=member.generation,
@@ -373,19 +397,34 @@ def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointM
         manifest = msgspec.json.decode(content, type=CheckpointManifest)
     except msgspec.MsgspecError as error:
         raise _corrupt(store, checkpoint, f"its manifest is invalid: {error}") from error
-    if manifest.version != VERSION:
-        problem = f"its manifest has version {manifest.version}, and this sparktrain reads version {VERSION}"
+    if manifest.version not in (VERSION, PARTS_VERSION):
+        readable = f"{VERSION} and {PARTS_VERSION}"
+        problem = f"its manifest has version {manifest.version}, and this sparktrain reads versions {readable}"
         raise _corrupt(store, checkpoint, problem)
     if (manifest.generation, manifest.step) != (checkpoint.generation, checkpoint.step):
         problem = f"its manifest is for generation {manifest.generation}, step {manifest.step}"
         raise _corrupt(store, checkpoint, problem)
+    if problem := _shard_problem(checkpoint.manifest, manifest):
+        raise _corrupt(store, checkpoint, f"its manifest has {problem}")
+    return manifest
+
+
+def _shard_problem(path: str, manifest: CheckpointManifest) -> str:
+    """What is wrong with the places of the shards of the manifest at `path`; empty where nothing is."""
     # A manifest comes from another process: one that led to another trial's folder would restore that trial's weights.
-    if not manifest.data.startswith(f"{_folder(checkpoint.manifest)}/data/"):
-        raise _corrupt(store, checkpoint, f"its manifest has its shards in {manifest.data!r}, where others write")
+    folder = f"{_folder(path)}/data/"
+    prefixes = {manifest.data, *(shard.data for shard in manifest.shards if shard.data)}
+    for data in sorted(prefixes):
+        if not data.startswith(folder) or "/" in data.removeprefix(folder):
+            return f"its shards in {data!r}, where others write"
+    names = set[str]()
     for shard in manifest.shards:
         if shard.name in ("", ".", "..", MANIFEST) or "/" in shard.name or "\0" in shard.name:
-            raise _corrupt(store, checkpoint, f"its manifest has a shard of the name {shard.name!r}")
-    return manifest
+            return f"a shard of the name {shard.name!r}"
+        if shard.name in names:
+            return f"two shards of the name {shard.name!r}"
+        names.add(shard.name)
+    return ""
 
 
 def _fetched(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from msgspec import field
 
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import StoredPart
 from sparktrain.state.message import Large, Message, Small
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -116,6 +117,16 @@ class CheckpointFailed(Small, frozen=True, tag=True):
     member: Member
     step: int
     problem: str
+    part: bool = False
+    """It was one of those that all members save, and may be another member's than the chief's."""
+
+
+class PartStored(Large, frozen=True, tag=True):
+    """The member's agent has stored its part of the checkpoint of `step`, which all members write."""
+
+    member: Member
+    step: int
+    part: StoredPart
 
 
 class SnapshotHeld(Small, frozen=True, tag=True):
@@ -150,6 +161,7 @@ MemberMessage = (
     | MemberReported
     | CheckpointStored
     | CheckpointFailed
+    | PartStored
     | SnapshotHeld
     | MemberEnded
 )
@@ -192,6 +204,22 @@ class AckCheckpoint(Message, frozen=True, tag=True):
 
     member: Member
     checkpoint: Checkpoint
+
+
+class CommitParts(Message, frozen=True, tag=True):
+    """To the chief's agent: all parts of `step` are stored. Store one manifest that names them, by rank."""
+
+    member: Member
+    step: int
+    parts: tuple[StoredPart, ...]
+
+
+class GiveUpPart(Message, frozen=True, tag=True):
+    """The checkpoint of `step` gets no manifest: the member's part does not count, and training continues."""
+
+    member: Member
+    step: int
+    problem: str
 
 
 class StopMember(Message, frozen=True, tag=True):
@@ -249,6 +277,8 @@ StateOutput = (
     | RingBroken
     | PeerShared
     | AckCheckpoint
+    | CommitParts
+    | GiveUpPart
     | StopMember
     | Advise
     | AskSnapshot

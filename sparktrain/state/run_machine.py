@@ -18,6 +18,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
 from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus
@@ -132,6 +133,8 @@ class RunMachine:
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():
                 return self._on_checkpoint_failed(gang, agent, message)
+            case m.PartStored():
+                return self._on_part(gang, agent, message)
             case m.SnapshotHeld():
                 return self._on_held(gang, agent, message, at)
             case m.MemberReserved():
@@ -176,16 +179,36 @@ class RunMachine:
             return [refused(agent, message.member)]
         trial = self.sweep.trials[gang.trial]
         newest = trial.checkpoints.newest
-        if trial.takeover.reason:  # another trial's state replaces this one's: the member need not know
-            received = do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True)
-            return [received, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
+        writers = gang.live() if gang.checkpoints.parts.complete(checkpoint.step) else [(agent, message.member)]
+        # Held back until the record is durable: a checkpoint counts for its agents only when a driver that takes over
+        # would resume from it.
+        acks = [do.Send(writer, m.AckCheckpoint(member, checkpoint), durable=True) for writer, member in writers]
+        if trial.takeover.reason:  # another trial's state replaces this one's: the members need not know
+            return [*acks, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
         # Gangs resume from the last one that was acknowledged, so their steps only grow.
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
         gang.checkpoints.doomed += self.sweep.acknowledge(gang, checkpoint)
-        # Held back until the record is durable: a checkpoint counts for its agent only when a driver that takes over
-        # would resume from it.
-        return [do.Send(agent, m.AckCheckpoint(message.member, checkpoint), durable=True), *self._delete(gang)]
+        return [*acks, *self._delete(gang)]
+
+    def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
+        decisions = gang.checkpoints.parts.add(message.member.rank, message.step, message.part, gang.size)
+        if decisions is None:
+            return [refused(agent, message.member)]
+        return self._settle_parts(gang, message.member.rank, message.step, decisions)
+
+    def _settle_parts(self, gang: Gang, rank: Rank, step: int, decisions: list[PartsDecision]) -> Commands:
+        """Send the agents what follows from news of member `rank` about `step`, for the parts of a checkpoint."""
+        commands: Commands = []
+        for decision in decisions:
+            if decision.commit:
+                chief = gang.member(CHIEF)
+                commands.append(do.Send(gang.agents[CHIEF], m.CommitParts(chief, step, decision.commit)))
+            if decision.given_up is not None:
+                news = decision.given_up, decision.problem
+                waiting = [entry for entry in gang.live() if not decision.late or entry[1].rank == rank]
+                commands += [do.Send(agent, m.GiveUpPart(member, *news)) for agent, member in waiting]
+        return commands
 
     def _delete(self, gang: Gang) -> Commands:
         """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
@@ -196,10 +219,17 @@ class RunMachine:
         return [do.DeleteCheckpoints(gang.trial, doomed)]
 
     def _on_checkpoint_failed(self, gang: Gang, agent: AgentId, message: m.CheckpointFailed) -> Commands:
-        if message.member.rank != CHIEF:
-            return [refused(agent, message.member)]
-        self.sweep.unsaved(gang, message.step, message.problem)
-        return []
+        rank = message.member.rank
+        if not message.part:
+            if rank != CHIEF:
+                return [refused(agent, message.member)]
+            self.sweep.unsaved(gang, message.step, message.problem)
+            return []
+        problem = f"rank {rank} on {gang.places[rank].host} could not store its part: {message.problem}"
+        # The others report it again once they have heard of it: the first one alone has the cause.
+        if decisions := gang.checkpoints.parts.fail(rank, message.step, problem):
+            self.sweep.unsaved(gang, message.step, problem)
+        return self._settle_parts(gang, rank, message.step, decisions)
 
     def _on_held(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld, at: float) -> Commands:
         if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):

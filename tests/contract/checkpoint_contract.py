@@ -13,10 +13,22 @@ from sparktrain.rundir.checkpoints import THREADS, collect_garbage, delete, fetc
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.store.base import Store
-from tests.unit.rundir.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
+from tests.unit.rundir.snapshots import (
+    NAMES,
+    TRIAL,
+    content,
+    draft,
+    loaded,
+    part_content,
+    put_parts,
+    quick_folder,
+    resumed,
+)
 from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
 
 FILES = len(NAMES)
+PART_FILES = len(part_content(1, 1, 0)) + len(part_content(1, 1, 1))
+"""Of two members."""
 BREAKS = [(when, error) for when in ("before", "after") for error in (Crash(), fault())]
 TURNS = 100
 """More operations than any of these cases has."""
@@ -186,6 +198,30 @@ class CheckpointContract:
         assert case.gate.seen == 1 + 2 * (1 + 2 * FILES), (
             "a look at what leads out of the folder, and a deletion, for each"
         )
+
+    @pytest.mark.parametrize(("when", "error"), [BREAKS[0], BREAKS[-1]], ids=named)
+    def test_a_write_of_all_members_may_break_anywhere(
+        self, store: Store, local: Path, when: str, error: BaseException
+    ) -> None:
+        """Nothing counts before the manifest names the parts of all; what is left is found, and deleted."""
+        for case in cases(store, local, when, error, max(self.stride, 3)):
+            before = case.acknowledged(1)
+            written = case.breaks(lambda gated, c=case: put_parts(gated, c.layout, c.local, 2, size=2))
+            shown = listed(store, case.layout, TRIAL)
+            assert [each.step for each in shown] in ([1], [1, 2])
+            if written is None:
+                case.resumes_from(before)
+            else:
+                case.trial.acknowledge(written)
+                whole = part_content(1, 2, 0) | part_content(1, 2, 1)
+                assert resumed(store, case.trial, case.local) == (written, whole)
+            for path in left_over(store, case.layout, TRIAL, case.trial.retained):
+                store.delete(path)
+            assert len(case.paths()) == FILES + 1 + (PART_FILES + 1 if written is not None else 0)
+            if written is not None:
+                delete(store, written)
+                assert len(case.paths()) == FILES + 1
+        assert case.gate.seen == 4 * PART_FILES + 2
 
     def test_leftovers_belong_to_no_kept_checkpoint(self, store: Store, local: Path) -> None:
         case = Case(store, local, FailAt(0, "never", Crash()))

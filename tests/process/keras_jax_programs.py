@@ -128,57 +128,127 @@ def misfit(how: str) -> float:
     return 1.0
 
 
-def resume_split(folder: str, kill: int, ctx: Any) -> dict[str, float]:
-    """Fit a model that is split over the members; member `kill` ends by a signal when the third epoch starts.
-
-    Copies the checkpoint that it resumes from to `folder`.
-    """
+def compiled_split() -> Any:
+    """A model that is split over the members."""
     import keras
 
     keras.distribution.set_distribution(distribution("model"))
     model = network()
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    return model
+
+
+def watch_saves(size: int) -> list[float]:
+    """Fail where a member gathers a variable while it saves; returns the shares of split tensors that are written."""
+    from sparktrain.training.checkpoint import tensor_files
+    from sparktrain.training.frameworks.jax import split_arrays
+    from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
+
+    shares: list[float] = []
+    saving: list[int] = []
+    save, write, gather = FitCheckpoints.save, tensor_files.save_part, split_arrays.multihost_utils.process_allgather
+
+    def watched_save(*args: Any) -> None:
+        saving.append(1)
+        save(*args)
+        saving.pop()
+
+    def watched_write(folder: Path, rank: int, tensors: Any, slices: Any, document: Any = None) -> None:
+        split = {entry.name: entry.shape for entry in slices}
+        assert len(split) == 6, "kernel and bias of a layer, and the moments of both"
+        assert not split.keys() & tensors.keys(), "a member writes a split variable as one tensor"
+        for name, shape in split.items():
+            sizes = [tensors[entry.key].size for entry in slices if entry.name == name]
+            shares.append(sum(sizes) / float(np.prod(shape)))
+        assert shares[-1] == 1 / size
+        assert (document is None) == (rank > 0)
+        assert rank == 0 or len(tensors) == len(slices), "the chief writes what is not split"
+        write(folder, rank, tensors, slices, document)
+
+    def watched_gather(*args: Any, **options: Any) -> Any:
+        assert not saving, "a member gathers a variable while it saves"
+        return gather(*args, **options)
+
+    FitCheckpoints.save = watched_save  # type: ignore[method-assign] # for this process
+    tensor_files.save_part = watched_write  # type: ignore[assignment] # for this process
+    split_arrays.multihost_utils.process_allgather = watched_gather
+    return shares
+
+
+def resume_split(folder: str, every: Any, ctx: Any) -> dict[str, float]:
+    """Fit a model that is split over the members. Copies the checkpoint that it resumes from to `folder`."""
+    Path(folder, f"pid-{ctx.generation}-{ctx.rank}").write_text(str(os.getpid()))
+    shares = watch_saves(ctx.size)
+    model = compiled_split()
     x, y = rows()
     peeked = ctx.checkpoint.peek()
     if peeked is not None and ctx.rank == 0:
         shutil.copytree(ctx.checkpoint._restore_dir, Path(folder, "checkpoint"))
 
-    class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-        steps = 0
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            if ctx.rank == kill and ctx.generation == 1 and epoch == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-
     history = model.fit(
-        x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[*ctx.keras_callbacks(), Kill()]
-    )
+        x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0,
+        callbacks=ctx.keras_callbacks(checkpoint_every=every),
+    )  # fmt: skip
     refusal = ""
     try:
         ctx.export(model)
     except st.SpecError as error:
         refusal = str(error)
     assert ctx.rank or "hold parts of 'sequential/dense/kernel'" in refusal
+    ctx.checkpoint.wait(60)
     return {
         "from": 0 if peeked is None else peeked.step,
         "loss": history.history["loss"][-1],
         "generation": ctx.generation,
         "part": model.layers[0].kernel.value.addressable_shards[0].data.size / model.layers[0].kernel.value.size,
+        "share": max(shares),
     }
 
 
-def read_alone(checkpoint: str) -> dict[str, float]:
-    """Restore a checkpoint of a split model into one that is not split."""
+def read_checkpoint(checkpoint: str, ctx: Any) -> dict[str, float]:
+    """Restore what a gang has saved of a split model: into parts of this gang, or whole where there is one member."""
     import keras
 
     from sparktrain.training.checkpoint.saver import restore
+    from sparktrain.training.checkpoint.tensor_files import TensorFiles
+    from sparktrain.training.frameworks.keras.model_state import named
 
-    model = network()
-    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    before = model.get_weights()
-    restored = restore(model, Path(checkpoint), 0)
-    assert all((weight != first).any() for weight, first in zip(model.get_weights(), before, strict=True))
-    return {"step": float(restored.step)}
+    if ctx.size > 1:
+        model = compiled_split()
+    else:
+        model = network()
+        model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    restored = restore(model, Path(checkpoint), ctx.rank, size=ctx.size)
+    count = 0
+    with TensorFiles(Path(checkpoint)) as files:
+        for name, variable in named(model).items():
+            if not name.startswith(("model/", "optimizer/")):
+                continue
+            stored = files.read(name)
+            for shard in variable.value.addressable_shards:
+                np.testing.assert_array_equal(np.asarray(shard.data), stored[shard.index], name)
+            count += 1
+    kernel = model.layers[0].kernel.value
+    part = kernel.addressable_shards[0].data.size / kernel.size
+    return {"step": float(restored.step), "part": part, "variables": float(count)}
+
+
+def loop_split(ctx: Any) -> dict[str, float]:
+    """A loop of the user's own, in which every member saves a split model. Returns how often it has resumed."""
+    model = compiled_split()
+    x, y = rows()
+    restored = ctx.checkpoint.restore(model)
+    first = restored.step if restored is not None else 0
+    losses = [float(restored["loss"])] if restored is not None else []
+    refusal = _refusal(lambda: ctx.checkpoint.save(first + 1, kernel=model.layers[0].kernel.value))
+    assert "other members hold parts of it" in refusal or (ctx.rank and "only rank 0 saves" in refusal), refusal
+    for step in range(first, 4):
+        losses.append(float(model.train_on_batch(x[:BATCH], y[:BATCH])[0]))
+        ctx.checkpoint.save(step + 1, model, loss=losses[-1])
+        ctx.checkpoint.wait(60)
+        if step == 1 and ctx.rank == 1 and ctx.generation == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return {"first": first, "generation": ctx.generation, "falls": float(losses == sorted(losses, reverse=True))}
 
 
 def by_hand(ctx: Any) -> dict[str, float]:

@@ -1,16 +1,22 @@
 """Gangs of Keras on JAX: they train what one process trains, and resume after a loss."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import sparktrain as st
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state.run_machine import RunMachine
 from tests.process import keras_jax_programs
 
 EQUAL = 1e-5
@@ -24,11 +30,18 @@ def pool() -> Iterator[st.Pool]:
         yield opened
 
 
-def run(pool: st.Pool, folder: Path, function: Any, workers: int, /, **params: Any) -> st.RunResult:
+def run(
+    pool: st.Pool, folder: Path, function: Any, workers: int, /, *, backend: str = "auto", **params: Any
+) -> st.RunResult:
     return pool.run(
-        function, params, workers=workers,
+        function, params, workers=workers, backend=backend,
         env={"KERAS_BACKEND": "jax"}, dir=str(folder / "runs"), progress=False,
     )  # fmt: skip
+
+
+def run_split(pool: st.Pool, folder: Path, workers: int, every: str) -> st.RunResult:
+    """Train a split model. The program imports modules of sparktrain, which name all backends."""
+    return run(pool, folder, keras_jax_programs.resume_split, workers, backend="jax", folder=str(folder), every=every)
 
 
 def weights(folder: Path, size: int, rank: int) -> list[Any]:
@@ -50,6 +63,9 @@ DATA_PARALLEL = pytest.mark.all(
 OTHER_MESH = pytest.mark.all(case="a mesh of one device in a gang of two", covered_by="a mesh of four devices")
 OTHER_RANK = pytest.mark.all(
     case="a killed member of a model that is split over the members", covered_by="the chief of one is killed"
+)
+CORRUPT = pytest.mark.all(
+    case="a corrupt part of a checkpoint of all members", covered_by="`contract/test_checkpoints`: a corrupt checkpoint"
 )
 
 
@@ -78,22 +94,96 @@ def test_a_program_for_keras_distribution_runs_as_it_is(
         assert metrics[name] == pytest.approx(alone[0][name], rel=0, abs=EQUAL), name
 
 
-@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=OTHER_RANK)])
-def test_a_model_that_is_split_over_the_members_resumes_from_their_checkpoint(
-    pool: st.Pool, alone: Alone, tmp_path: Path, killed: int
-) -> None:
-    result = run(pool, tmp_path, keras_jax_programs.resume_split, 2, folder=str(tmp_path), kill=killed)
+class Interruption:
+    """Kills a member of the first generation when the parts of a step are stored, or when its checkpoint counts."""
 
-    assert [restart.rank for restart in result.restarts] == [killed]
-    steps_of_an_epoch = keras_jax_programs.ROWS // keras_jax_programs.BATCH
-    assert result.metrics["from"] >= steps_of_an_epoch
-    assert (result.metrics["generation"], result.metrics["part"]) == (2, 0.5)
+    def __init__(self, folder: Path, rank: int, step: int, *, corrupts: bool) -> None:
+        self._folder = folder
+        self._rank = rank
+        self._step = step
+        self._corrupts = corrupts
+
+    def __enter__(self) -> "Interruption":
+        self._patches = ExitStack()
+        for name, replacement in (("_on_part", self._on_part), ("_on_checkpoint", self._on_checkpoint)):
+            self._patches.enter_context(patch.object(RunMachine, name, _method(getattr(RunMachine, name), replacement)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._patches.close()
+
+    def _kill(self) -> None:
+        os.kill(int((self._folder / f"pid-1-{self._rank}").read_text()), signal.SIGKILL)
+
+    def _on_part(self, commands: list[do.Command], message: Any) -> list[do.Command]:
+        commits = [each for each in commands if isinstance(each, do.Send) and isinstance(each.message, m.CommitParts)]
+        if self._corrupts or not commits or (message.member.generation, message.step) != (1, self._step):
+            return commands
+        self._kill()
+        return []  # and no manifest is written any more
+
+    def _on_checkpoint(self, commands: list[do.Command], message: Any) -> list[do.Command]:
+        if self._corrupts and (message.member.generation, message.checkpoint.step) == (1, self._step):
+            [part] = self._folder.glob(f"runs/*/trials/0000/checkpoints/gen-0001/data/{self._step:08d}-*.part-0001-*")
+            part.write_bytes(part.read_bytes()[:-1] + b"?")
+            self._kill()
+        return commands
+
+
+def _method(original: Any, replacement: Any) -> Any:
+    def method(machine: Any, gang: Any, agent: Any, message: Any) -> Any:
+        return replacement(original(machine, gang, agent, message), message)
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("killed", "corrupts"),
+    [(0, False), pytest.param(1, False, marks=OTHER_RANK), pytest.param(1, True, marks=CORRUPT)],
+)
+def test_a_model_that_is_split_over_the_members_resumes_from_their_parts(
+    pool: st.Pool, alone: Alone, tmp_path: Path, killed: int, corrupts: bool
+) -> None:
+    """The newest step has no manifest, or a part with other bytes: the gang resumes from the checkpoint before it."""
+    steps = keras_jax_programs.ROWS // keras_jax_programs.BATCH
+    with Interruption(tmp_path, killed, 2 * steps, corrupts=corrupts):
+        result = run_split(pool, tmp_path, 2, "epoch")
+
+    assert [restart.rank for restart in result.restarts][:1] == [killed]
+    assert result.metrics["from"] == steps
+    assert (result.metrics["part"], result.metrics["share"]) == (0.5, 0.5)
     assert result.metrics["loss"] == pytest.approx(alone[0]["loss"], rel=0, abs=EQUAL)
 
     # One process reads what two have saved.
     checkpoint = str(tmp_path / "checkpoint")
-    restored = run(pool, tmp_path, keras_jax_programs.read_alone, 1, checkpoint=checkpoint).metrics
-    assert restored == {"step": result.metrics["from"]}
+    restored = run(pool, tmp_path, keras_jax_programs.read_checkpoint, 1, backend="none", checkpoint=checkpoint).metrics
+    assert (restored["step"], restored["part"]) == (steps, 1.0)
+    assert restored["variables"] > 10
+
+
+@pytest.mark.all(
+    case="four members read what two have saved of a split model", covered_by="two members and one read it"
+)
+def test_more_members_read_what_two_have_saved(pool: st.Pool, tmp_path: Path) -> None:
+    steps = keras_jax_programs.ROWS // keras_jax_programs.BATCH
+    with Interruption(tmp_path, 1, 2 * steps, corrupts=False):
+        run_split(pool, tmp_path, 2, "epoch")
+    with st.pool(st.local(slots=4), preload=["jax"]) as larger:
+        checkpoint = str(tmp_path / "checkpoint")
+        restored = run(
+            larger, tmp_path, keras_jax_programs.read_checkpoint, 4, backend="jax", checkpoint=checkpoint
+        ).metrics
+    assert (restored["step"], restored["part"]) == (steps, 0.25)
+
+
+@pytest.mark.all(
+    case="a loop of the user's own, and a fit by time, save a split model", covered_by="a fit that saves each epoch"
+)
+def test_a_loop_and_a_fit_by_time_save_a_split_model(pool: st.Pool, tmp_path: Path) -> None:
+    metrics = run(pool, tmp_path, keras_jax_programs.loop_split, 2).metrics
+    assert metrics == {"first": 2, "generation": 2, "falls": 1.0}
+    by_time = run_split(pool, tmp_path, 2, "0.01s")
+    assert by_time.metrics["share"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,11 @@ from sparktrain.protocol.messages import (
     CheckpointFailed,
     CheckpointStored,
     Code,
+    CommitParts,
     Dismiss,
     FeedEnded,
     FormGang,
+    GiveUpPart,
     Heartbeat,
     HeartbeatAck,
     Join,
@@ -51,6 +53,7 @@ from sparktrain.protocol.messages import (
     MemberStepped,
     MemberStored,
     Message,
+    PartStored,
     PeerShared,
     Prepare,
     Ready,
@@ -69,6 +72,7 @@ from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import Shard, StoredPart
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -89,6 +93,7 @@ JOIN = Join(
 WELCOME = Welcome(heartbeat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
 HEADER = UploadHeader(agent=AgentId("a-1"), member=MEMBER, name="logs/events.out")
 CHECKPOINT = Checkpoint(Generation(2), 40, "mnist/trials/0007/checkpoints/gen-0002/manifest-00000040", "00ff", 3, 0.5)
+PART = StoredPart("a" * 32, (Shard("part-0001-00000.safetensors", 80, "0" * 64),))
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: über", "Traceback ...\n", ("line 1", "\x1b[31mline 2\x00"))
 START = StartMember(
     member=MEMBER,
@@ -123,7 +128,8 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberHeals(member=MEMBER, heals=True),
     MemberHealed(member=MEMBER, ring=2, step=41),
     CheckpointStored(member=MEMBER, checkpoint=CHECKPOINT),
-    CheckpointFailed(member=MEMBER, step=20, problem="the store is full"),
+    CheckpointFailed(member=MEMBER, step=20, problem="the store is full", part=True),
+    PartStored(member=MEMBER, step=20, part=PART),
     SnapshotHeld(member=MEMBER, step=20, checksum="0" * 64, paused=True),
     MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, {"accuracy": 0.25})),
@@ -142,6 +148,8 @@ TO_AGENT: tuple[Message, ...] = (
     FormGang(member=MEMBER, places=(MemberAddress("host-1", "10.0.0.1", 4000, Role.CHIEF),)),
     PeerShared(member=MEMBER, key="global/0", value=b"\x00"),
     AckCheckpoint(member=MEMBER, checkpoint=CHECKPOINT),
+    CommitParts(member=MEMBER, step=20, parts=(PART, PART)),
+    GiveUpPart(member=MEMBER, step=20, problem="the store is full"),
     StopMember(member=MEMBER, grace_s=5.0),
     Advise(member=MEMBER),
     AskSnapshot(member=MEMBER),

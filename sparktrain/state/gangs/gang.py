@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
 from sparktrain.state.gangs.gang_stop import GangFault, GangStop
 from sparktrain.state.losses.absence import Absence, AbsenceStage, MemberAbsences
@@ -47,6 +49,8 @@ class GangCheckpoints(Struct, gc=False):
     """Checkpoints to delete once no member reads one."""
     progressed: bool = False
     """The gang has committed a checkpoint."""
+    parts: CheckpointParts = msgspec.field(default_factory=CheckpointParts)
+    """Those of a checkpoint that all members write."""
 
     @property
     def first_step(self) -> int | None:

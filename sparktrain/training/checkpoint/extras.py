@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.training.checkpoint.tensor_files import Array, numeric
+from sparktrain.training.frameworks.imported import is_split
 
 Path = list[str | int]
 """Keys and indices that lead to an array."""
@@ -34,6 +35,11 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict
 
 
 def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
+    if is_split(value):
+        raise TypeError(
+            f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save a model of "
+            "Keras, or gather the array first, on every member, by jax.experimental.multihost_utils.process_allgather"
+        )
     if hasattr(value, "__array__"):
         array = value if _constant(value) else np.array(value.__array__(), order="C")
         if not numeric(array.dtype):

@@ -12,7 +12,8 @@ There are two places for a state: staged, which a newer one replaces, and in fli
 stages its copy, and the writer's thread takes it. The writer hands one state at a time to the agent, and waits for
 the answer: acknowledged, or why not. A failure is a warning and a message to the coordinator,
 and never an error of the training. The memory of a state that is in files serves the next copy. Only rank 0 of a gang
-saves, in the process that got the context.
+saves, in the process that got the context, except where members hold parts of the model: then each of them captures and
+writes its part, and the answer comes once the checkpoint has the parts of all.
 """
 
 import importlib
@@ -36,6 +37,7 @@ from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
@@ -59,13 +61,24 @@ _LONGEST_PROBLEM = 1000
 
 
 @dataclass(frozen=True)
+class StatePart:
+    """What one member has of a state that is split over the members."""
+
+    rank: int
+    slices: tuple[TensorSlice, ...]
+    """Which pieces of split tensors are among its tensors."""
+
+
+@dataclass(frozen=True)
 class State:
     """A copy of all that a restart needs: continued training changes nothing in it."""
 
     step: int
     tensors: dict[str, Array]
     document: dict[str, Any]
-    """Everything that is not a tensor, as JSON values."""
+    """Everything that is not a tensor, as JSON values; empty in the part of another member than the chief."""
+    part: StatePart | None = None
+    """None for a state that one member has whole."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +108,27 @@ def capture(
     spare: Mapping[str, Array] | None = None,
     parts: Sequence[Any] = (),
     members: Sequence[Mapping[str, Array]] = (),
+    rank: int | None = None,
 ) -> State:
     """Copy the state of `model`, which may be None, of `parts`, and of the process, to host memory.
 
     The state has all that its framework saves of them (see `Framework.state`), the states of Python's and NumPy's
     global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
     the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
-    Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved.
+    With a `rank`, of a model that members hold in parts, the state has the slices that this member alone writes; those
+    of rank 0 come with everything that is not split. Blocks for the copy. Raises UserError for a model that is not
+    built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
     entries: dict[str, Any] = {}
-    if saved_parts := parts_of(model, parts):
+    part: StatePart | None = None
+    saved_parts = parts_of(model, parts)
+    if rank is not None:
+        entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
+        part = StatePart(rank, tuple(slices))
+        if rank:
+            return State(step, tensors, {}, part)
+    elif saved_parts:
         module = state_module(saved_parts, _CALL)
         entries, tensors = module.captured(saved_parts, spare or {})
         tensors = module.with_members(tensors, members)
@@ -122,7 +145,7 @@ def capture(
         "arrays": [path for path, _ in arrays],
         "members": len(members),
     }
-    return State(step, tensors, document)
+    return State(step, tensors, document, part)
 
 
 def peek(folder: Path) -> Restored:
@@ -170,6 +193,14 @@ def state_module(parts: Sequence[Any], call: str) -> Any:
             "load_state_dict(), and other values by name"
         )
     return importlib.import_module(framework.state)
+
+
+def is_split(parts: Sequence[Any]) -> bool:
+    """Whether members of the gang hold parts of the arrays of `parts`, so that each of them saves its own.
+
+    Raises TypeError for parts without a state.
+    """
+    return bool(parts) and bool(state_module(parts, _CALL).is_split(parts))
 
 
 def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
@@ -256,6 +287,10 @@ class CheckpointSaver:
     ) -> None:
         """Checkpoint the state after `step` finished steps. Only rank 0 may call it, in any thread, between two steps.
 
+        Where members hold parts of `model`, as with `keras.distribution.ModelParallel`, every member calls it, after
+        the same steps: each writes what it has, and one that does not call it leaves the others without the checkpoint.
+        All other arguments are those of rank 0 then.
+
         Blocks while it copies the state to host memory (see `capture`); a thread writes the copy. When the save before
         is not a checkpoint yet, `save` waits for that first, at most 20 s: then training continues, and the newest
         save replaces those that are not being written yet. `epoch` and `batch` are the position in the data at which
@@ -288,7 +323,8 @@ class CheckpointSaver:
 
     def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
         """`retention` and `facts` are for `Snapshot` and for `capture`."""
-        self._may_save(step)
+        split = self._size > 1 and is_split(parts_of(model, facts.get("parts", ())))
+        self._may_save(step, split)
         with self._saving:
             count = passed_count(step, _CALL, "step")
             if count == self._restored_step:
@@ -298,12 +334,12 @@ class CheckpointSaver:
                     f"{_CALL}(step={count}) came after step {self._last_step}: steps must grow, over all epochs and "
                     "all calls of fit()"
                 )
-            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), *retention)
+            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), *retention, part=split)
             # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
             # lost.
             self._await_earlier(count)
             spare = self._take_spare()
-            state = capture(model, count, spare=spare, **facts)
+            state = capture(model, count, spare=spare, rank=self._rank if split else None, **facts)
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))
@@ -312,10 +348,6 @@ class CheckpointSaver:
     def is_chief(self) -> bool:
         """Whether this member saves."""
         return self._rank == 0
-
-    def has_restored(self, step: int) -> bool:
-        """Whether `step` was just restored: then a save of it does nothing."""
-        return step == self._restored_step
 
     def peek(self) -> Restored | None:
         """The position of the newest checkpoint, and what was saved with it; None without one. Changes nothing.
@@ -376,8 +408,8 @@ class CheckpointSaver:
 
     # ---- saving
 
-    def _may_save(self, step: Any) -> None:
-        if self._rank:
+    def _may_save(self, step: Any, split: bool) -> None:
+        if self._rank and not split:
             raise RuntimeError(
                 f"{_CALL}(step={step!r:.100}) was called on rank {self._rank}: only rank 0 saves; guard with "
                 "`if ctx.rank == 0`"
@@ -440,7 +472,7 @@ class CheckpointSaver:
         failed = f"step {snapshot.step} was not checkpointed"
         try:
             assert job.state is not None
-            tensor_files.save(Path(snapshot.folder), job.state.tensors, job.state.document)
+            _write(Path(snapshot.folder), job.state)
             with self._changed:
                 # Each save once took new memory from the system, which costs up to ten times what the copy does.
                 self._spare = job.state.tensors
@@ -449,7 +481,8 @@ class CheckpointSaver:
         except Exception as error:  # training continues after any error
             remove(Path(snapshot.folder))
             with suppress(OSError):  # the agent is gone
-                self._link.send(Unsaved(snapshot.step, str(error)[:_LONGEST_PROBLEM], isinstance(error, OSError)))
+                problem = str(error)[:_LONGEST_PROBLEM]
+                self._link.send(Unsaved(snapshot.step, problem, isinstance(error, OSError), part=snapshot.part))
             return f"{failed}: {error}"
         try:
             return self._answer(snapshot.step, failed)
@@ -478,6 +511,13 @@ class CheckpointSaver:
         if not self._warned:
             self._warned = True
             print(f"[sparktrain] {problem}; training continues, with the checkpoint before it", file=sys.stderr)
+
+
+def _write(folder: Path, state: State) -> None:
+    if state.part is None:
+        tensor_files.save(folder, state.tensors, state.document)
+    else:
+        tensor_files.save_part(folder, state.part.rank, state.tensors, state.part.slices, state.document or None)
 
 
 def _keep(value: Any) -> int:

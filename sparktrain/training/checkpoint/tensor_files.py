@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +13,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from sparktrain.errors import CheckpointError
+from sparktrain.training.checkpoint import tensor_slices
+from sparktrain.training.checkpoint.tensor_slices import (
+    Index,
+    TensorSlice,
+    assemble,
+    bounds_of,
+    read_indices,
+    save_index,
+)
 
 SHARD_BYTES = 127 * 2**20
 """The most bytes of tensors in one file, which with its header fits in an HDFS block. Larger ones are cut."""
@@ -23,7 +32,7 @@ SOURCE = "source"
 _CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors of Python and numpy for names, types and numbers that `save` has not written."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = tensor_slices.Array
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _PLAIN = _INTEGERS | {"float16", "float32", "float64", "bool"}
@@ -39,11 +48,37 @@ def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes:
 
     Makes no copy of a tensor. Raises CheckpointError when the disk fails, or a dtype is not of fixed size.
     """
+    with _writing(folder):
+        _save_tensors(folder, "tensors", tensors, shard_bytes)
+        save_document(folder, document)
+
+
+def save_part(
+    folder: Path,
+    rank: int,
+    tensors: Mapping[str, Array],
+    slices: Sequence[TensorSlice],
+    document: Any = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> None:
+    """Write what member `rank` has of a state to files in the new `folder`, with an index of its slices.
+
+    `slices` name pieces of split tensors among `tensors`; no other member has any of these elements. The chief writes a
+    `document`, and all tensors that are not split. `TensorFiles` reads a folder with the files of all members. Blocks
+    and raises as `save`.
+    """
+    with _writing(folder):
+        _save_tensors(folder, f"part-{rank:04d}" if rank else "tensors", tensors, shard_bytes)
+        save_index(folder, rank, slices)
+        if document is not None:
+            save_document(folder, document)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True)
-        for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes)):
-            _save_shard(folder / f"tensors-{number:05d}.safetensors", parts, tensors)
-        save_document(folder, document)
+        yield
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"state cannot be written to {folder}: {error}; free some space there") from error
 
@@ -61,7 +96,8 @@ def source_rank(document: Mapping[str, Any]) -> int:
 class TensorFiles:
     """A folder that `save` has written, opened for reading; tensors are read one by one. A context manager.
 
-    Raises CheckpointError, here and in its methods, if the files are not those of `save`.
+    The files are mapped: only what is read takes memory. It may also have the files that `save_part` has written for
+    all members. Raises CheckpointError, here and in its methods, if the files are not those of `save`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,8 +108,10 @@ class TensorFiles:
         self._foreign: dict[str, tuple[str, list[int]]] = {}
         try:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+            self._slices = read_indices(folder)
             for path in sorted(folder.glob("*.safetensors")):
                 self._index(self._open.enter_context(safe_open(path, framework="np")))
+            self._names = self._all_names()
         except (OSError, SafetensorError, *_CORRUPT) as error:
             self._parts.clear()
             self._open.close()
@@ -89,20 +127,65 @@ class TensorFiles:
         self._open.close()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._parts))
+        return iter(sorted(self._names))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._parts
+        return name in self._names
 
     def read(self, name: str) -> Array:
         """A copy of the tensor `name`, in memory."""
+        with self._reading(name):
+            if name not in self._slices:
+                return self._stored(name)
+            shape = self._slices[name][0].shape
+            return self._sliced(name, tuple(slice(0, extent) for extent in shape))
+
+    def read_slice(self, name: str, index: Index) -> Array:
+        """A copy of the part `index` of the tensor `name`, with a slice for each dimension, in memory.
+
+        Of a tensor that `save_part` has written in slices, it reads those that overlap with `index`.
+        """
+        with self._reading(name):
+            if name in self._slices:
+                return self._sliced(name, index)
+            return self._stored(name, index)
+
+    def _all_names(self) -> set[str]:
+        """The names of all tensors. Raises ValueError where slices are missing in the files."""
+        keys = {entry.key for entries in self._slices.values() for entry in entries}
+        if missing := keys - self._parts.keys():
+            raise ValueError(f"the files lack {len(missing)} slices of tensors, such as {min(missing)!r}")
+        return (self._parts.keys() - keys) | self._slices.keys()
+
+    def _sliced(self, name: str, index: Index) -> Array:
+        entries = self._slices[name]
+        bounds = bounds_of(index, entries[0].shape)
+        dtype = dtype_of(entries[0].dtype)
+        target = np.empty([stop - start for start, stop in zip(*bounds, strict=True)], dtype)
+
+        def read(entry: TensorSlice, part: Index) -> Array:
+            piece = self._stored(entry.key, part)
+            if piece.dtype.itemsize != dtype.itemsize:
+                raise ValueError(f"its slice {entry.key!r} is of {piece.dtype}, and not of {dtype}")
+            return piece.view(dtype)
+
+        assemble(target, bounds, entries, read)
+        return target
+
+    def _stored(self, name: str, index: Index | None = None) -> Array:
+        """A tensor or a slice as it is in the files, or its part `index`."""
+        parts = self._parts[name]
+        if name in self._foreign:
+            joined = _joined(name, parts, *self._foreign[name])
+            return joined if index is None else np.ascontiguousarray(joined[index])
+        [(_, key, file)] = parts
+        tensor: Array = file.get_tensor(key) if not index else file.get_slice(key)[index]
+        return tensor
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
         try:
-            parts = self._parts[name]
-            if name in self._foreign:
-                return _joined(name, parts, *self._foreign[name])
-            [(_, key, file)] = parts
-            tensor: Array = file.get_tensor(key)
-            return tensor
+            yield
         except (SafetensorError, *_CORRUPT) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
@@ -116,6 +199,22 @@ class TensorFiles:
 def numeric(dtype: np.dtype[Any]) -> bool:
     """Whether `save` takes tensors of this dtype: numbers, those of `ml_dtypes` too, and truth values."""
     return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.isbuiltin == 2)
+
+
+def as_plain(tensor: Array) -> Array:
+    """A view of the same shape and memory in a type of safetensors, where there is one of its size: else itself.
+
+    What is stored so is read in parts, and not as a row of integers.
+    """
+    size = tensor.dtype.itemsize
+    if tensor.dtype.name in _PLAIN or size not in (1, 2, 4, 8):
+        return tensor
+    return tensor.view(f"uint{8 * size}")
+
+
+def _save_tensors(folder: Path, prefix: str, tensors: Mapping[str, Array], shard_bytes: int) -> None:
+    for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes)):
+        _save_shard(folder / f"{prefix}-{number:05d}.safetensors", parts, tensors)
 
 
 def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str, Array]]:

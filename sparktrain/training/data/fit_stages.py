@@ -121,6 +121,15 @@ class Stages:
                 continue
             room -= size
             counted_ids |= {id(array) for array in stage.weights.values()}
+        return self._notice_of(dropped)
+
+    def lacking(self) -> str:
+        """A notice, once, about the newest finished `fit` without weights; else an empty text."""
+        return self._notice_of(
+            max((number for number, stage in self._finished.items() if not stage.weights), default=0)
+        )
+
+    def _notice_of(self, dropped: int) -> str:
         if not dropped or self._noticed:
             return ""
         self._noticed = True

@@ -6,7 +6,11 @@ No method imports a framework, so that one that the process does not use costs n
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index
 
 
 class Framework(ABC):
@@ -37,7 +41,10 @@ class Framework(ABC):
     * `own(parts)`: copies of the arrays that each member has of its own, such as statistics and metrics;
     * `with_members(arrays, members)`: the captured arrays with the own ones of all members, by rank, from which
       `assign` gives each its own in a gang of that size;
-    * `are_equal(parts)`: whether the members' parts are equal now, but for these.
+    * `are_equal(parts)`: whether the members' parts are equal now, but for these;
+    * `is_split(parts)`: whether members hold parts of the arrays; only then it needs
+    * `captured_part(parts, spare, rank)`: as `captured`, of what the member `rank` alone writes, and the list of its
+      slices. Rank 0 writes what is not split.
     """
 
     def keeps(self, value: object) -> bool:
@@ -64,6 +71,24 @@ class Framework(ABC):
         """`value` as an array of the host, where other members hold parts of it; None for any other value.
 
         All members call it, with the same array, and it blocks until they do.
+        """
+        return None
+
+    def is_split(self, value: object) -> bool:
+        """Whether other members hold parts of the array `value` that this one lacks."""
+        return False
+
+    def own_slices(self, value: object) -> "list[tuple[Bounds, Array]] | None":
+        """Pieces of `value` in host memory, each with its bounds, where members hold parts of it; None for any other.
+
+        Each element is in a piece of exactly one member. A piece may be memory that training changes.
+        """
+        return None
+
+    def from_slices(self, value: object, read: "Callable[[Index], Array]") -> Any:
+        """A value in place of `value`, where members hold parts of it, with the parts that `read` returns for indices.
+
+        None for any other value. All members call it; each reads only what it holds.
         """
         return None
 

@@ -45,6 +45,7 @@ class Desk:
         self.gate: Callable[[str, Callable[[], Any]], Any] = lambda name, effect: effect()
         self.written: list[m.CheckpointStored] = []
         self.acknowledges = True
+        self.parts: list[m.PartStored] = []
         self.keeper = self.new_keeper(QUICK)
 
     def new_keeper(self, policy: SnapshotRetryPolicy, scratch: str = "scratch") -> CheckpointStorer:
@@ -55,6 +56,9 @@ class Desk:
         return GatedStore(self.store, lambda name, effect: self.gate(name, effect))
 
     def _post(self, message: m.FromAgent) -> None:
+        if isinstance(message, m.PartStored):
+            self.parts.append(message)
+            return
         assert isinstance(message, m.CheckpointStored)
         self.written.append(message)
         if self.acknowledges:

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.rundir.checkpoints import MANIFEST, Draft, fetch, write
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.rundir.checkpoints import MANIFEST, Draft, commit, fetch, write, write_part
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.store.base import Store
@@ -49,6 +49,27 @@ def draft(tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Draf
 def put(store: Store, tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Checkpoint:
     """Write the checkpoint of a step, in one thread so that the operations have an order."""
     return write(store, LAYOUT, draft(tmp_path, step, generation, **fields), threads=1)
+
+
+def part_content(generation: int, step: int, rank: int) -> dict[str, bytes]:
+    """The content of what one member writes of a checkpoint that all members write."""
+    names = ("state.json", "slices-0000.json") if not rank else (f"slices-{rank:04d}.json",)
+    return {name: f"{name} of step {step} in generation {generation}".encode() for name in names}
+
+
+def part_draft(tmp_path: Path, step: int, rank: int, generation: int = 1, run: str = "run") -> Draft:
+    """The snapshot of one member in a new folder."""
+    folder = tmp_path / f"part-{generation}-{step}-{rank}-{uuid4().hex}"
+    folder.mkdir(parents=True)
+    for name, data in part_content(generation, step, rank).items():
+        (folder / name).write_bytes(data)
+    return Draft(Member(RunId(run), TRIAL, Generation(generation), Rank(rank)), step, folder)
+
+
+def put_parts(store: Store, layout: RunLayout, tmp_path: Path, step: int, size: int, generation: int = 1) -> Checkpoint:
+    """Write the checkpoint of a step as `size` members do, in one thread."""
+    drafts = [part_draft(tmp_path, step, rank, generation) for rank in range(size)]
+    return commit(store, layout, drafts[0], [write_part(store, layout, draft, threads=1) for draft in drafts])
 
 
 def loaded(store: Store, checkpoint: Checkpoint, tmp_path: Path, cache: Path | None = None) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
+from tests.unit.rundir.snapshots import loaded, part_content, part_draft
 
 OLD, NEW = RunLayout("old"), RunLayout("new")
 
@@ -45,6 +46,19 @@ def test_a_copy_is_a_checkpoint_of_the_new_run_and_needs_no_file_of_the_old_one(
     manifest = checkpoints.manifest_of(store, made)
     assert (manifest.run, manifest.trial, manifest.generation, manifest.parent) == ("new", 0, 0, "")
     assert checkpoints.left_over(store, NEW, TrialId(0), [made]) == []
+
+
+def test_a_copy_of_what_all_members_wrote_has_one_writer(store: Store, tmp_path: Path) -> None:
+    drafts = [part_draft(tmp_path, 40, rank, run="old") for rank in range(3)]
+    parts = [checkpoints.write_part(store, OLD, draft) for draft in drafts]
+    written = checkpoints.commit(store, OLD, drafts[0], parts)
+    assert checkpoints.manifest_of(store, written).version == checkpoints.PARTS_VERSION
+    copy = copy_checkpoint(store, written, store, NEW)
+    store.delete_all(store.list("old"))
+    whole = part_content(1, 40, 0) | part_content(1, 40, 1) | part_content(1, 40, 2)
+    assert loaded(store, copy, tmp_path) == whole
+    assert checkpoints.manifest_of(store, copy).version == checkpoints.VERSION
+    assert checkpoints.left_over(store, NEW, TrialId(0), [copy]) == []
 
 
 def test_a_second_call_finds_the_copy_even_when_the_old_run_is_gone(store: Store, written: Checkpoint) -> None:

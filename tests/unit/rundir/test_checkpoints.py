@@ -153,11 +153,20 @@ def test_a_copy_that_the_disk_cannot_read_is_replaced_from_the_store(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"version": 2}, "has version 2, and this sparktrain reads version 1"),
+        ({"version": 3}, "has version 3, and this sparktrain reads versions 1 and 2"),
         ({"step": 8}, "is for generation 1, step 8"),
         ({"generation": 2}, "is for generation 2, step 7"),
         ({"shards": [{"name": "../../x", "size": 0, "sha256": ""}]}, r"has a shard of the name '\.\./\.\./x'"),
         ({"shards": None}, "its manifest is invalid"),
+        ({"shards": [{"name": "x", "size": 0, "sha256": ""}] * 2}, "has two shards of the name 'x'"),
+        (
+            {"shards": [{"name": "x", "size": 0, "sha256": "", "data": f"{FOLDER}/gen-0002/data/00000007-a"}]},
+            "has its shards in '.*/gen-0002/data/00000007-a', where others write",
+        ),
+        (
+            {"shards": [{"name": "x", "size": 0, "sha256": "", "data": f"{FOLDER}/gen-0001/data/../../x"}]},
+            r"has its shards in '.*/data/\.\./\.\./x', where others write",
+        ),
         ({"data": f"{FOLDER}/gen-0002/data/00000007-a"}, "has its shards in '.*', where others write"),
         ({"data": "run/trials/0004/checkpoints/gen-0001/data/00000007-a"}, "has its shards in '.*', where others"),
         ({"data": "../elsewhere"}, "has its shards in '../elsewhere', where others write"),

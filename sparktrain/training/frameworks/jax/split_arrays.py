@@ -1,9 +1,18 @@
 """Arrays of JAX with parts on devices of other members."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
+
+from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index, bounds_of
+
+
+def is_split(value: Any) -> bool:
+    """Whether other members hold parts of `value` that this one lacks."""
+    return isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated
 
 
 def joined(value: Any) -> Any:
@@ -11,6 +20,25 @@ def joined(value: Any) -> Any:
 
     All members call it with the same array, in the same order; blocks until they do.
     """
-    if not isinstance(value, jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
+    return multihost_utils.process_allgather(value, tiled=True) if is_split(value) else None
+
+
+def own_slices(value: Any) -> list[tuple[Bounds, Array]] | None:
+    """See `Framework.own_slices`: the shards of this process's devices, except copies of those of other devices."""
+    if not is_split(value):
         return None
-    return multihost_utils.process_allgather(value, tiled=True)
+    shards = [shard for shard in value.addressable_shards if shard.replica_id == 0]
+    return [(bounds_of(shard.index, value.shape), np.asarray(shard.data)) for shard in shards]
+
+
+def from_slices(value: Any, read: Callable[[Index], Array]) -> Any:
+    """See `Framework.from_slices`."""
+    if not is_split(value):
+        return None
+
+    def part(index: Index | None) -> Array:
+        assert index is not None
+        start, stop = bounds_of(index, value.shape)
+        return read(tuple(map(slice, start, stop)))
+
+    return jax.make_array_from_callback(value.shape, value.sharding, part)

@@ -19,14 +19,16 @@ from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.checkpoint.tensor_slices import Index
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.data.fit_stages import Finished, StagePosition
+from sparktrain.training.data.fit_stages import KEPT_BYTES, Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader, skip
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
-from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread
+from sparktrain.training.frameworks.keras.keras_state import is_split
+from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread, nbytes_of
 from sparktrain.training.frameworks.keras.user_callbacks import (
     Agreed,
     CallbackStateKeeper,
@@ -41,6 +43,8 @@ _CALL = "a checkpoint of fit()"
 """In messages."""
 SENT = "sent"
 """In the state of `fit`: what a member that trains adds for a process that takes a lost rank."""
+_LOOKS = 5
+"""How often in an interval of time members that all save agree on whether it is over."""
 FIT_STATE = "fit()"
 """The name under which `fit` saves its state beside the model."""
 
@@ -82,11 +86,9 @@ class FitCheckpoints:
         """Copy what `restore` needs; a thread writes the copy. Blocks for the copy.
 
         `members` is what each of them has of its own, by rank; empty for the chief's alone. Only the chief calls it,
-        and all members where they hold parts of the model: the others give it their parts.
+        and all members where they may hold parts of the model: then each saves its own.
         """
-        if not self._checkpoints.is_chief:
-            if not self._checkpoints.has_restored(place.step):
-                give_parts(model)
+        if not self._checkpoints.is_chief and not is_split((model,)):
             return
         content: dict[str, Any] = {FIT_STATE: dict(place.content)}
         if self._ps_model is not None:
@@ -243,7 +245,7 @@ class Resume(InternalCallback):
         self._past.states = content.get("callbacks", {})
         # The members that send their state have started the epoch: what callbacks do then is undone here.
         self._past.midway = batch > 0 or self._past.sent
-        self._past.values = [(variable, model_state.value(variable)) for variable in variables]
+        self._past.values = [(variable, model_state.held_value(variable)) for variable in variables]
         if batch:
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]
             self._metrics = [(variable, variable.numpy()) for variable in metrics]
@@ -261,7 +263,8 @@ class SaveCheckpoints(InternalCallback):
     """Saves the model on the chief when it is due, after the user's callbacks, with their state.
 
     A save that all members know of, after a number of steps or at the end of an epoch, has the statistics and metrics
-    of all members; one after a time has those of the chief. A save that is due with the last step of an epoch happens
+    of all members; one after a time has those of the chief. Where members hold parts of the model, all of them save,
+    and the chief lets the others know when a time is over. A save that is due with the last step of an epoch happens
     at the end of the epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens
     after the next, so that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
     """
@@ -284,12 +287,15 @@ class SaveCheckpoints(InternalCallback):
         self._cadence, self._scoring = when
         self._clock = clock
         self._last = (0, 0.0)
+        self._next_look = 0
+        """The step after which the members agree again on whether a time is over."""
         self._quiet = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         position = self._position
         self._last = (position.step, self._clock.now())
+        self._next_look = 0
         # No restart resumes in a fit after a stopped one, or in one that only repeats an earlier one.
         self._quiet = position.stopped or position.stages.behind(position.fit)
 
@@ -320,7 +326,26 @@ class SaveCheckpoints(InternalCallback):
         step, at = self._last
         if self._cadence.steps is not None:
             return self._position.step - step >= self._cadence.steps
-        return self._cadence.seconds is not None and self._clock.now() - at >= self._cadence.seconds
+        if self._cadence.seconds is None:
+            return False
+        passed_s = self._clock.now() - at
+        if is_spread() and self._ring.size > 1:
+            return self._agree(passed_s, self._cadence.seconds, self._position.step - step)
+        return passed_s >= self._cadence.seconds
+
+    def _agree(self, passed_s: float, interval_s: float, steps: int) -> bool:
+        """Whether the chief's time for a save is over, after the same step on all members.
+
+        `steps` were made in `passed_s`. Blocks for a small collective now and then, about five times in an interval.
+        """
+        if self._position.step < self._next_look:
+            return False
+        most = max(1, int(steps * interval_s / passed_s / _LOOKS)) if passed_s > 0 else 1
+        mine = np.array([passed_s >= interval_s, max(1, min(most, steps))], "int64")
+        [chiefs] = self._ring.broadcast_arrays([mine], name="due")
+        is_due, pause = chiefs.tolist()
+        self._next_look = self._position.step + pause
+        return bool(is_due)
 
     def _save(self, epoch: int, batch: int, score: float | None) -> None:
         position = self._position
@@ -366,7 +391,11 @@ class EndStage(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the optimizers of other models as late as possible, and drop what is not needed."""
         stages = self._position.stages
-        if self._rank or stages.behind(self._position.fit) or is_spread():
+        if self._rank or stages.behind(self._position.fit):
+            return
+        if is_spread():
+            if not self._position.stopped and (text := stages.lacking()):
+                notice(text)
             return
         if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):
             gc.collect()  # models have reference cycles: this frees those that the function has released
@@ -392,10 +421,17 @@ class EndStage(InternalCallback):
             "generators": _compact(generators()),
             "seed": model_state.global_seed(),
         }
-        chief = not self._rank and not position.stopped
-        if self._rank and not position.stopped and is_spread():
-            give_parts(self.model, "model/", "seeds/")
-        stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
+        stages.finish(position.fit, facts, {} if position.stopped else self._final_weights(), self.model)
+
+    def _final_weights(self) -> dict[str, Array]:
+        """What later checkpoints of the chief have of the model: nothing of a large one that is split."""
+        variables = _named(self.model, "model/", "seeds/")
+        if is_split((self.model,)):
+            if sum(map(nbytes_of, variables.values())) > KEPT_BYTES:
+                return {}
+            if self._rank:
+                give_parts(variables)
+        return {} if self._rank else _values(variables)
 
     def _restore(self, finished: Finished) -> None:
         facts = finished.facts
@@ -419,6 +455,9 @@ class _TensorsInMemory:
 
     def read(self, name: str) -> Array:
         return self._tensors[name].copy()
+
+    def read_slice(self, name: str, index: Index) -> Array:
+        return self._tensors[name][index].copy()
 
 
 def _named(model: Any, *prefixes: str) -> dict[str, Any]:

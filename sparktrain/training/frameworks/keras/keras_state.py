@@ -5,6 +5,7 @@ from typing import Any
 
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
+from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.notices import issued_notices, notice
@@ -26,7 +27,28 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     copies = {name: model_state.value(variable, spare.get(name)) for name, variable in variables.items()}
     if (seed := model_state.global_seed()) is not None:
         copies[model_state.GLOBAL_SEED] = seed
-    return {_VARIABLES: {name: model_state.spec(variable) for name, variable in variables.items()}}, copies
+    return {_VARIABLES: _specs(variables)}, copies
+
+
+def is_split(parts: Sequence[Any]) -> bool:
+    """Whether members hold parts of variables of the model, as with `keras.distribution.ModelParallel`.
+
+    False for one that is not built.
+    """
+    model = _model(parts)
+    return bool(is_spread() and model.built and any(map(model_state.is_split, model_state.named(model).values())))
+
+
+def captured_part(
+    parts: Sequence[Any], spare: Mapping[str, Array], rank: int
+) -> tuple[dict[str, Any], dict[str, Array], list[TensorSlice]]:
+    """As `captured`, of the slices that the member `rank` writes; rank 0 also has everything that is not split."""
+    model = _model(parts)
+    variables = model_state.named(model)
+    copies, slices = model_state.part_of(variables, spare, rank)
+    if not rank and (seed := model_state.global_seed()) is not None:
+        copies[model_state.GLOBAL_SEED] = seed
+    return {_VARIABLES: _specs(variables)}, copies, slices
 
 
 def assign(
@@ -90,6 +112,10 @@ def are_equal(parts: Sequence[Any]) -> bool:
     from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 
     return bool(is_averaged(_model(parts)))
+
+
+def _specs(variables: Mapping[str, Any]) -> dict[str, str]:
+    return {name: model_state.spec(variable) for name, variable in variables.items()}
 
 
 def _notice_own_steps(parts: Sequence[Any]) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from sparktrain.errors import UserError
-from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
-from sparktrain.training.frameworks.imported import joined
+from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, as_plain, source_rank
+from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
+from sparktrain.training.frameworks import imported
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
@@ -65,10 +66,13 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
     Allocating new memory may take ten times as long as the copy.
     """
-    now = view(variable)
-    if spare is None or (spare.dtype, spare.shape) != (now.dtype, now.shape):
-        return np.array(now)
-    np.copyto(spare, now)
+    return _copied(view(variable), spare)
+
+
+def _copied(content: Array, spare: Array | None) -> Array:
+    if spare is None or (spare.dtype, spare.shape) != (content.dtype, content.shape):
+        return np.array(content, order="C")
+    np.copyto(spare, content)
     return spare
 
 
@@ -78,7 +82,7 @@ def view(variable: Any) -> Array:
     Where members hold parts of the variable, all of them call it, and it blocks until they do.
     """
     held = _own_part(variable.value)
-    if (parts := joined(held)) is not None:
+    if (parts := imported.joined(held)) is not None:
         return np.asarray(parts)
     if not hasattr(held, "detach"):
         return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
@@ -86,6 +90,42 @@ def view(variable: Any) -> Array:
         return np.asarray(held.detach())  # PyTorch makes no array of a tensor with a gradient
     except TypeError:  # nor of one on a GPU, or in bfloat16
         return np.asarray(variable.numpy())
+
+
+def is_split(variable: Any) -> bool:
+    """Whether members hold parts of the variable."""
+    return imported.is_split(variable.value)
+
+
+def held_value(variable: Any) -> Any:
+    """A copy of the variable's value, which `assign` takes: of a variable that members hold in parts, this member's."""
+    return variable.value if is_split(variable) else value(variable)  # nothing changes an array of JAX
+
+
+def part_of(
+    variables: Mapping[str, Any], spare: Mapping[str, Array], rank: int
+) -> tuple[dict[str, Array], list[TensorSlice]]:
+    """Copies of what the member `rank` writes of the variables, in `spare` if they fit, and which slices are in it.
+
+    Its own slices of those that members hold in parts; rank 0 writes the others. No member copies one that is split.
+    """
+    copies: dict[str, Array] = {}
+    slices: list[TensorSlice] = []
+    for name, variable in variables.items():
+        pieces = imported.own_slices(variable.value)
+        if pieces is None:
+            if not rank:
+                copies[name] = value(variable, spare.get(name))
+            continue
+        shape = tuple(variable.shape)
+        for outer, piece in pieces:
+            for start, stop in cut(outer, piece.dtype.itemsize, SHARD_BYTES):
+                key = f"{name}@{rank}.{len(slices)}"
+                content = as_plain(piece[within((start, stop), outer[0])])
+                copies[key] = _copied(content, spare.get(key))
+                dtype = piece.dtype.name
+                slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=shape, start=start, stop=stop))
+    return copies, slices
 
 
 def member_variables(model: Any) -> dict[str, Any]:
@@ -149,6 +189,9 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
         targets, _but_metrics({n: form for n, form in stored.items() if _group(n) in built | {""}}), step
     )
     for name, source in sources.items():
+        if (parts := _read_parts(files, source, variables[name])) is not None:
+            variables[name].assign(parts)
+            continue
         content = _read(files, source, rank, size)
         if name.startswith(SEEDS) and rank != source_rank(files.document):
             content[0] = value(variables[name])[0]
@@ -167,6 +210,15 @@ def assign_metrics(variables: Mapping[str, Any], files: TensorFiles, rank: int, 
     for name, source in sources.items():
         metrics[name].assign(_read(files, source, rank, size))
     return True
+
+
+def _read_parts(files: TensorFiles, name: str, variable: Any) -> Any:
+    """The value of a variable that members hold in parts: this one reads its own. None for any other variable."""
+
+    def read(index: Index) -> Array:
+        return files.read_slice(name, index)
+
+    return imported.from_slices(variable.value, read)
 
 
 def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:

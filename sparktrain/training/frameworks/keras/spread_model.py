@@ -1,9 +1,12 @@
 """Models with variables that `keras.distribution` has placed on the devices of all members, whole or in parts."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
+from sparktrain.training.checkpoint.tensor_files import dtype_of
 from sparktrain.training.frameworks.keras import model_state
 
 
@@ -13,11 +16,16 @@ def is_spread() -> bool:
     return distribution is not None and getattr(distribution, "num_processes", 1) > 1
 
 
-def give_parts(model: Any, *prefixes: str) -> None:
-    """Take part in the reads of the chief, which copies the variables of `model` with names that start like `prefixes`.
+def nbytes_of(variable: Any) -> int:
+    """Bytes of the variable's value, with the parts of all members."""
+    count: int = math.prod(variable.shape)
+    return count * dtype_of(str(variable.dtype)).itemsize
+
+
+def give_parts(variables: Mapping[str, Any]) -> None:
+    """Take part in the reads of the chief, which copies the values of `variables`.
 
     One variable is in memory at a time. Blocks until all members call it.
     """
-    for name, variable in model_state.named(model).items():
-        if name.startswith(prefixes or ""):
-            model_state.view(variable)
+    for variable in variables.values():
+        model_state.view(variable)

@@ -97,6 +97,11 @@ def are_equal(parts: Sequence[Any]) -> bool:
     return True
 
 
+def is_split(parts: Sequence[Any]) -> bool:
+    """False: each member has the model whole."""
+    return False
+
+
 def _plain(part: Any) -> Any:
     """The model itself, so that any number of members reads what a gang has saved."""
     return part.module if isinstance(part, DistributedDataParallel) else part

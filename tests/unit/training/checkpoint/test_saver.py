@@ -14,8 +14,9 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered, Unsaved
-from sparktrain.training.checkpoint import tensor_files
+from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.checkpoint.saver import CheckpointSaver, capture
+from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 
 SOON_S = 30.0
 
@@ -97,6 +98,65 @@ def test_the_global_generators_resume(agent: Agent, tmp_path: Path) -> None:
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
     checkpoints(agent, tmp_path, snapshot.folder).restore()
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
+
+
+class SplitModel:
+    """A model with a tensor of 6 elements: rank 0 has two, rank 1 has four. It is its own state module too."""
+
+    def is_split(self, parts: Any) -> bool:
+        return True
+
+    def captured_part(self, parts: Any, spare: Any, rank: int) -> Any:
+        if rank > 1:
+            return {"variables": {}}, {}, []
+        start = (2 * rank,)
+        stop = (6,) if rank else (2,)
+        key = f"w@{rank}.0"
+        entry = TensorSlice(key=key, name="w", dtype="float32", shape=(6,), start=start, stop=stop)
+        whole = {} if rank else {"bias": np.ones(2)}
+        return {"variables": {}}, {key: np.arange(*start, *stop, dtype="float32"), **whole}, [entry]
+
+    def assign(self, parts: Any, files: Any, document: Any, place: Any, *, alike: bool) -> None:
+        parts[0].value = files.read("w")
+        parts[0].part = files.read_slice("w", (slice(1, 4),))
+
+
+def test_each_member_of_a_split_model_saves_its_part_and_any_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = SplitModel()
+    monkeypatch.setattr(saver, "state_module", lambda parts, call: model)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for rank in range(3):
+        agent = Agent()
+        saving = CheckpointSaver(agent, tmp_path / f"scratch-{rank}", "", rank, SystemClock(), size=3)
+        saving.save(4, model, loss=0.5, score=1.0)
+        saving.finish(SOON_S)
+        snapshot = agent.snapshots.get_nowait()
+        assert (snapshot.step, snapshot.part) == (4, True)
+        for path in Path(snapshot.folder).iterdir():
+            path.rename(whole / path.name)
+    names = ["slices-0000.json", "slices-0001.json", "slices-0002.json", "state.json"]
+    assert sorted(path.name for path in whole.glob("*.json")) == names
+
+    restored = CheckpointSaver(Agent(), tmp_path / "scratch", str(whole), 1, SystemClock(), size=2).restore(model)
+    assert restored is not None
+    assert (restored.step, restored["loss"], vars(model)["value"].tolist()) == (4, 0.5, [0, 1, 2, 3, 4, 5])
+    assert vars(model)["part"].tolist() == [1, 2, 3]
+
+
+def test_a_part_that_cannot_be_written_is_reported_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(saver, "state_module", lambda parts, call: SplitModel())
+    agent = Agent()
+    (tmp_path / "scratch").write_text("no folder")
+    saving = CheckpointSaver(agent, tmp_path / "scratch", "", 1, SystemClock(), size=2)
+    saving.save(4, object())
+    saving.finish(SOON_S)
+    assert [(each.step, each.part) for each in agent.unsaved] == [(4, True)]
+    assert "step 4 was not checkpointed" in capfd.readouterr().err
 
 
 def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
