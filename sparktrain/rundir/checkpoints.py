@@ -141,7 +141,7 @@ def commit(
 
     It also goes to the draft's folder. The chief's agent calls it.
     """
-    place = layout.generation(draft.member.trial, draft.member.generation)
+    place = _place(layout, draft.member)
     chief, *others = parts
     shards = list(chief.shards)
     for part in others:

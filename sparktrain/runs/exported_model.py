@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.ids import Member
+from sparktrain.model_kinds import named_kind
 from sparktrain.rundir.layout import ExportedModel, MemberLayout, RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import hold
@@ -148,6 +149,11 @@ def _weights(tensors: dict[str, Any], model: StoredModel, *, module: Any = None)
     """The tensors by name; with `module`, that module with them, ready to predict."""
     if module is None:
         return tensors
+    if not callable(getattr(module, "load_state_dict", None)):
+        raise SpecError(
+            f"load_model(module=...) got {named_kind(module)}, and the stored weights are those of {model.of}, a model "
+            "of PyTorch: build that and pass it, or call load_model() for the tensors"
+        )
     try:
         module.load_state_dict(tensors)
     except RuntimeError as error:  # it lists each weight that differs

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparktrain.errors import UserError
+from sparktrain.model_kinds import named_kind
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.keras import model_state
@@ -66,8 +67,8 @@ def assign(
     model = _model(parts)
     if document.get(_VARIABLES) is None:
         raise UserError(
-            f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, or "
-            "save(step, model)"
+            f"the checkpoint of step {document['step']} was saved without a Keras model, and restore() got "
+            f"{named_kind(model)}: pass what save() got, or have it save(step, model)"
         )
     model_state.assign(model_state.named(model), files, document["step"], *place)
     if model_state.GLOBAL_SEED in files:

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
+from sparktrain.model_kinds import named_kind
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale
@@ -52,7 +53,7 @@ def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
     """Wrap `tape` so that its `gradient` averages over all members.
 
-    Raises SpecError for an unknown compression, and in gangs that average no gradients.
+    Raises SpecError for what is no tape, for an unknown compression, and in gangs that average no gradients.
     """
     if ring.ps_model is not None:
         raise SpecError(
@@ -64,6 +65,11 @@ def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "no
             f"ctx.distribute_tape() with local_steps={ring.local_steps}: a tape averages gradients in each step, and "
             "such members average weights; use ctx.distribute(optimizer) and optimizer.apply_gradients(), or leave "
             "local_steps out"
+        )
+    if not isinstance(tape, tf.GradientTape):
+        raise SpecError(
+            f"ctx.distribute_tape() got {named_kind(tape)}, and takes a tf.GradientTape: pass an optimizer of Keras, "
+            "or a model of PyTorch, to ctx.distribute()"
         )
     return DistributedTape(tape, ring, width(compression))
 
