@@ -16,7 +16,7 @@ COVERED = {
         covered_by="`examples/test_sklearn_page`; `process/test_sklearn_search`",
     ),
 }
-"""Pages whose programs run in `make test-all` alone."""
+"""By page, where `make test-all` alone runs its programs."""
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HERE = """\
 from functools import partial
