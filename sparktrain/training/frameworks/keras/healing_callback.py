@@ -21,7 +21,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
-_BEGINS = ("on_train_batch_begin", "on_batch_begin")
+_STARTS = ("on_train_batch_begin", "on_batch_begin")
 
 
 class BeforeUsers(InternalCallback):
@@ -117,4 +117,4 @@ class HealTogether(InternalCallback):
         if callbacks is None:
             return False
         external = [entry for entry in callbacks.callbacks if not isinstance(entry, InternalCallback)]
-        return all(is_of_keras(entry) or is_default(entry, *_BEGINS) for entry in external)
+        return all(is_of_keras(entry) or is_default(entry, *_STARTS) for entry in external)
