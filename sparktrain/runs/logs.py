@@ -11,6 +11,7 @@ from sparktrain.errors import SpecError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
+from sparktrain.state.restart_history import RestartHistory
 from sparktrain.store.base import PIECE_BYTES, Store
 
 POLL_S = 1.0
@@ -149,7 +150,10 @@ def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
 
 
 class Follower:
-    """The growing log of one trial, in its newest generation or in the one that is named. Blocks."""
+    """The growing log of one trial, in its newest generation or in the one that is named. Blocks.
+
+    Where the member is lost and restarts alone, it continues with the log of the next process.
+    """
 
     def __init__(
         self, place: RunLocation, look: Callable[[], RunView], selection: LogSelection, tail: int | None
@@ -167,20 +171,20 @@ class Follower:
         """
         if (notice := delay_of(self._place.store)) is not None:
             notify(notice)
-        generation = Generation(0)
+        process: Member | None = None
         at = 0
         quiet = 0
         while True:
             view = self._look()
             newest = self._newest(view)
-            if newest > generation:
-                if generation:
-                    yield from self._read_from(generation, at)
-                    notify(f"trial {self._selection.trial} restarts: generation {newest}")
-                generation = newest
+            if process is None or newest > process:
+                if process is not None:
+                    yield from self._read_from(process, at)
+                    notify(_successor(process, newest))
+                process = newest
                 at = self._start(newest)
             start = at
-            for piece in self._read_from(generation, at):
+            for piece in self._read_from(process, at):
                 at += len(piece)
                 yield piece
             quiet = 0 if at > start or not self._over(view) else quiet + 1
@@ -188,39 +192,46 @@ class Follower:
                 return
             pause(POLL_S)
 
-    def _newest(self, view: RunView) -> Generation:
+    def _newest(self, view: RunView) -> Member:
         assert self._selection.trial is not None
         check_trial(view, self._selection.trial)
-        if self._selection.generation is not None:
-            return self._selection.generation
-        return Generation(next(result.generations for result in view.results if result.id == self._selection.trial))
+        result = next(trial_result for trial_result in view.results if trial_result.id == self._selection.trial)
+        newest = Generation(result.generations)
+        generation = newest if self._selection.generation is None else self._selection.generation
+        rank = self._selection.rank or CHIEF
+        incarnation = RestartHistory(entries=result.restarts).incarnation(rank) if generation == newest else 0
+        return Member(RunId(self._place.layout.path), self._selection.trial, generation, rank, incarnation)
 
     def _over(self, view: RunView) -> bool:
         """The member has ended, or no driver watches it any more."""
         result = next(trial_result for trial_result in view.results if trial_result.id == self._selection.trial)
-        return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
+        return (
+            view.state is not RunState.RUNNING
+            or result.status.final
+            or self._newest(view).generation < result.generations
+        )
 
-    def _start(self, generation: Generation) -> int:
+    def _start(self, process: Member) -> int:
         tail = self._tail
         self._tail = None
-        path = self._path(generation)
+        path = self._place.layout.member(process).log
         if tail is None or not self._place.store.exists(path):
             return 0
-        log = LogFile(self._member(generation), path, self._place.store.stat(path).size)
+        log = LogFile(process, path, self._place.store.stat(path).size)
         return _start_of_tail(self._place.store, log, tail)
 
-    def _read_from(self, generation: Generation, at: int) -> Iterator[bytes]:
+    def _read_from(self, process: Member, at: int) -> Iterator[bytes]:
         try:
-            yield from _from(self._place.store, self._path(generation), at)
+            yield from _from(self._place.store, self._place.layout.member(process).log, at)
         except FileNotFoundError:  # nothing was uploaded yet
             return
 
-    def _path(self, generation: Generation) -> str:
-        return self._place.layout.member(self._member(generation)).log
 
-    def _member(self, generation: Generation) -> Member:
-        assert self._selection.trial is not None
-        return Member(RunId(self._place.layout.path), self._selection.trial, generation, self._selection.rank or CHIEF)
+def _successor(process: Member, successor: Member) -> str:
+    """What follows the process of a member, in one line."""
+    if successor.generation > process.generation:
+        return f"trial {successor.trial} restarts: generation {successor.generation}"
+    return f"rank {successor.rank} of trial {successor.trial} restarts alone"
 
 
 def delay_of(store: Store) -> str | None:

@@ -1,4 +1,4 @@
-"""A training whose members are killed at chosen places, and that notes which processes and traces it had."""
+"""A training with members that are killed at chosen places, and that notes which processes and traces it had."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._at("begin")
+        self._at("start")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""

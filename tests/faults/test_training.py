@@ -12,7 +12,7 @@ import pytest
 import sparktrain as st
 from sparktrain.driver.engines import local_restarts
 from sparktrain.state import run_machine
-from sparktrain.state.losses import growth
+from sparktrain.state.losses import growth, member_restart
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
@@ -176,6 +176,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None
 ) -> None:
     monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     result = pool.run(
@@ -211,6 +212,7 @@ def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:

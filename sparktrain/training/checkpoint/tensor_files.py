@@ -27,7 +27,7 @@ SHARD_BYTES = 127 * 2**20
 """The most bytes of tensors in one file, which with its header fits in an HDFS block. Larger ones are cut."""
 DOCUMENT = "state.json"
 SOURCE = "source"
-"""The key in the document of a state with the rank whose state it is."""
+"""The key, in the document of a state, of the rank that has saved it."""
 
 _CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors of Python and numpy for names, types and numbers that `save` has not written."""
@@ -89,7 +89,7 @@ def save_document(folder: Path, document: Any) -> None:
 
 
 def source_rank(document: Mapping[str, Any]) -> int:
-    """The rank whose state has this document: the chief's, unless another member has sent it to a new process."""
+    """The rank that has saved a state: the chief, unless another member has sent it to a new process."""
     return int(document.get(SOURCE, 0))
 
 

@@ -1,7 +1,7 @@
 """How the collectives between the steps of a training survive the loss of a member.
 
 The results of a collective are equal on all members. So a member that has missed one, or has joined the ring later,
-takes the result that another member has recorded, and goes on as all others do.
+takes the result that another member has recorded, and continues as all others do.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ class Continuity:
     """The eager collectives of one member. All methods belong to the thread that trains."""
 
     def __init__(self) -> None:
-        self.mend: Callable[[RingError], None] | None = None
-        """Forms the ring anew after an error, or raises it; None: the error ends the training."""
+        self.heal: Callable[[RingError], None] | None = None
+        """Forms the ring again after an error, or raises that; None: the error ends the training."""
         self.echoes = False
         """Whether collectives return what all would get from members that are equal to this one: a member that joins a
         ring in its midst does not repeat what the others have done together before."""
@@ -29,13 +29,13 @@ class Continuity:
         self.started = 0
         """Collectives that this member has called."""
         self.results: list[Result] = []
-        """Of all collectives since the newest step, where there is a `mend`."""
+        """Of all collectives since the newest step, where there is a `heal`."""
         self._ahead: deque[Result] = deque()
-        self._mending = False
+        self._healing = False
 
     def call(self, operate: Callable[[], Result], echo: Callable[[], Result]) -> Result:
         """The result of a collective, from the ring, or as recorded by another member. Raises RingError."""
-        if self._mending:
+        if self._healing:
             return operate()
         self.started += 1
         if self.echoes or self.alone:
@@ -43,7 +43,7 @@ class Continuity:
         result = None if self._ahead else self._from_ring(operate)
         if result is None:
             result = self._ahead.popleft()
-        if self.mend is not None:
+        if self.heal is not None:
             self.results.append(result)
         return result
 
@@ -53,9 +53,9 @@ class Continuity:
             try:
                 return operate()
             except RingError as error:
-                if self.mend is None:
+                if self.heal is None:
                     raise
-                self.mend(error)
+                self.heal(error)
                 if self._ahead:
                     return None
 
@@ -68,13 +68,13 @@ class Continuity:
         self.results.clear()
 
     @contextmanager
-    def mending(self) -> Iterator[None]:
-        """Within the block, collectives are those of the members that mend the ring: they raise every error."""
-        self._mending = True
+    def healing(self) -> Iterator[None]:
+        """Within the block, collectives are those of the members that form the ring again: they raise every error."""
+        self._healing = True
         try:
             yield
         finally:
-            self._mending = False
+            self._healing = False
 
     @contextmanager
     def by_itself(self) -> Iterator[None]:

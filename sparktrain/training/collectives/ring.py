@@ -49,7 +49,7 @@ class Ring(ABC):
     local_steps: int | None = None
     """How many steps each member trains by itself before all average their weights; None: they average gradients."""
     source = 0
-    """The rank whose values `broadcast` sends: rank 0, but for the time in which another one helps a ring to heal."""
+    """The rank that sends its values in `broadcast`: rank 0, but while another one helps a ring to heal."""
     heals = False
     """Whether the members can leave the ring after a loss, and join another one in the same process."""
     mirrored = False

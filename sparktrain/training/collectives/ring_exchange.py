@@ -1,4 +1,4 @@
-"""The exchange of a gang whose members may leave their ring for another one: the values of each ring stay apart."""
+"""The exchange of a gang in which members may leave their ring for another one: values of each ring stay apart."""
 
 import threading
 from collections import deque

@@ -2,13 +2,13 @@
 
 The agent of each survivor announces the loss, and the number of the next ring. A thread of the member then ends the
 connections, so that the collective in which the member waits fails. The member waits for the places of all, joins the
-next ring with the process that takes the lost rank, and agrees with the others whose state is the most advanced: that
-member sends its state.
+next ring with the process that takes the lost rank, and agrees with the others which state is the most advanced: its
+member sends it.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from sparktrain.training.collectives.continuity import Continuity, Result
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_exchange import RingExchange
 
+if TYPE_CHECKING:
+    from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
+
 ANNOUNCED_S = 10.0
 """How long a member with a failed collective waits for the announcement that the ring heals."""
 NEXT_RING_S = 300.0
@@ -33,17 +36,6 @@ NEXT_RING_S = 300.0
 the gang before."""
 _POLL_S = 0.005
 _NAME = "healing"
-
-
-class _HealingRing(Protocol):
-    """What a ring that heals has beside the methods of each ring."""
-
-    continuity: Continuity
-    traced_names: set[str]
-
-    def break_off(self) -> None: ...
-
-    def rejoin(self, formation: Formation) -> None: ...
 
 
 class RingStanding(Struct, frozen=True, kw_only=True):
@@ -66,7 +58,7 @@ class RingStanding(Struct, frozen=True, kw_only=True):
         return self.steps, self.in_step, self.results
 
 
-class Meeting(Struct, frozen=True, kw_only=True):
+class RingAgreement(Struct, frozen=True, kw_only=True):
     """What the members have agreed on in a new ring: equal on all of them."""
 
     standings: tuple[RingStanding, ...]
@@ -92,11 +84,11 @@ class RingHealing:
     ) -> None:
         """`folder` is a local one of this member; `watch` has its `CallWatch`, or None."""
         self.ring: Ring = ring
-        self.arrival: Meeting | None = None
+        self.arrival: RingAgreement | None = None
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
         self.on_formed: Callable[[Formation], None] = lambda formation: None
         """Called with the places of the members in each new ring."""
-        self._healing_ring: _HealingRing = ring
+        self._healing_ring: HorovodRing = ring
         self._exchange = exchange
         self._wire = wire
         self._clock = clock
@@ -149,16 +141,16 @@ class RingHealing:
         self._healing_ring.rejoin(formation)
         self.on_formed(formation)
 
-    def meet(
+    def agree(
         self, standing: RingStanding, write: Callable[[Path, list[int]], None], target: Path | None = None
-    ) -> Meeting:
+    ) -> RingAgreement:
         """Agree with all members of the new ring, and get the most advanced state where this member needs it.
 
         `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
         member that sends. Files from another host come into the new folder `target`. Blocks until all members call it.
         Raises RingError, also where some member is not able to continue, and OSError.
         """
-        with self.continuity.mending():
+        with self.continuity.healing():
             standings = self._standings(standing)
             source = _source(standings)
             self.ring.source = source
@@ -171,9 +163,9 @@ class RingHealing:
             self.ring.calls.restart()  # type: ignore[union-attr] # of TensorFlow
         if (watch := self._watch()) is not None:
             watch.restart()
-        meeting = Meeting(standings=standings, source=source, folder=folder, results=results)
-        self._follow(standing, meeting)
-        return meeting
+        agreement = RingAgreement(standings=standings, source=source, folder=folder, results=results)
+        self._follow(standing, agreement)
+        return agreement
 
     def arrive(self, target: Path) -> Path:
         """The folder with the state of the members that train, for a process that has joined their ring.
@@ -185,12 +177,12 @@ class RingHealing:
         def write(folder: Path, ranks: list[int]) -> None:
             raise RingError("no member of the ring has a state: all of them are new")
 
-        self.arrival = self.meet(RingStanding(is_new=True), write, target)
+        self.arrival = self.agree(RingStanding(is_new=True), write, target)
         self.continuity.echoes = True
         return self.arrival.folder
 
     def settle(self) -> None:
-        """A step has ended since the meeting: nobody needs its files any more."""
+        """A step has ended since the agreement, and no member needs its files any more."""
         self.arrival = None
         for folder in self._folder.parent.glob(f"{self._folder.name}-*"):
             remove(folder)
@@ -240,13 +232,13 @@ class RingHealing:
         received = msgspec.msgpack.decode(content, type=list[list[PackedArray]])
         return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
 
-    def _follow(self, mine: RingStanding, meeting: Meeting) -> None:
-        most = meeting.most_advanced
+    def _follow(self, mine: RingStanding, agreement: RingAgreement) -> None:
+        most = agreement.most_advanced
         if mine.is_new:
-            done = len(meeting.results) if most.in_step else 0
+            done = len(agreement.results) if most.in_step else 0
         else:
             done = mine.results if mine.steps == most.steps else 0
-        self.continuity.follow(meeting.results[done:])
+        self.continuity.follow(agreement.results[done:])
 
 
 def _source(standings: Sequence[RingStanding]) -> int:

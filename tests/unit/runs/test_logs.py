@@ -12,6 +12,8 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import logs
 from sparktrain.runs.logs import Follower, LogFile, LogSelection, TerminalSanitizer, chosen, content, delay_of, logs_in
 from sparktrain.runs.view import RunView
+from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.records import MemberRestarted
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import ScriptedRun, looked_at, typical
 from tests.unit.store.gated import MemoryStore
@@ -134,6 +136,21 @@ def test_the_next_generation_is_followed_too(run: ScriptedRun, monkeypatch: pyte
     ]
     assert story.followed(LogSelection(TrialId(2)), tail=1) == b"second\nthird\n"
     assert story.notices == ["trial 2 restarts: generation 3"]
+
+
+def test_the_next_process_of_a_member_that_restarts_alone_is_followed_too(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story(run, monkeypatch)
+    again = Member(RunId("mnist"), TrialId(2), Generation(2), incarnation=1)
+    restart = Restart(0, "host-2", FailureKind.MEMORY, "killed", 0.4, 3, 0, alone=True, healed=True)
+    story.steps = [
+        lambda: run.write(MemberRestarted(trial=TrialId(2), generation=Generation(2), restart=restart)),
+        lambda: run.store.put_if_absent(run.layout.member(again).log, b"third\n") and None,
+        lambda: run.fail(2),
+    ]
+    assert story.followed(LogSelection(TrialId(2))) == b"second\nthird\n"
+    assert story.notices == ["rank 0 of trial 2 restarts alone"]
 
 
 def test_an_older_generation_has_an_end(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
-_BEGINS = ("on_train_batch_begin", "on_batch_begin")
+_INTERNALS = ("_autoconvert_optionals", "_compile_metrics", "_compute_loss", "_distribute_strategy")
+"""What a step that can be repeated uses of Keras's trainer; another version of Keras may lack it."""
+_STARTS = ("on_train_batch_begin", "on_batch_begin")
 
 
 class BeforeUsers(InternalCallback):
@@ -94,6 +96,7 @@ class HealTogether(InternalCallback):
         metrics = getattr(model, "_compile_metrics", None)
         plain = (
             backend_in_use() == TENSORFLOW
+            and all(hasattr(model, name) for name in _INTERNALS)
             and vars(model).get("train_step") is None
             and type(model).train_step is keras.Model.train_step
             and not (model.run_eagerly or model.jit_compile or own_optimizers(model))
@@ -117,4 +120,4 @@ class HealTogether(InternalCallback):
         if callbacks is None:
             return False
         external = [entry for entry in callbacks.callbacks if not isinstance(entry, InternalCallback)]
-        return all(is_of_keras(entry) or is_default(entry, *_BEGINS) for entry in external)
+        return all(is_of_keras(entry) or is_default(entry, *_STARTS) for entry in external)

@@ -1,4 +1,4 @@
-"""One `fit` whose members keep their process, model and traced step when another one is lost.
+"""One `fit` in which members keep process, model and traced step when another one is lost.
 
 A member that fails in its step has applied nothing of it: it puts back what the step has changed before its collective,
 and repeats the step with the batch it has. Where some member has applied the step already, its collective had ended:
@@ -18,7 +18,7 @@ from sparktrain.errors import RingError
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
-from sparktrain.training.collectives.ring_healing import Meeting, RingHealing, RingStanding
+from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
@@ -78,7 +78,7 @@ class SurvivingFit:
         )
         self._steps = self._position.step
         """Steps that this member has applied."""
-        self._has_met = False
+        self._has_healed = False
         """Whether the ring has healed since the last step."""
         external = [entry for entry in self._listed() if not isinstance(entry, InternalCallback)]
         self._listening = {
@@ -103,7 +103,7 @@ class SurvivingFit:
     def end(self) -> None:
         """The `fit` ends: a loss ends the training from now on."""
         self._step.retire()
-        self._healing.continuity.mend = None
+        self._healing.continuity.heal = None
         self._healing.declare(False)
 
     def start(self) -> None:
@@ -111,26 +111,26 @@ class SurvivingFit:
         optimizer: Any = own_apply(self._model.optimizer)
         optimizer.passenger = self._values if self._values.travel else None
         self._model.train_function = self._step
-        self._healing.continuity.mend = self._heal_between_steps
+        self._healing.continuity.heal = self._heal_between_steps
 
     # ---- after a loss
 
     def _heal_in_step(self, error: BaseException) -> bool:
         """Heal the ring; whether this member is to repeat its step, and else has the state after it."""
-        meeting = self._meet(error, in_step=True)
-        if meeting.most_advanced.steps == self._steps:
+        agreement = self._agree(error, in_step=True)
+        if agreement.most_advanced.steps == self._steps:
             self._report_healed()
             return True
         self._step.train_by_itself()
-        self._take_over(meeting)
+        self._take_over(agreement)
         self._report_healed()
         return False
 
     def _heal_between_steps(self, error: RingError) -> None:
-        self._meet(error, in_step=False)
+        self._agree(error, in_step=False)
         self._report_healed()
 
-    def _meet(self, error: BaseException, *, in_step: bool) -> Meeting:
+    def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
         able = self._is_able(in_step=in_step)
         self._healing.rejoin(error)
         if in_step:
@@ -142,30 +142,30 @@ class SurvivingFit:
             self._write(folder, ranks, in_step=in_step)
 
         try:
-            meeting = self._healing.meet(standing, write)
+            agreement = self._healing.agree(standing, write)
         except RingError as refusal:
             raise refusal from error
-        self._has_met = True
+        self._has_healed = True
         for callback in self._callbacks:
             callback.on_heal()
-        return meeting
+        return agreement
 
     def _report_healed(self) -> None:
         self._healing.healed(self._steps)
 
     def _is_able(self, *, in_step: bool) -> bool:
-        if self._model.stop_training or any(not name.startswith(_GRADIENTS) for name in self._healing.traced_names):
+        if self._model.stop_training or not self._repeats_alone():
             return False
         return in_step or self._can_repeat_event()
 
-    def _take_over(self, meeting: Meeting) -> None:
+    def _take_over(self, agreement: RingAgreement) -> None:
         """Take weights, optimizer, and all members' own values from the member that has applied the step."""
         own = model_state.member_variables(self._model)
-        with TensorFiles(meeting.folder) as files:
+        with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
                 variable.assign(files.read(name))
             self._values.assign_members(files.read(_MEMBERS))
-        self._steps = meeting.most_advanced.steps - 1  # the end of the step counts it
+        self._steps = agreement.most_advanced.steps - 1  # the end of the step counts it
 
     def _write(self, folder: Path, ranks: list[int], *, in_step: bool) -> None:
         """Write the state of this member for the new processes of `ranks`.
@@ -198,6 +198,10 @@ class SurvivingFit:
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.save(folder, tensors, document)
+
+    def _repeats_alone(self) -> bool:
+        """Whether a member can train a batch by itself for what a step changes beside the weights."""
+        return all(name.startswith(_GRADIENTS) for name in self._healing.traced_names)
 
     def _can_repeat_event(self) -> bool:
         """Whether another process can repeat the event of Keras in which a collective has failed.
@@ -243,7 +247,7 @@ class SurvivingFit:
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(_MEMBERS))
         self._healing.continuity.echoes = False
-        self._has_met = True
+        self._has_healed = True
         self._healing.healed(arrival.most_advanced.steps)
         return arrival.most_advanced.in_step
 
@@ -251,10 +255,10 @@ class SurvivingFit:
         self._steps += 1
         self._healing.continuity.step()
         self._agreed = [callback.agreed() for callback in self._callbacks]
-        if self._has_met:
-            self._has_met = False
+        if self._has_healed:
+            self._has_healed = False
             self._healing.settle()
-        if self._position.fed:  # known once a feed is read
+        if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
             self._healing.declare(True)
 
 
