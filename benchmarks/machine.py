@@ -13,6 +13,8 @@ PACKAGES = (
     "pyspark",
     "tensorflow",
     "keras",
+    "torch",
+    "jax",
     "pyarrow",
     "grpcio",
     "msgspec",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from tests.support.local_spark import spark_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MASTER = "local-cluster[2,1,2048]"
 SLOTS = 2
@@ -24,8 +24,11 @@ _STDERR = 2
 
 
 @contextmanager
-def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> Iterator[tuple[SparkSession, str]]:
+def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> "Iterator[tuple[SparkSession, str]]":
     """A warm session, and a folder for run directories. Both executors are up and have run Python."""
+    # Here, for benchmarks on a machine without Spark use the other functions of this module.
+    from tests.support.local_spark import spark_session
+
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
         log = folder / "spark.log"
@@ -44,7 +47,7 @@ def quiet(runs: str) -> dict[str, Any]:
     return {"dir": runs, "name": uuid4().hex, "progress": False}
 
 
-def stage(spark: SparkSession, tasks: int, function: Callable[[int], Mapping[str, float]]) -> list[dict[str, Any]]:
+def stage(spark: "SparkSession", tasks: int, function: Callable[[int], Mapping[str, float]]) -> list[dict[str, Any]]:
     """The results of `function` for 0, 1, ... in the tasks of a plain Spark stage."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

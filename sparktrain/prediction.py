@@ -23,6 +23,7 @@ from sparktrain.inference.prediction_frame import predicted_frame, spark_type
 from sparktrain.inference.prediction_task import ModelUse
 from sparktrain.inference.signature_of_file import signature_in
 from sparktrain.inference.spark_functions import SIGNATURE_SCHEMA, signature_batches, sql_function
+from sparktrain.model_kinds import kind_of
 from sparktrain.optional_packages import is_installed
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
@@ -222,9 +223,10 @@ def _url_of(model: Model) -> str:
     if isinstance(result, SweepResult):
         result = result.best
     if not isinstance(result, RunResult | TrialResult):
+        shown_model = described(model) if (kind := kind_of(model)) is None else f"{kind} ({type(model).__name__})"
         raise SpecError(
-            f"model is {described(model)}; pass the result of a run, its directory, or a {SUFFIX} file, which "
-            "model.save('name.keras') writes"
+            f"model is {shown_model}; pass the result of a run, its directory, or a {SUFFIX} file, which the save() of "
+            "a Keras model writes"
         )
     path = result.model_path
     if path is None:

@@ -44,6 +44,16 @@ FORKED = tuple(
     f"tests/training/test_{name}.py" for name in ("broken_rings", "out_of_step", "programs_gang", "rings", "staged")
 )
 """Tests of gangs that are forked from one process, which has loaded TensorFlow and Horovod for all of them."""
+GANGS = (
+    "tests/examples/test_gangs.py",
+    *(
+        f"tests/training/test_{name}.py"
+        for name in ("horovod_elastic", "local_gang", "local_gangs", "own_strategies", "ps_gangs")
+    ),
+)
+"""Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""
+IDLE_S = 20.0
+"""After it the agents of a pool of tests end: no memory is held for files that do not use them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
 LATE = ("spark", "hosts", "examples", "faults", "training", "torch", "process", "gpu")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
@@ -61,6 +71,8 @@ class Rings(LoadScopeScheduling):
             return READERS[0]
         if nodeid.startswith(FORKED):
             return FORKED[0]
+        if nodeid.startswith(GANGS):
+            return GANGS[0]
         if nodeid.startswith(SESSION) and not nodeid.startswith(OWN_SESSIONS):
             return SESSION
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
@@ -73,6 +85,16 @@ def _path_of_before() -> Iterator[None]:
     path = list(sys.path)
     yield
     sys.path[:] = path
+
+
+@pytest.fixture(scope="session")
+def gang_pool() -> Iterator[Any]:
+    """Three warm agents on this machine, for gangs of TensorFlow and Horovod."""
+    import sparktrain as st
+
+    frameworks = ["tensorflow", "keras", "horovod.tensorflow"]
+    with st.pool(st.local(slots=3), preload=frameworks, idle_timeout=IDLE_S) as pool:
+        yield pool
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:

@@ -18,7 +18,8 @@ TORCH = "torch"
 JAX = "jax"
 GANG_BACKENDS = frozenset({TENSORFLOW, TORCH, JAX})
 """Those that have a backend of gangs of the same name."""
-_TITLES = {TENSORFLOW: "TensorFlow", TORCH: "PyTorch", JAX: "JAX"}
+TITLES = {TENSORFLOW: "TensorFlow", TORCH: "PyTorch", JAX: "JAX"}
+"""What messages call them."""
 KERAS_BACKENDS = frozenset({TENSORFLOW, JAX, TORCH, "numpy", "openvino"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -80,7 +81,7 @@ def refusal_in_gang(backend: str, place: str, trains: str = TENSORFLOW) -> str:
         return ""
     way = f"pass backend={backend!r}, " if backend in GANG_BACKENDS else ""
     return (
-        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by {_TITLES[trains]}: let "
+        f"{place} asks Keras for the backend {backend!r}, and the members of a gang train by {TITLES[trains]}: let "
         f"Keras use {trains!r} there, {way}or train with one worker, which may use any backend"
     )
 

@@ -28,6 +28,13 @@ class Backend(StrEnum):
         """Whether members that it connects train by TensorFlow."""
         return self not in (Backend.TORCH, Backend.JAX, Backend.NONE)
 
+    @property
+    def framework(self) -> str:
+        """The framework by which members train that it connects; empty where that is any."""
+        if self is Backend.NONE:
+            return ""
+        return Backend.TENSORFLOW.value if self.uses_tensorflow else self.value
+
 
 class Role(StrEnum):
     """What a member is in its gang. A ring has only a chief and workers."""
@@ -163,9 +170,7 @@ class GangSpec:
     @property
     def keras_backend(self) -> str:
         """The backend on which Keras trains by all members; empty where members train by themselves, on any."""
-        if self.size == 1 or self.backend is Backend.NONE:
-            return ""
-        return Backend.TENSORFLOW.value if self.backend.uses_tensorflow else self.backend.value
+        return "" if self.size == 1 else self.backend.framework
 
     @property
     def in_step(self) -> bool:

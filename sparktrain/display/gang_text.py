@@ -12,12 +12,14 @@ def restart_line(number: int, restart: Restart) -> str:
     """The lost member of restart `number` (from 1), the cause, and the cost."""
     cost = formatting.duration(restart.seconds)
     if restart.steps_lost is not None:
-        cost += f", {formatting.count(restart.steps_lost, 'step')} repeated"
+        steps = formatting.count(restart.steps_lost, "step") if restart.steps_lost else "no step"
+        cost += f", {steps} repeated"
     elif restart.alone:
         cost += ", alone"
     elif restart.resumed_from_step is None:
         cost += ", from the start"
-    return f"restart {number}: {member(restart.rank, restart.host)}: {formatting.plain(restart.cause)}; {cost}"
+    cause = formatting.plain(restart.cause) + ("; the others kept their state" if restart.healed else "")
+    return f"restart {number}: {member(restart.rank, restart.host)}: {cause}; {cost}"
 
 
 def restart_lines(restarts: tuple[Restart, ...]) -> list[str]:

@@ -153,7 +153,7 @@ def _check_fit(call: CheckedCall, engine: Engine) -> None:
     engine.check_run(spec)
     engine.check_data(call.data)
     if engine.inherits:
-        check_inherited_keras(spec.gang, call.keras.chosen or call.env.get(KERAS_BACKEND, ""))
+        check_inherited_keras(spec.gang, call.keras.chosen or call.env.get(KERAS_BACKEND, ""), call.keras.needed)
 
 
 def slots_of_feeds(call: CheckedCall, engine: Engine, agents: int) -> FeedingSlots:

@@ -4,14 +4,26 @@ import os
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sparktrain.config.environment import JAX, KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend, refusal_in_gang
+from sparktrain.config.environment import (
+    JAX,
+    KERAS_BACKEND,
+    TENSORFLOW,
+    TITLES,
+    TORCH,
+    keras_backend,
+    refusal_in_gang,
+)
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import is_installed
+from sparktrain.usercode.framework_imports import KERAS, NO_IMPORTS, FrameworkImports
 from sparktrain.usercode.keras_choice import KerasChoice
 
 HOROVOD = "horovod"
+_BACKENDS = {TENSORFLOW: ("horovod", "tensorflow"), TORCH: ("torch",), JAX: ("jax",)}
+"""The backends that connect members which train by a framework."""
 _IN_CALL = f"{KERAS_BACKEND} in env= or forward_env="
 
 
@@ -22,17 +34,20 @@ class Choice(Struct, frozen=True):
     why: str
     tentative: bool = False
     """It is not known yet whether executors have it."""
+    otherwise: str = ""
+    """What else the function imports, and how to choose a backend for that."""
 
     @property
     def line(self) -> str:
         """The choice in one line, for the user."""
-        return f"backend {self.backend.value}: {self.why}"
+        return f"backend {self.backend.value}: {'; '.join(filter(None, (self.why, self.otherwise)))}"
 
     def settled(self, has_horovod: bool) -> "Choice":
         """The same once it is known whether executors have Horovod (`has_horovod`)."""
         if has_horovod:
-            return Choice(self.backend, "driver and executors have Horovod")
-        return Choice(Backend.TENSORFLOW, "executors have no Horovod, which is faster for large models")
+            return replace(self, why="driver and executors have Horovod", tentative=False)
+        why = "executors have no Horovod, which is faster for large models"
+        return replace(self, backend=Backend.TENSORFLOW, why=why, tentative=False)
 
     def resumed(self, before: Backend) -> "Choice":
         """The backend of a resumed run, regardless of what would be chosen now."""
@@ -40,36 +55,77 @@ class Choice(Struct, frozen=True):
 
 
 def choose(
-    servers: bool,
-    strategy: bool,
-    installed: Callable[[str], bool] = is_installed,
-    *,
-    torch: bool = False,
-    jax: bool = False,
+    gang: GangSpec,
+    imports: FrameworkImports = NO_IMPORTS,
     keras: tuple[str, str] = ("", ""),
+    *,
+    strategy: bool = False,
+    installed: Callable[[str], bool] = is_installed,
 ) -> Choice:
-    """For a gang of several members, with `servers` when some of them are parameter servers or evaluators.
+    """For a gang of several members, with parameter servers and evaluators among them.
 
-    `strategy`: the function makes one of TensorFlow's; `torch`: its modules import PyTorch and not TensorFlow; `jax`:
-    they import JAX, or Keras that runs on it, and neither of these; `keras`: as `keras_setting` returns it. Others have
-    Horovod where driver and executors have it, else TensorFlow's own collectives, which need nothing else.
+    `imports` are those of the function; `keras`: as `keras_setting` returns it; `strategy`: it makes one of
+    TensorFlow's. Blocks on the local disk where the function imports several frameworks.
     """
-    if servers:
+    if gang.size > gang.workers:
         return Choice(Backend.TENSORFLOW, "only it has parameter servers and evaluators")
     if strategy:
         return Choice(Backend.TENSORFLOW, "the function makes a strategy, which only it connects")
+    choice = _of_imports(imports, keras)
+    if choice is None and installed("tensorflow") and installed(HOROVOD):
+        choice = Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
+    choice = choice or Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
+    return replace(choice, otherwise=_otherwise(choice.backend, imports, keras[0]))
+
+
+def _of_imports(imports: FrameworkImports, keras: tuple[str, str]) -> Choice | None:
+    """The backend that the function's own imports, and what Keras runs on, decide; None where they do not."""
     backend, place = keras
+    frameworks = imports.frameworks
     if backend == TORCH:
         return Choice(Backend.TORCH, f"{place} has Keras run on PyTorch")
-    if torch:
+    if TORCH in frameworks and TENSORFLOW not in frameworks and not imports.has_keras:
         return Choice(Backend.TORCH, "the function's modules import torch, and not TensorFlow")
-    if jax:
+    if not frameworks & {TENSORFLOW, TORCH} and (backend == JAX if imports.has_keras else JAX in frameworks):
         return Choice(Backend.JAX, "the function trains by JAX, and its modules import neither TensorFlow nor torch")
     if backend == JAX:
         return Choice(Backend.JAX, f"{place} has Keras run on JAX")
-    if not (installed("tensorflow") and installed(HOROVOD)):
-        return Choice(Backend.TENSORFLOW, "the driver has no Horovod, which is faster for large models")
-    return Choice(Backend.HOROVOD, "the driver has Horovod", tentative=True)
+    return None
+
+
+def _otherwise(backend: Backend, imports: FrameworkImports, keras: str) -> str:
+    """How to choose another backend, where the function imports frameworks that `backend` does not connect."""
+    chosen = backend.framework
+    others = sorted(imports.frameworks - {chosen, *([JAX] if chosen != TORCH and keras == JAX else [])})
+    if not others:
+        return ""
+    lines = " and ".join(imports.line_of(framework) for framework in others)
+    ways = " or ".join(f"backend={name!r}" for framework in others for name in _BACKENDS[framework][:1])
+    return f"{lines}: pass {ways} to connect members that train by {_titles(others)}"
+
+
+def check_imports(gang: GangSpec, imports: FrameworkImports) -> None:
+    """Raise SpecError where a gang has a backend for another framework than all that the function imports.
+
+    For a backend that the user names. Reads installed packages before it raises: one that the function imports may
+    import the framework in turn.
+    """
+    trains = gang.backend.framework
+    others = sorted(imports.frameworks - {trains})
+    if gang.size == 1 or not trains or not others or len(others) < len(imports.frameworks) or imports.has_keras:
+        return
+    if imports.may_reach(trains):
+        return
+    lines = " and ".join(imports.line_of(framework) for framework in others)
+    ways = " or ".join(repr(backend) for framework in others for backend in _BACKENDS[framework])
+    raise SpecError(
+        f"backend={gang.backend.value!r}: {lines}, and nothing that the function imports is {TITLES[trains]}, by which "
+        f"the members of such a gang train; pass backend={ways}, or 'auto', which chooses by these imports"
+    )
+
+
+def _titles(frameworks: list[str]) -> str:
+    return " or ".join(TITLES[framework] for framework in frameworks)
 
 
 class KerasUse(Struct, frozen=True):
@@ -79,6 +135,8 @@ class KerasUse(Struct, frozen=True):
     """The one that the function of a gang, or its variables, choose: see `chosen_keras`."""
     expected: tuple[str, str] = ("", "")
     """The one that executors must have set: see `expected_keras`."""
+    needed: str = ""
+    """The line that imports Keras, in a gang which leaves it no other backend than its own: see `needed_keras`."""
 
 
 def keras_setting(choice: Callable[[], KerasChoice | None], env: Mapping[str, str]) -> tuple[str, str]:
@@ -142,15 +200,44 @@ def check_reported_keras(expected: tuple[str, str], reported: str) -> None:
         )
 
 
-def check_inherited_keras(gang: GangSpec, chosen: str) -> None:
+def needed_keras(gang: GangSpec, imports: FrameworkImports, chosen: str) -> str:
+    """The line that imports Keras where a function has nothing else that trains by the framework of its gang.
+
+    Empty for a gang of TensorFlow, which is what Keras runs on by itself, and where a backend is `chosen`. Blocks on
+    the local disk.
+    """
+    trains = gang.keras_backend
+    if chosen or not imports.has_keras or trains in ("", TENSORFLOW, *imports.frameworks):
+        return ""
+    return "" if imports.may_reach(trains) else imports.line_of(KERAS)
+
+
+def check_needed_keras(gang: GangSpec, line: str, reported: str) -> None:
+    """Raise SpecError where members would run Keras, and nothing else, on another backend than that of their gang.
+
+    `line` is as `needed_keras` returns it; `reported`: what they have set, empty for nothing.
+    """
+    trains = gang.keras_backend
+    if line and trains != (reported or TENSORFLOW):
+        raise SpecError(
+            f"backend={gang.backend.value!r}: {line}, and Keras would run on {reported or TENSORFLOW}: pass "
+            f"env={{'{KERAS_BACKEND}': {trains!r}}} (--env {KERAS_BACKEND}={trains}), or backend='auto', which takes "
+            "what Keras runs on"
+        )
+
+
+def check_inherited_keras(gang: GangSpec, chosen: str, needed: str = "") -> None:
     """Raise SpecError where members inherit another backend from this process and its user, unless one is `chosen`.
+
+    `needed` is as `needed_keras` returns it.
 
     Members that train by another framework than TensorFlow may leave Keras alone: their calls of it check that. Blocks
     on the local disk.
     """
+    inherited = keras_backend(os.environ) or ("", "")
+    check_needed_keras(gang, needed, inherited[0])
     if gang.keras_backend == TENSORFLOW and not chosen:
-        inherited = keras_backend(os.environ)
-        _checked(*inherited or ("", ""), gang)
+        _checked(*inherited, gang)
 
 
 def _checked(backend: str, place: str, gang: GangSpec) -> str:

@@ -10,7 +10,7 @@ from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
-from sparktrain.driver.backend_choice import HOROVOD, check_reported_keras
+from sparktrain.driver.backend_choice import HOROVOD, check_needed_keras, check_reported_keras
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
@@ -70,9 +70,11 @@ def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
     """
     spec = run.definition.spec
     preflight.check_executors(spec.gang, lambda package: agents.have(package, spec.start_timeout_s))
-    if run.call.keras.expected[0] and not agents.engine.inherits:
-        reported = agents.reported(spec.start_timeout_s)
-        check_reported_keras(run.call.keras.expected, reported.get(KERAS_BACKEND, ""))
+    keras = run.call.keras
+    if (keras.expected[0] or keras.needed) and not agents.engine.inherits:
+        reported = agents.reported(spec.start_timeout_s).get(KERAS_BACKEND, "")
+        check_reported_keras(keras.expected, reported)
+        check_needed_keras(spec.gang, keras.needed, reported)
     choice = run.call.choice
     if choice is None or not choice.tentative:
         return run

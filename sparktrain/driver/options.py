@@ -1,6 +1,7 @@
 """The options of a call, as `config.option_catalog` defines them, and what they mean for its run."""
 
 import secrets
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from sparktrain.clock import SystemClock
@@ -10,9 +11,10 @@ from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.backend_choice import Choice, choose
+from sparktrain.driver.backend_choice import Choice, check_imports, choose
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.errors import SpecError
+from sparktrain.usercode.framework_imports import FrameworkImports
 from sparktrain.usercode.serialize import MOST_CODE_BYTES
 
 
@@ -65,15 +67,15 @@ class Options:
     def choice(
         self,
         gang: GangSpec,
+        imports: Callable[[], FrameworkImports],
+        keras: Callable[[], tuple[str, str]],
         *,
         strategy: bool = False,
-        torch: bool = False,
-        jax: bool = False,
-        keras: tuple[str, str] = ("", ""),
     ) -> Choice | None:
         """The backend of `gang` where none is named; None where one is, or none is needed.
 
-        The others are as for `choose`. Raises SpecError for a strategy in a gang that averages weights.
+        `imports` and `keras` look at the function, and return what `choose` takes. Raises SpecError for a strategy in a
+        gang that averages weights, and for a function that imports other frameworks than the backend that is named.
         """
         if strategy and gang.local_steps is not None:
             raise SpecError(
@@ -81,10 +83,12 @@ class Options:
                 "gradients by itself: leave local_steps out, or train by ctx.distribute(optimizer) in place of the "
                 "strategy"
             )
-        if gang.size == 1 or isinstance(self.keywords.backend, Backend):
+        if gang.size == 1:
             return None
-        servers = gang.size > gang.workers
-        return choose(servers=servers, strategy=strategy, torch=torch, jax=jax, keras=keras)
+        if isinstance(self.keywords.backend, Backend):
+            check_imports(gang, imports())
+            return None
+        return choose(gang, imports(), keras(), strategy=strategy)
 
     def _named(self, servers: bool = False) -> Backend:
         if isinstance(self.keywords.backend, Backend):

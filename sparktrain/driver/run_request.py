@@ -104,6 +104,7 @@ class RunRequest:
             backend=spec.gang.backend,
             may_grow=start.may_grow,
             port=start.port,
+            ring=start.ring,
             local_steps=spec.gang.local_steps,
             servers=self.servers,
         )
@@ -139,6 +140,7 @@ class RunRequest:
             recovers=spec.recovers or spec.gang.size > 1,
             restarts_members=self.streams is None and not self.data.sets,
             restarts_servers=spec.gang.backend is Backend.PARAMETER_SERVER,
+            heals=self.streams is None,
             alike_failures=max(FIRST, 2 * slots) * replicas if spec.max_failures == "auto" else None,
             total=self.total,
             agents=self.agents,

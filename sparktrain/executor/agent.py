@@ -272,6 +272,7 @@ class Agent:
                     mine.pass_on(over)
                 case (
                     m.FormGang()
+                    | m.RingBroken()
                     | m.PeerShared()
                     | m.MemberMoved()
                     | m.Judged()

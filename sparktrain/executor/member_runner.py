@@ -164,7 +164,9 @@ class MemberSession:
             self._memory.ended(self._succeeded)
 
     async def _restore_dir(self) -> str:
-        """The folder to resume from; empty without one, and where rank 0 sends the state from its memory."""
+        """The folder to resume from; empty without one, and where another member sends the state from its memory."""
+        if self._start.call.gang.ring:
+            return ""
         memory = self._start.memory
         if memory is None:
             return await self._snapshots.restore_dir(self._start, self._home)
@@ -251,6 +253,10 @@ class MemberSession:
                         post(m.SnapshotHeld(self.member, step, checksum, written.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
+                case pm.Heals(heals=heals):
+                    post(m.MemberHeals(self.member, heals))
+                case pm.Healed(ring=ring, step=step):
+                    post(m.MemberHealed(self.member, ring, step))
                 case pm.Stepped(step=step, training=training):
                     post(self._pace.stepped(step, training))
                 case pm.FunctionEnded(outcome=outcome):
@@ -329,7 +335,7 @@ class MemberSession:
             address=place.address,
             restore_dir=restore_dir,
             memory_dir=memory_dir,
-            memory_sent=start.memory is not None and start.memory.sent,
+            memory_sent=call.gang.ring > 0 or (start.memory is not None and start.memory.sent),
         )
 
     # ---- requests of the agent

@@ -57,8 +57,9 @@ def model_at(url: str, modules: tuple[str, ...] = ()) -> tuple[ModelFile, ModelF
     """
     if not url.endswith(SUFFIX):
         raise SpecError(
-            f"model ({url}) must be a {SUFFIX} file, or the directory of a run that exported one: save it with "
-            "model.save('name.keras')"
+            f"model ({url}) must be a {SUFFIX} file, or the directory of a run that exported one: save a Keras model "
+            "with model.save('name.keras'), and apply one of another library by result.load_model() in "
+            "df.mapInPandas()"
         )
     full_url = absolute(url)
     with arriving() as path:

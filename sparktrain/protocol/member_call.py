@@ -26,6 +26,9 @@ class MemberGang(Struct, frozen=True, kw_only=True):
     """The gang is smaller than it could be: its members look for `AskSnapshot`."""
     port: int = 0
     """The port of its address by which the others know this member already; 0: any free one."""
+    ring: int = 0
+    """Number of the ring that this member joins first: above 0, the others have trained in those before, and give it
+    their state."""
     local_steps: int | None = None
     """Steps that a member trains by itself between two averages; None: gradients are averaged."""
     servers: ServerKeys = ServerKeys()

@@ -21,6 +21,7 @@ from sparktrain.state.agent_messages import (
     Judged,
     MemberMoved,
     PeerShared,
+    RingBroken,
 )
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
@@ -117,7 +118,13 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
     memory_dir: str = ""
     """Directory in shared memory for the member's snapshots, its own; empty where there is none."""
     memory_sent: bool = False
-    """Some members lack the snapshot in memory to resume from: rank 0 sends it to all when the ring connects."""
+    """The member gets the state from others when the ring connects: rank 0 sends its snapshot in memory to all, or, in
+    a gang that heals, a member that trains sends its own."""
+
+    @property
+    def ring(self) -> int:
+        """Number of the ring that the member joins first: above 0, the others have trained in those before."""
+        return self.call.gang.ring
 
 
 class Reserved(Message, frozen=True, tag=True):
@@ -200,6 +207,20 @@ class Stepped(Message, frozen=True, tag=True):
     """More steps follow: a long silence is a hang."""
 
 
+class Heals(Message, frozen=True, tag=True):
+    """Whether the process can continue in a new ring after the loss of another member. It comes where that changes."""
+
+    heals: bool
+
+
+class Healed(Message, frozen=True, tag=True):
+    """The process has joined ring `ring`, its state equals that of the others, and it is about to train on."""
+
+    ring: int
+    step: int
+    """Steps that it has finished."""
+
+
 class Snapshot(Message, frozen=True, tag=True):
     """The chief's state, or this member's part, is written to files, which the agent owns now.
 
@@ -261,6 +282,7 @@ class FunctionEnded(Message, frozen=True, tag=True):
 ToMember = (
     Assignment
     | FormGang
+    | RingBroken
     | PeerShared
     | SnapshotAnswered
     | Advise
@@ -280,6 +302,8 @@ FromMember = (
     | Entered
     | Reported
     | Stepped
+    | Heals
+    | Healed
     | Snapshot
     | MemoryWritten
     | Unsaved

@@ -4,8 +4,9 @@ In comes a snapshot on the chief's local disk. Its files go to the store as shar
 manifest then follows by put-if-absent: it is the only commit point. Where all members write parts of one checkpoint,
 each stores its shards with `write_part`, and the chief calls `commit` once. What goes out is the digest of the
 manifest; the coordinator acknowledges it, and a checkpoint is restored only by that digest. So a replaced writer may
-continue in its own generation's folder: it can overwrite nothing, and what it writes is never restored. Writers never
-delete.
+continue in a folder of its own, which has the name of its generation, and in a ring that heals that of its
+incarnation: it can overwrite nothing, takes no name of its successor, and what it writes is never restored. Writers
+never delete.
 
 What must hold: each manifest that exists has all its shards, so every deletion starts with the manifest. There is no
 deadline here: each call of the store has its own, and `check` ends an attempt that comes too late.
@@ -27,7 +28,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.rundir.layout import RunLayout
+from sparktrain.rundir.layout import CheckpointLayout, RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
 from sparktrain.store.base import PIECE_BYTES, Store
@@ -43,7 +44,9 @@ MANIFEST = "manifest.json"
 """The manifest's name beside its shards on a local disk. No shard may have this name."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_FILE = re.compile(r"(?P<generation>.*/gen-(?P<number>\d+))/(?:manifest-(?P<manifest>\d+)|data/(?P<data>\d+)-.+)")
+_FILE = re.compile(
+    r"(?P<folder>.*/gen-(?P<number>\d+)(?:-restart-\d+)?)/(?:manifest-(?P<manifest>\d+)|data/(?P<data>\d+)-.+)"
+)
 
 
 class CheckpointManifest(Struct, frozen=True):
@@ -113,7 +116,7 @@ def write_part(
 
     The agent of each member that writes a part of the checkpoint calls it.
     """
-    place = layout.generation(draft.member.trial, draft.member.generation)
+    place = _place(layout, draft.member)
     # A name of its own for each attempt: what a late one still writes is in no manifest.
     attempt = uuid4().hex
     data = place.data(draft.step, attempt)
@@ -138,7 +141,7 @@ def commit(
 
     It also goes to the draft's folder. The chief's agent calls it.
     """
-    place = layout.generation(draft.member.trial, draft.member.generation)
+    place = _place(layout, draft.member)
     chief, *others = parts
     shards = list(chief.shards)
     for part in others:
@@ -163,7 +166,11 @@ def placed(layout: RunLayout, member: Member, reported: Checkpoint) -> Checkpoin
     """
     if reported.step < 0 or not _DIGEST.fullmatch(reported.digest):
         return None
-    return replace(reported, manifest=layout.generation(member.trial, member.generation).manifest(reported.step))
+    return replace(reported, manifest=_place(layout, member).manifest(reported.step))
+
+
+def _place(layout: RunLayout, member: Member) -> CheckpointLayout:
+    return layout.generation(member.trial, member.generation, member.incarnation)
 
 
 def fetch(
@@ -201,7 +208,7 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
     the store fails: call it again.
     """
     store.delete(checkpoint.manifest)
-    folder = checkpoint.manifest.rpartition("/")[0]
+    folder = _folder(checkpoint.manifest)
     # By listing and not by the manifest: attempts that failed have left shards of other names.
     for path in store.list(f"{folder}/data"):
         if _step(path) == checkpoint.step:
@@ -215,12 +222,12 @@ def collect_garbage(
 
     Blocks. Only the coordinator calls it, once those generations have ended. Raises OSError when the store fails.
     """
-    retained_steps = {(checkpoint.generation, checkpoint.step) for checkpoint in retained}
+    retained_steps = {(_folder(checkpoint.manifest), checkpoint.step) for checkpoint in retained}
     files = [(match, path) for path in store.list(layout.checkpoints(trial)) if (match := _FILE.fullmatch(path))]
     doomed = [
         (match["manifest"] is None, path)
         for match, path in files
-        if int(match["number"]) < before and (int(match["number"]), _step(path)) not in retained_steps
+        if int(match["number"]) < before and (match["folder"], _step(path)) not in retained_steps
     ]
     for _, path in sorted(doomed):  # manifests come first
         # A file of the user, or one behind a link, may have such a name too: only what the layout knows is deleted.
@@ -275,7 +282,7 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: CheckpointManifest,
 def left_over(store: Store, layout: RunLayout, trial: TrialId, retained: Iterable[Checkpoint]) -> list[str]:
     """Files of the trial that belong to no checkpoint of `retained`, manifests first. Blocks. Raises OSError.
 
-    When a manifest cannot be read, all files with its generation and step count as its own.
+    When a manifest cannot be read, all files with its folder and step count as its own.
     """
     named = set()
     unknown = set()
@@ -284,11 +291,11 @@ def left_over(store: Store, layout: RunLayout, trial: TrialId, retained: Iterabl
         try:
             named.update(files_of(checkpoint, manifest_of(store, checkpoint)))
         except CheckpointError:
-            unknown.add((checkpoint.generation, checkpoint.step))
+            unknown.add((_folder(checkpoint.manifest), checkpoint.step))
     leftovers = []
     for path in store.list(layout.checkpoints(trial)):
         match = _FILE.fullmatch(path)
-        if match is None or path in named or (int(match["number"]), _step(path)) in unknown:
+        if match is None or path in named or (match["folder"], _step(path)) in unknown:
             continue
         leftovers.append((match["manifest"] is None, path))
     return [path for _, path in sorted(leftovers)]
@@ -348,8 +355,7 @@ def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
         stored = store.read(path)
     except FileNotFoundError as error:
         raise failed or OSError(errno.EIO, f"{store.where(path)} was written, but is missing") from error
-    # Two chiefs of one generation exist only when one was replaced, and the acknowledged digest decides which one
-    # counts.
+    # Two chiefs of one name exist only when one was replaced, and the acknowledged digest decides which one counts.
     if stored != content and not _is_same(stored, manifest):
         raise CheckpointError(
             f"checkpoint {store.where(path)} exists already with other content: another chief has written it, "
@@ -406,7 +412,7 @@ def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointM
 def _shard_problem(path: str, manifest: CheckpointManifest) -> str:
     """What is wrong with the places of the shards of the manifest at `path`; empty where nothing is."""
     # A manifest comes from another process: one that led to another trial's folder would restore that trial's weights.
-    folder = f"{path.rpartition('/')[0]}/data/"
+    folder = f"{_folder(path)}/data/"
     prefixes = {manifest.data, *(shard.data for shard in manifest.shards if shard.data)}
     for data in sorted(prefixes):
         if not data.startswith(folder) or "/" in data.removeprefix(folder):
@@ -482,6 +488,10 @@ def _cached(manifest: Path) -> bytes:
 def _corrupt(store: Store, checkpoint: Checkpoint, problem: str) -> CheckpointError:
     where = f"checkpoint {store.where(checkpoint.manifest)} of step {checkpoint.step}"
     return CheckpointError(f"{where} is corrupt: {problem}; the trial can resume from an older checkpoint")
+
+
+def _folder(manifest: str) -> str:
+    return manifest.rpartition("/")[0]
 
 
 def _step(path: str) -> int | None:

@@ -27,7 +27,7 @@ _OWN_FILES = re.compile(
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
     | reports/(?:part-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.parquet|block-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.jsonl\.gz)
     | trials/\d{{4,}}/(?:
-        checkpoints/gen-\d{{4,}}/(?:manifest-\d{{8,}}|data/\d{{8,}}-{_HEX}{{32}}\.[^/]+)
+        checkpoints/gen-\d{{4,}}(?:-restart-\d+)?/(?:manifest-\d{{8,}}|data/\d{{8,}}-{_HEX}{{32}}\.[^/]+)
         | generation-\d+/rank-\d+(?:-restart-\d+)?/(?:log\.txt|model\.keras|files/.+|growing/.+/\d{{12,}})
     )
     """,
@@ -40,7 +40,7 @@ _OWN_FOLDERS = re.compile(
         plans | code | boards | enqueued | labels | journal | reports
         | data(?:/[^/]+-{_HEX}{{12}})? | feeds(?:/[^/]+-{_HEX}{{8}})?
         | trials(?:/\d{{4,}}(?:
-            /checkpoints(?:/gen-\d{{4,}}(?:/data)?)?
+            /checkpoints(?:/gen-\d{{4,}}(?:-restart-\d+)?(?:/data)?)?
             | /generation-\d+(?:/rank-\d+(?:-restart-\d+)?(?:/(?:files|growing)(?:/.+)?)?)?
         )?)?
     )/
@@ -110,7 +110,7 @@ class MemberLayout(Struct, frozen=True):
 
 
 class CheckpointLayout(Struct, frozen=True):
-    """The paths of the checkpoints of one generation: no other generation ever writes there."""
+    """The paths of the checkpoints of one process of the chief: no other process ever writes there."""
 
     path: str
 
@@ -285,14 +285,18 @@ class RunLayout:
         """The folder of all checkpoints of a trial."""
         return f"{self.trial(trial)}/checkpoints"
 
-    def generation(self, trial: TrialId, generation: Generation) -> CheckpointLayout:
-        """The paths of the checkpoints that one generation writes."""
-        return CheckpointLayout(f"{self.checkpoints(trial)}/gen-{generation:04d}")
+    def generation(self, trial: TrialId, generation: Generation, incarnation: int = 0) -> CheckpointLayout:
+        """The paths of the checkpoints that the chief of one generation writes, or its process after so many losses."""
+        return CheckpointLayout(f"{self.checkpoints(trial)}/gen-{generation:04d}{_again(incarnation)}")
+
+    def members(self, trial: TrialId, generation: Generation) -> str:
+        """The folder of the members of one generation."""
+        return f"{self.trial(trial)}/generation-{generation}"
 
     def member(self, member: Member) -> MemberLayout:
         """The paths of one member, or of one that restarted alone."""
-        again = f"-restart-{member.incarnation}" if member.incarnation else ""
-        return MemberLayout(f"{self.trial(member.trial)}/generation-{member.generation}/rank-{member.rank}{again}")
+        folder = self.members(member.trial, member.generation)
+        return MemberLayout(f"{folder}/rank-{member.rank}{_again(member.incarnation)}")
 
     @property
     def trials(self) -> str:
@@ -307,6 +311,11 @@ class RunLayout:
         trial, generation, rank, incarnation = map(int, match.groups(default="0"))
         member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank), incarnation)
         return member if self.member(member).log == path else None
+
+
+def _again(incarnation: int) -> str:
+    """What ends the name of the folder of a process that has followed a lost one in its generation."""
+    return f"-restart-{incarnation}" if incarnation else ""
 
 
 def _name_problem(name: str) -> str | None:

@@ -3,6 +3,7 @@
 import atexit
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -10,11 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from sparktrain.errors import RunDirectoryError, SpecError
-from sparktrain.rundir.layout import ExportedModel, MemberLayout
+from sparktrain.ids import Member
+from sparktrain.model_kinds import named_kind
+from sparktrain.rundir.layout import ExportedModel, MemberLayout, RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import hold
+
+_PROCESS = re.compile(r"rank-(\d+)-restart-(\d+)/")
 
 KERAS = "keras"
 PATH = "path"
@@ -34,6 +40,17 @@ class StoredModel(NamedTuple):
 
 
 Load = Callable[[str, StoredModel, Mapping[str, Any]], Any]
+
+
+def newest_process(store: Store, layout: RunLayout, member: Member) -> MemberLayout:
+    """The files of the newest process of `member`, which may have been lost and restarted alone. Blocks.
+
+    Raises OSError.
+    """
+    names = store.entries(layout.members(member.trial, member.generation))
+    processes = [(int(match[1]), int(match[2])) for match in map(_PROCESS.fullmatch, names) if match is not None]
+    newest = max((incarnation for rank, incarnation in processes if rank == member.rank), default=0)
+    return layout.member(replace(member, incarnation=newest))
 
 
 def find_model(store: Store, member: MemberLayout) -> StoredModel | None:
@@ -132,6 +149,11 @@ def _weights(tensors: dict[str, Any], model: StoredModel, *, module: Any = None)
     """The tensors by name; with `module`, that module with them, ready to predict."""
     if module is None:
         return tensors
+    if not callable(getattr(module, "load_state_dict", None)):
+        raise SpecError(
+            f"load_model(module=...) got {named_kind(module)}, and the stored weights are those of {model.of}, a model "
+            "of PyTorch: build that and pass it, or call load_model() for the tensors"
+        )
     try:
         module.load_state_dict(tensors)
     except RuntimeError as error:  # it lists each weight that differs

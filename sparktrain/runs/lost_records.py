@@ -21,7 +21,7 @@ from sparktrain.state.trial import NOT_FORMED
 from sparktrain.store.base import Store
 
 _TRIAL = re.compile(r"(\d+)/")
-_GENERATION = re.compile(r"(?:generation-|gen-)(\d+)/")
+_GENERATION = re.compile(r"(?:generation-|gen-)(\d+)(?:-restart-\d+)?/")
 _SHOWN = 8
 
 

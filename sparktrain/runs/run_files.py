@@ -11,7 +11,7 @@ from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.optional_packages import require
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.additions.trial_labels import LabelKind, add_label
-from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy
+from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy, newest_process
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, place_of
 from sparktrain.store.base import PIECE_BYTES
 
@@ -86,13 +86,14 @@ class RunFiles:
     def model_path(self, trial: int, generation: int) -> str | None:
         """The path of the model that the chief exported; None when it exported none."""
         place = self._place()
-        model = find_model(place.store, place.layout.member(_member(place, trial, generation, CHIEF)))
+        chief = newest_process(place.store, place.layout, _member(place, trial, generation, CHIEF))
+        model = find_model(place.store, chief)
         return None if model is None else place.store.where(model.path)
 
     def load_model(self, trial: int, generation: int, options: dict[str, Any]) -> Any:
         """The model that the chief exported. Raises MissingFileError where there is none, and errors of its library."""
         place = self._place()
-        member = place.layout.member(_member(place, trial, generation, CHIEF))
+        member = newest_process(place.store, place.layout, _member(place, trial, generation, CHIEF))
         if (model := find_model(place.store, member)) is None:
             raise MissingFileError(
                 f"trial {trial} of run {self.directory} has no model ({place.store.where(member.model)} does not "
@@ -124,10 +125,8 @@ def _member(place: RunLocation, trial: int, generation: int, rank: int) -> Membe
 
 
 def _logs_of(place: RunLocation, member: Member) -> list[str]:
-    """The logs of all processes that the member has had, the oldest first. The chief never restarts alone."""
+    """The logs of all processes that the member has had, the oldest first."""
     log = place.layout.member(member).log
-    if member.rank == CHIEF:
-        return [log]
     paths = {place.layout.member_of_log(path): path for path in place.store.list(place.layout.trial(member.trial))}
     logs = {process: path for process, path in paths.items() if process and replace(process, incarnation=0) == member}
     return [logs[process] for process in sorted(logs)] or [log]

@@ -11,7 +11,7 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.exported_model import find_model
+from sparktrain.runs.exported_model import find_model, newest_process
 from sparktrain.runs.flat_params import flat
 from sparktrain.runs.result_card import card_html
 from sparktrain.runs.run_files import RunFiles
@@ -257,7 +257,7 @@ def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str 
     if trial is None or trial.status is not TrialStatus.SUCCEEDED:
         return None
     chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
-    model = find_model(store, layout.member(chief))
+    model = find_model(store, newest_process(store, layout, chief))
     return None if model is None else store.where(model.path)
 
 

@@ -73,6 +73,22 @@ class MemberAwaits(Small, frozen=True, tag=True):
     waiting: bool
 
 
+class MemberHeals(Small, frozen=True, tag=True):
+    """Whether the member can continue in a new ring after the loss of another one: within a call that heals."""
+
+    member: Member
+    heals: bool
+
+
+class MemberHealed(Small, frozen=True, tag=True):
+    """The member has joined ring `ring`, its state equals that of the others, and it is about to train on."""
+
+    member: Member
+    ring: int
+    step: int
+    """Steps that it has finished; the next one is that in which the ring before broke, where no step is repeated."""
+
+
 class MemberAsked(Large, frozen=True, tag=True):
     """A question of the chief's training function for the sampler of its run. Answered by `AnswerMember`."""
 
@@ -139,6 +155,8 @@ MemberMessage = (
     | MemberStarted
     | MemberStepped
     | MemberAwaits
+    | MemberHeals
+    | MemberHealed
     | MemberAsked
     | MemberReported
     | CheckpointStored
@@ -161,6 +179,16 @@ class FormGang(Message, frozen=True, tag=True):
 
     member: Member
     places: tuple[MemberAddress, ...]
+    ring: int = 0
+    """Number of the ring that they form: 0 for the first of a generation, and one more after each `RingBroken`."""
+
+
+class RingBroken(Message, frozen=True, tag=True):
+    """Another member of a gang that heals is lost: leave the ring, keep the state, and wait for `FormGang`."""
+
+    member: Member
+    ring: int
+    """Number of the next ring."""
 
 
 class PeerShared(Message, frozen=True, tag=True):
@@ -246,6 +274,7 @@ class AnswerMember(Message, frozen=True, tag=True):
 
 StateOutput = (
     FormGang
+    | RingBroken
     | PeerShared
     | AckCheckpoint
     | CommitParts

@@ -60,8 +60,11 @@ def hang(gang: Gang, spec: SweepSpec, at: float) -> Late | None:
 
 
 def stuck(gang: Gang, spec: SweepSpec, at: float) -> list[Rank]:
-    """The members that have finished no step for too long, but for those that are ended, or wait for rows."""
-    if gang.status is not GangStatus.RUNNING:
+    """The members that have finished no step for too long, but for those that are ended, or wait for rows.
+
+    None while a ring heals: the absence of the lost member has a deadline.
+    """
+    if gang.status is not GangStatus.RUNNING or gang.absences.healing is not None:
         return []
     progress = gang.progress
     late = [rank for rank, pace in progress.paces.items() if _overdue(pace, spec.gang.hang_timeout_s, at)]

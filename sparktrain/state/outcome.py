@@ -106,16 +106,18 @@ class Restart(Struct, frozen=True):
     """From the loss until all members train again; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
     """Step of the checkpoint that training resumed from; None when it restarted from step 0. Of a member that
-    restarted alone: step of the gang's newest checkpoint, which the others did not go back to."""
+    restarted alone: step of the gang's newest checkpoint, which the others did not go back to; where a ring healed, the
+    step after which all trained on."""
     steps_lost: int | None = None
     """Repeated steps, as far as members had reported them (each half second); None where they reported none."""
     loss: Loss | None = None
     """The cluster's reason, where an agent was lost and the cluster reported one."""
     alone: bool = False
-    """Only this member restarted, at its address: the others trained on in the same generation."""
-
+    """Only this member restarted, in the same generation: beside parameter servers, or in a ring that healed."""
     paused: bool = False
     """The gang was not lost: a rule paused the trial, which gave back its slots, or a larger gang continues."""
+    healed: bool = False
+    """The other members kept their processes and their state, and formed a ring with the next process of this one."""
 
     @property
     def excused(self) -> bool:

@@ -68,11 +68,11 @@ class RunMachine:
         self.sweep = sweep
         self._agents = agents
         self._reason_timeout_s = reason_timeout_s
-        self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
         self._case_closing = CaseClosing(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
+        self._restarts = MemberRestarts(sweep, agents, self._memory)
         self._growths = Growths(sweep, agents, self._memory)
         self._rounds = GangRounds()
 
@@ -119,6 +119,12 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
+            case m.MemberHeals(member=member, heals=heals):
+                gang.declare(member.rank, heals)
+                return []
+            case m.MemberHealed():
+                healed = self._restarts.healed(gang, message, at)
+                return self._delete(gang) if healed else [refused(agent, message.member)]
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
             case m.MemberAsked():
@@ -276,8 +282,9 @@ class RunMachine:
         return stopped and not is_requested and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
-        if self._restarts.lost(gang, rank, outcome.failure, at):
-            return []
+        alone = self._restarts.lost(gang, rank, outcome.failure, at)
+        if alone is not None:
+            return alone
         gang.end(rank, self._restarts.outcome(gang, rank, outcome), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)

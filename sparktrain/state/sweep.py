@@ -189,7 +189,7 @@ class Sweep:
         self._facts.append(formed)
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
-        """Member `rank` of the gang has entered the training function on `agent`; whether after it restarted alone.
+        """Member `rank` of the gang has entered the training function on `agent`; whether it restarts alone.
 
         `trains`: see `MemberStarted`.
         """
@@ -197,25 +197,31 @@ class Sweep:
         self.ever_entered = True
         if agent is not None:
             self.health.entered(agent)
-        if absence is not None:
-            self._returned(gang, rank, absence, at)
+        if absence is not None and absence.ring:
+            absence.by = at + self.limits.join_timeout_s  # the function loads its data and builds its model next
+        elif absence is not None:
+            self.returned(gang, rank, absence, at)
         elif gang.attendance.running_since == at:
             self._running(gang, at)
         return absence is not None
 
-    def _returned(self, gang: Gang, rank: Rank, absence: Absence, at: float) -> None:
+    def returned(self, gang: Gang, rank: Rank, absence: Absence, at: float) -> None:
+        """Member `rank`, which was lost and restarted alone, trains again."""
         trial = self.trials[gang.trial]
         failure = absence.failure
         lost = gang.member(rank)
+        step = min(absence.healed.values(), default=None)
         restart = Restart(
             rank=int(rank),
-            host=gang.places[rank].host,
+            host=failure.host,
             kind=failure.kind,
             cause=failure.summary,
             seconds=at - absence.since,
-            resumed_from_step=trial.checkpoints.newest_step,
+            resumed_from_step=trial.checkpoints.newest_step if step is None else step,
+            steps_lost=None if step is None else max(0, (absence.step or 0) - step),
             loss=failure.loss,
             alone=True,
+            healed=absence.ring > 0,
         )
         trial.restart_history.add(restart, replace(lost, incarnation=lost.incarnation - 1))
         self._facts.append(fact.MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))

@@ -8,6 +8,7 @@ import threading
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -20,7 +21,7 @@ from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
 from sparktrain.config import gang_spec as gangs
 from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
 from sparktrain.config.uses import STRATEGY, names
-from sparktrain.driver.backend_choice import Choice, choose, keras_setting
+from sparktrain.driver.backend_choice import Choice, check_imports, choose, keras_setting
 from sparktrain.errors import UserError
 from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.rundir.layout import EXPORTED, MODEL
@@ -28,6 +29,7 @@ from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.testing.in_process import LocalContext, local_context
 from sparktrain.training import attempt, failure
+from sparktrain.usercode.framework_imports import framework_imports
 from sparktrain.usercode.keras_choice import keras_choice
 from sparktrain.usercode.serialize import pack, preload_choice, sizes_of_captures
 from sparktrain.usercode.target import Target, check_call, resolve
@@ -185,13 +187,21 @@ class FunctionCheck:
         request = self._request
         choice = Choice(Backend.NONE, "one process trains")
         if request.workers > 1:
-            is_explicit = request.backend != AUTO
-            keras = keras_setting(lambda: keras_choice(target), request.env)
-            automatic = choose(False, strategy, keras=keras)
-            choice = Choice(gangs.backend(request.backend), "") if is_explicit else automatic
+            choice = self._choice(target, strategy)
             self.report.gang.backend = choice.backend.value
-            self.report.gang.reason = choice.why or "it was asked for"
+            self.report.gang.reason = choice.why
         return GangSpec(workers=request.workers, backend=choice.backend)
+
+    def _choice(self, target: Target, strategy: bool) -> Choice:
+        request = self._request
+        gang = GangSpec(workers=request.workers)
+        imports = framework_imports(target)
+        if request.backend == AUTO:
+            keras = keras_setting(lambda: keras_choice(target), request.env)
+            return choose(gang, imports, keras, strategy=strategy)
+        named = replace(gang, backend=gangs.backend(request.backend))
+        check_imports(named, imports)
+        return Choice(named.backend, "it was asked for")
 
     def _ship(self, target: Target) -> None:
         code = pack(target)

@@ -18,7 +18,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.config import gang_spec as gangs
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.environment import variables
-from sparktrain.config.gang_spec import AUTO, Backend
+from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
@@ -208,7 +208,7 @@ def _member_call(
     chosen = Backend.NONE
     environment = variables(env or {})
     if members > 1:
-        chosen = _auto(environment) if backend == AUTO else gangs.backend(backend)
+        chosen = _auto(members, environment) if backend == AUTO else gangs.backend(backend)
     sent = msgspec.json.decode(msgspec.json.encode(case))
     return MemberCall(
         params=sent,
@@ -219,9 +219,9 @@ def _member_call(
     )
 
 
-def _auto(environment: Mapping[str, str]) -> Backend:
+def _auto(members: int, environment: Mapping[str, str]) -> Backend:
     """What a run would choose for a gang, as far as variables decide."""
-    return choose(False, False, keras=keras_setting(lambda: None, environment)).backend
+    return choose(GangSpec(workers=members), keras=keras_setting(lambda: None, environment)).backend
 
 
 def _replica(fold: int, folds: int) -> Replica:

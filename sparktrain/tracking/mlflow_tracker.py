@@ -14,6 +14,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.tracking_options import MLflow, masked
 from sparktrain.ids import CHIEF, Generation, Member, RunId, TrialId
 from sparktrain.rundir.metric_log import read_blocks
+from sparktrain.runs.exported_model import newest_process
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.store.held_folders import held
 from sparktrain.tracking.callback import Callback, TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
@@ -316,7 +317,7 @@ class MLflowTracker(Callback):
             self._client.log_batch(self._parent, metrics=list(chunk))
         place = place_of(result.run.directory, LOOK_TIMEOUT_S)
         chief = Member(RunId(place.layout.path), TrialId(best.number), Generation(best.generation), CHIEF)
-        model = place.layout.member(chief).model
+        model = newest_process(place.store, place.layout, chief).model
         key = f"{best.number}/{best.generation}"
         if self._options.log_model == "none" or not place.store.exists(model):
             return

@@ -3,6 +3,7 @@
 import select
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -18,8 +19,10 @@ from sparktrain.state.agent_messages import (
     Judged,
     MemberMoved,
     PeerShared,
+    RingBroken,
 )
 from sparktrain.state.topology import MemberAddress
+from sparktrain.threads import spawn
 
 T = TypeVar("T")
 
@@ -76,7 +79,14 @@ class AgentWire:
         """The newest step that the rules of the run have judged; None where none judge."""
         self._next_judged = 0
         """No rule judges a report below this step."""
-        self._places: tuple[MemberAddress, ...] | None = None
+        self._formed: FormGang | None = None
+        """How the newest ring that can form meets."""
+        self._broken: RingBroken | None = None
+        """The newest loss of another member, which this one survives in another ring."""
+        self._on_broken: Callable[[int], None] | None = None
+        self._announcing = threading.Lock()
+        self._announced = 0
+        """The newest ring that the callback has heard of."""
         self._moved: dict[int, MemberAddress] = {}
         self._shared: deque[tuple[str, bytes]] = deque()
         self._snapshot_answers: deque[m.SnapshotAnswered] = deque()
@@ -137,9 +147,9 @@ class AgentWire:
         Blocks as long as the coordinator waits, which ends the processes of a gang that does not form.
         """
         self.send(m.Reserved(port))
-        while self._places is None and not self._pipe.ended:
+        while self._formed is None and not self._pipe.ended:
             self._look(1.0)
-        return self._places
+        return None if self._formed is None else self._formed.places
 
     def share(self, key: str, value: bytes) -> None:
         """Give `value` to all other members. Raises OSError when the agent is gone."""
@@ -153,6 +163,53 @@ class AgentWire:
         """Where a member is that was lost, and that restarted at another place; None where it has not. Never blocks."""
         self._receive()
         return self._moved.get(rank)
+
+    # ---- rings that heal
+
+    def heals(self, heals: bool) -> None:
+        """Report whether this member can continue in a new ring. Raises OSError when the agent is gone."""
+        self.send(m.Heals(heals))
+
+    def healed(self, ring: int, step: int) -> None:
+        """Report that this member is about to train on in `ring`. Raises OSError when the agent is gone."""
+        self.send(m.Healed(ring, step))
+
+    @property
+    def ring(self) -> int:
+        """Number of the newest ring that this member has heard of; 0 for the first. Never blocks."""
+        self._receive()
+        return max(message.ring if message is not None else 0 for message in (self._formed, self._broken))
+
+    def on_ring_broken(self, callback: Callable[[int], None]) -> None:
+        """Call `callback` with the number of the next ring each time another member is lost and this one heals.
+
+        A thread of its own reads the pipe from now on, so that the call comes while this process is in a collective.
+        It comes at once, in the thread of the caller, for a loss that is known already. One callback for a process; it
+        may call this connection.
+        """
+        self._on_broken = callback
+        self._receive()
+        spawn(self._listen, "sparktrain-ring")
+
+    def _listen(self) -> None:
+        with suppress(OSError, ValueError):  # the pipe is closed
+            while not self._pipe.ended:
+                self._look(1.0)
+
+    def next_ring(self, timeout_s: float) -> tuple[int, tuple[MemberAddress, ...]] | None:
+        """The number of the newest ring that this member has heard of, and the places of its members.
+
+        Blocks until that ring can form; None when that takes longer than `timeout_s`, or the agent is gone.
+        """
+        deadline = self._clock.now() + timeout_s
+        while True:
+            ring = self.ring
+            formed = self._formed
+            if formed is not None and formed.ring >= ring:
+                return formed.ring, formed.places
+            if self._pipe.ended or (left_s := deadline - self._clock.now()) <= 0:
+                return None
+            self._look(min(left_s, _LOOK_S))
 
     # ---- streams
 
@@ -188,6 +245,16 @@ class AgentWire:
         with self._receiving, suppress(OSError, ProtocolError):
             while (message := self._pipe.poll()) is not None:
                 self._take(message)
+        self._announce()
+
+    def _announce(self) -> None:
+        with self._announcing:
+            callback = self._on_broken
+            broken = self._broken
+            if callback is None or broken is None or broken.ring <= self._announced:
+                return
+            self._announced = broken.ring
+        callback(broken.ring)
 
     def _take(self, message: m.ToMember) -> None:
         match message:
@@ -199,8 +266,10 @@ class AgentWire:
                 self._judged = step
                 self._next_judged = following
                 self._has_obeyed = self._has_obeyed or stops
-            case FormGang(places=places):
-                self._places = places
+            case FormGang():
+                self._formed = message
+            case RingBroken():
+                self._broken = message
             case MemberMoved(rank=rank, place=place):
                 self._moved[rank] = place
             case PeerShared(key=key, value=value):

@@ -18,7 +18,7 @@ from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
-from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
+from sparktrain.training.frameworks.keras.keras_framework import check_optimizer, fit_feeds
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
@@ -306,6 +306,7 @@ class TrainContext:
         if (framework := owner(optimizer)) is not None and framework.distribution is not None:
             module = importlib.import_module(framework.distribution)
             return module.distribute(optimizer, self._gang.ring, compression=compression)
+        check_optimizer(optimizer, "ctx.distribute()")  # an environment of PyTorch alone has no Keras to import
         from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 
         return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
@@ -461,6 +462,7 @@ class TrainContext:
             self._stepped,
             own_folders=(self._assignment.work_dir, self.log_dir),
             memory=self._memory_saver(),
+            healing=self._gang.healing,
             memory_checkpoint=memory_checkpoint,
             keep=keep,
             checkpoint_every=checkpoint_every,

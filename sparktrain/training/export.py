@@ -16,6 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from sparktrain.errors import SpecError
+from sparktrain.model_kinds import named_kind
 from sparktrain.rundir.layout import EXPORTED, MODEL, ExportedModel
 from sparktrain.store.folder_removal import remove
 
@@ -122,10 +123,10 @@ def _copied(path: Path, place: Path) -> ExportedModel:
 def _saver_of(model: Any) -> Save:
     """What saves the model. Raises SpecError."""
     for packages, save in _SAVERS.items():
-        if _is_of(model, packages):
+        # A layer of Keras on PyTorch is a module of that, too, and would lose its configuration as one.
+        if _is_of(model, packages) and not _is_of(model, _KERAS):
             return save
-    kind = type(model)
-    raise SpecError(f"ctx.export() is given an object of {kind.__module__}.{kind.__qualname__}; pass {CAN}")
+    raise SpecError(f"ctx.export() is given {named_kind(model)}; pass {CAN}")
 
 
 def _is_of(model: Any, packages: tuple[str, ...]) -> bool:

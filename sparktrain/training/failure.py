@@ -23,6 +23,15 @@ _KERAS_ASKS = "register_keras_serializable"
 """Keras names it in its error for an object with a class that it cannot find while unpickling."""
 
 
+_DUPLICATE_GPU = "Duplicate GPU detected"
+"""In the error of NCCL, whichever framework calls it."""
+_SHARED_GPU = (
+    "two members of this gang have the same GPU, which NCCL refuses: give each member a GPU of its own, or connect "
+    'PyTorch by init_process_group("gloo"); JAX has nothing else on GPUs, and trains on CPUs with JAX_PLATFORMS=cpu in '
+    "env="
+)
+
+
 def of_exception(
     error: BaseException, ring_broke: Callable[[BaseException], bool] = lambda error: False, homes: Homes = _ELSEWHERE
 ) -> Failure:
@@ -38,6 +47,8 @@ def of_exception(
         return Failure(FailureKind.FORM, _line(str(error)), text)
     if any(isinstance(cause, OutOfStepError) for cause in causes(error)):  # AutoGraph raises others from it
         return Failure(FailureKind.MISMATCH, _line(_summary(error)), text)
+    if any(_DUPLICATE_GPU in _str(cause) for cause in causes(error)):  # no other ring of these members would do
+        return Failure(FailureKind.EXCEPTION, _line(_SHARED_GPU), text)
     if isinstance(error, RingError) or ring_broke(error):
         return Failure(FailureKind.RING, _line(_summary(error)), text)
     # An error of a framework proves that it is imported; to ask all of them is as good as to ask those alone.

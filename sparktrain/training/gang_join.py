@@ -22,6 +22,7 @@ from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use, check_backend
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
     has_ps,
@@ -33,6 +34,7 @@ from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
+    from sparktrain.training.collectives.ring_healing import RingHealing
     from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
@@ -58,7 +60,9 @@ class JoinedGang:
         release_port: Callable[[], None],
         exchange: backend.Exchange | None = None,
         homes: Homes = _ELSEWHERE,
+        heal: Callable[["JoinedGang", Ring], "RingHealing"] | None = None,
     ) -> None:
+        """`heal` has this member's part in healing a ring that can; None where the gang cannot."""
         self.formation = formation
         self.release_port = release_port
         """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
@@ -70,6 +74,9 @@ class JoinedGang:
         self._ring: Ring | None = None
         self._undistributed: UndistributedOptimizers | None = None
         self._exchange = exchange
+        self._heal = heal
+        self.healing: RingHealing | None = None
+        """How this member survives the loss of another one; None where it does not, and without a ring."""
         self._watch: CallWatch | None = None
         self._on_mismatch: Callable[[str], None] | None = None
         self._strategy = ""
@@ -87,6 +94,8 @@ class JoinedGang:
         """The ring. Its first use connects it, on all members, and blocks until they do. Raises FormError."""
         if self._ring is None:
             self._ring = self._join()
+            if self._heal is not None and self._ring.heals:
+                self.healing = self._heal(self, self._ring)
             self._watch_optimizers()
             self._watch_calls()
         return self._ring
@@ -130,10 +139,21 @@ class JoinedGang:
         """Whether the training function raised `error` because a member is gone or hangs."""
         return self.formation.size > 1 and (is_ring_error(error) or is_cluster_error(error))
 
+    @property
+    def watch(self) -> CallWatch | None:
+        """What compares the collectives of the members; None before there are any."""
+        return self._watch
+
+    def move(self, formation: Formation) -> None:
+        """The members have met in another ring."""
+        self.formation = formation
+
     def leave(self) -> None:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
         if self._ring is None:
             return
+        if self.healing is not None and self.healing.arrival is not None:
+            raise RingError("the function has ended without the fit() in which the other members wait for this process")
         if self._ring.local_steps is not None and "keras" in sys.modules:
             from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
 
@@ -192,9 +212,10 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
+    exchange = RingExchange(wire, assignment.ring, SystemClock())
     joining = backend.Joining(
         formation=formation,
-        exchange=wire,
+        exchange=exchange,
         release_port=held.release,
         timeout_s=RING_TIMEOUT_S,
         slow_s=SLOW_S,
@@ -209,7 +230,15 @@ def form(
         ring.local_steps = call.gang.local_steps
         return ring
 
-    gang = JoinedGang(formation, connect, held.release, wire, homes)
+    def heal(gang: JoinedGang, ring: Ring) -> "RingHealing":
+        from sparktrain.training.collectives.ring_healing import RingHealing
+
+        folder = Path(assignment.memory_dir or Path(assignment.log_path).parent) / "healing"
+        healing = RingHealing(ring, exchange, wire, SystemClock(), folder, lambda: gang.watch)
+        healing.on_formed = gang.move
+        return healing
+
+    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal)
     if call.gang.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
     if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):
@@ -223,7 +252,9 @@ def form(
 
 
 def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
-    """The assignment with a folder to resume from, where rank 0 sends its snapshot in memory. Blocks until all have it.
+    """The assignment with a folder to resume from, where a member sends its state in memory. Blocks until all have it.
+
+    Rank 0 sends its snapshot, or, in a ring that heals, a member that trains its present state.
 
     Raises FormError.
     """
@@ -232,10 +263,18 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
     from sparktrain.training.checkpoint.sent_files import send_files
 
     source = Path(assignment.restore_dir) if assignment.restore_dir else None
+    target = Path(assignment.log_path).with_name("sent")
+    ring = gang.ring
     try:
-        sent_folder = send_files(gang.ring, source, Path(assignment.log_path).with_name("sent"))
+        if assignment.ring:
+            assert gang.healing is not None
+            sent_folder = gang.healing.arrive(target)
+        else:
+            sent_folder = send_files(ring, source, target)
+        if gang.healing is not None:
+            gang.healing.continuity.started = 0
     except (RingError, OSError) as error:
-        raise FormError(f"the state in rank 0's memory did not reach all members: {error}") from error
+        raise FormError(f"the state in the memory of a member did not reach all others: {error}") from error
     return replace(assignment, restore_dir=str(sent_folder))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
+from sparktrain.model_kinds import named_kind
 from sparktrain.training.frameworks.imported import owner
 
 
@@ -21,8 +22,8 @@ def warmup_lr(optimizer: Any, steps: int, size: int) -> Any:
     framework = owner(optimizer)
     if framework is None or framework.schedules is None:
         raise SpecError(
-            f"ctx.warmup_lr() is {described(optimizer)}, and takes an optimizer of PyTorch: for Keras pass warmup= to "
-            "ctx.keras_callbacks(), or sparktrain.Warmup(rate, steps) as the learning rate"
+            f"ctx.warmup_lr() got {named_kind(optimizer)}, and takes an optimizer of PyTorch: for Keras pass warmup= "
+            "to ctx.keras_callbacks(), or sparktrain.Warmup(rate, steps) as the learning rate"
         )
     return importlib.import_module(framework.schedules).warmup_lr(optimizer, steps, size)
 

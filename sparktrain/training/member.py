@@ -27,7 +27,7 @@ from sparktrain.training.frameworks.keras import keras_guard
 from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import has_ps, serve_if_server
-from sparktrain.training.frameworks.torch import horovod_torch
+from sparktrain.training.frameworks.torch import horovod_torch, lone_group
 from sparktrain.training.source_homes import find
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
@@ -94,6 +94,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         assignment = gang_join.with_sent_files(assignment, gang)
         import_hook.connect(gang, call.gang.backend)
         horovod_torch.connect(gang, call.gang.backend)
+        lone_group.provide(gang.formation.size, call.gang.backend)
         process_setup.seed(call.seed)
     except (FormError, keras_guard.KerasBackendError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))

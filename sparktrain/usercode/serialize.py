@@ -30,7 +30,7 @@ from sparktrain.usercode.imports import (
 )
 from sparktrain.usercode.keras_objects import CustomKerasError
 from sparktrain.usercode.keras_registry import registered
-from sparktrain.usercode.module_graph import reached_imports
+from sparktrain.usercode.module_graph import reached_files, reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.pickler import ScriptPickler, Sink, TooLargeError
 from sparktrain.usercode.preload import PreloadChoice, chosen
@@ -101,15 +101,25 @@ def preload_choice(
     `env` has the names of variables that trials get: modules that read one on import are left to the trials.
     """
     target = function if isinstance(function, Target) else Target.of(function)
-    return chosen(_reached(target, sources or Sources()), gang, env)
+    return chosen(imports_of_target(target, sources or Sources()), gang, env)
 
 
-def imported_packages(target: Target) -> set[str]:
-    """The top-level names of the modules that the function, or one of the user's modules that it reaches, imports."""
-    return {name.partition(".")[0] for name in _reached(target, Sources()).modules}
+def imports_of_target(target: Target, sources: Sources) -> Imports:
+    """The imports of the function, and of the user's modules that it reaches. Imports nothing."""
+    imports, modules, files = _starts(target)
+    # Only what the function's own modules reach, and no package that a text may name: one file that names
+    # OMP_NUM_THREADS kept TensorFlow out of the zygote, and each trial paid for the import.
+    return imports | reached_imports(sources, modules, files)
 
 
-def _reached(target: Target, sources: Sources) -> Imports:
+def sources_of_target(target: Target, sources: Sources) -> list[Path]:
+    """The files of the same modules: those of the function first. Imports nothing."""
+    _, modules, files = _starts(target)
+    return [*files, *sorted(reached_files(sources, modules, files) - {*files})]
+
+
+def _starts(target: Target) -> tuple[Imports, set[str], list[Path]]:
+    """The imports of the function alone, and the modules and files of the user that they start from."""
     imports = imports_of_function(target.function)
     modules = set(imports.modules)
     files = [target.file] if target.file else []
@@ -117,9 +127,7 @@ def _reached(target: Target, sources: Sources) -> Imports:
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         modules.add(defined.__name__)
         files.append(Path(defined.__file__))
-    # Only what the function's own modules reach, and no package that a text may name: one file that names
-    # OMP_NUM_THREADS kept TensorFlow out of the zygote, and each trial paid for the import.
-    return imports | reached_imports(sources, modules, files)
+    return imports, modules, files
 
 
 def _modules_archive(target: Target, sources: Sources, values: Collection[str]) -> bytes:

@@ -13,6 +13,10 @@ RUN_S = 240.0
 PROGRAMS = re.findall(r"^```python title=\"([^\"]+)\"\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.all(
+    case="the programs of the page about boosting",
+    covered_by="`process/test_boosting`: a rule stops trainings; `examples/test_any_library`",
+)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "text"), PROGRAMS, ids=[name for name, _ in PROGRAMS])
 def test_a_program_runs_and_its_rule_stops_slow_learners(name: str, text: str, tmp_path: Path) -> None:

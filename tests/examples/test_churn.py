@@ -19,7 +19,7 @@ UNSEEN = 19_857
 
 @pytest.mark.all(
     case="`make demo-data`: a notebook that joins tables, trains a gang and scores 20,000 rows",
-    covered_by="`examples/test_tutorial`: a gang on a DataFrame, and predictions; `spark/test_notebook`",
+    covered_by="`spark/test_data`: a gang on a DataFrame; `spark/test_predict`; `spark/test_notebook`",
 )
 @pytest.mark.timeout(600)
 def test_the_notebook_trains_a_gang_on_a_table_of_spark_and_scores_the_rest(

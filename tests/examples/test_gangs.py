@@ -5,7 +5,6 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +25,6 @@ MIRRORED = pytest.mark.all(
 )
 
 ROOT = Path(__file__).parents[2]
-FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
 
 SHORT, FULL = (2, 0.8), (6, 0.84)
 """Epochs of fashion_mnist.py, and the least accuracy after them."""
@@ -35,10 +33,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Three warm agents on this machine."""
-    with st.pool(st.local(slots=3), preload=FRAMEWORKS) as made:
-        yield made
+def pool(gang_pool: st.Pool) -> st.Pool:
+    return gang_pool
 
 
 @pytest.fixture

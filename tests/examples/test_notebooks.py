@@ -69,7 +69,7 @@ def kept(result: SweepResult) -> dict[int, tuple[str, float, int]]:
 
 @pytest.mark.all(
     case="a notebook with a sweep that is interrupted",
-    covered_by="`spark/test_notebook`: a pool in a notebook is interrupted; a notebook with a search, restarted",
+    covered_by="`spark/test_notebook`: a pool in a notebook is interrupted, and the notebook sweeps again",
 )
 def test_a_sweep_is_interrupted_and_the_same_cell_continues_it(kernel: Notebook, tmp_path: Path) -> None:
     code = code_of("first_sweep")
@@ -100,6 +100,11 @@ def test_a_sweep_is_interrupted_and_the_same_cell_continues_it(kernel: Notebook,
     assert after.best.model_path in last.printed
 
 
+@pytest.mark.all(
+    case="a notebook with a search that continues after its kernel has restarted",
+    covered_by="`spark/test_notebook`, `process/test_notebook_runs`: sweeps in a kernel, and again; "
+    "`process/test_sampled_sweeps`: a search continues from its directory; `faults/test_orphans`: a killed driver",
+)
 def test_a_search_continues_after_the_kernel_has_restarted(kernel: Notebook, tmp_path: Path) -> None:
     code = code_of("search_early_stopping")
     sweep, resume = at(code, "st.sweep("), at(code, "st.resume(")
@@ -128,7 +133,7 @@ def test_a_search_continues_after_the_kernel_has_restarted(kernel: Notebook, tmp
 
 @pytest.mark.all(
     case="a notebook with a gang on a DataFrame, and predictions",
-    covered_by="a notebook with a search, restarted; `examples/test_tutorial`",
+    covered_by="`spark/test_data`: a gang on a DataFrame; `spark/test_predict`; `spark/test_notebook`",
 )
 def test_a_gang_trains_on_a_dataframe_and_scores_the_rest(kernel: Notebook) -> None:
     cells = [kernel.run(cell, CELL_S) for cell in code_of("gang_on_dataframe")]

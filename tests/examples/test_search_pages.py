@@ -9,6 +9,14 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_S = 240.0
+COVERED = {
+    "optuna": pytest.mark.all(case="the programs of the page about Optuna", covered_by="`process/test_optuna`"),
+    "sklearn": pytest.mark.all(
+        case="the programs of the page about searches of scikit-learn",
+        covered_by="`examples/test_sklearn_page`; `process/test_sklearn_search`",
+    ),
+}
+"""By page, where `make test-all` alone runs its programs."""
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HERE = """\
 from functools import partial
@@ -98,7 +106,7 @@ def program(page: str) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", BEFORE)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=COVERED.get(page, ())) for page in BEFORE])
 def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(program(page))
     ran = subprocess.run(

@@ -19,6 +19,11 @@ def typed(text: str) -> list[str]:
     return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
 
 
+@pytest.mark.all(
+    case="the tutorial: a sweep, the best model, a gang on a DataFrame, and predictions",
+    covered_by="`examples/test_readme`: a sweep and a gang as files; `spark/test_data`: a gang on a DataFrame; "
+    "`spark/test_predict`; `unit/test_docs`: its programs use public names",
+)
 @pytest.mark.timeout(900)
 def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     shell, ran, printed = activated(), list[str](), ""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,28 @@ StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
 
 
+_clusters: dict[str, Hdfs] = {}
+"""By fixture: the clusters that end before the ring does."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """End a cluster after the last test that uses it: the daemons of all clusters at once take 3 GiB."""
+    for name in _last_uses(item.session).get(item.nodeid, ()):
+        if name in _clusters:
+            _clusters.pop(name).close()
+
+
+@cache
+def _last_uses(session: pytest.Session) -> dict[str, list[str]]:
+    """The fixtures of clusters by the last test that uses each of them."""
+    last_tests = {name: item.nodeid for item in session.items for name in getattr(item, "fixturenames", ())}
+    uses: dict[str, list[str]] = {}
+    for name, test in last_tests.items():
+        uses.setdefault(test, []).append(name)
+    return uses
+
+
 @pytest.fixture(scope="package")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """One cluster for the whole ring; no test touches its daemons, and each has a folder of its own in it."""
@@ -46,6 +69,7 @@ def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 @pytest.fixture(scope="package")
 def _breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     with hdfs(tmp_path_factory.mktemp("breakable-hdfs")) as cluster:
+        _clusters["_breakable"] = cluster
         yield cluster
 
 
@@ -59,6 +83,7 @@ def breakable_hdfs(_breakable: Hdfs) -> Hdfs:
 @pytest.fixture(scope="package")
 def _breakable_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
     with ha_hdfs(tmp_path_factory.mktemp("ha-hdfs")) as cluster:
+        _clusters["_breakable_ha"] = cluster
         yield cluster
 
 
@@ -94,6 +119,7 @@ def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) 
     unless it is renewed."""
     short = {"dfs.namenode.delegation.token.renew-interval": str(int(TOKEN_LIFE_S * 1000))}
     with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), kdc_of_tests, settings=short) as cluster:
+        _clusters["secure_cluster"] = cluster
         yield cluster
 
 

@@ -44,6 +44,24 @@ def test_a_script_for_torchrun_trains_what_one_process_trains(pool: st.Pool, tmp
         np.testing.assert_allclose(np.load(tmp_path / f"rank-{rank}.npz")["weights"], weights, rtol=0, atol=EQUAL)
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_a_script_for_torchrun_trains_alone_too(pool: st.Pool, tmp_path: Path, backend: str) -> None:
+    weights, _ = ddp_programs.train_alone()
+    params = {"folder": str(tmp_path)}
+    runs = str(tmp_path / "runs")
+    result = pool.run(ddp_programs.train, params, workers=1, backend=backend, dir=runs, progress=False)
+    assert result.metrics["size"] == 1
+    np.testing.assert_allclose(np.load(tmp_path / "rank-0.npz")["weights"], weights, rtol=0, atol=EQUAL)
+
+
+def test_a_script_for_torchrun_is_a_trial_of_a_sweep_too(pool: st.Pool, tmp_path: Path) -> None:
+    result = pool.sweep(
+        ddp_programs.train, {"folder": [str(tmp_path)]}, metric="loss", mode="min", dir=str(tmp_path / "runs"),
+        progress=False,
+    )  # fmt: skip
+    assert result.best.metrics["size"] == 1
+
+
 @pytest.mark.parametrize(("workers", "compression", "far"), [(2, "none", EQUAL), (2, "bf16", 0.02), (1, "none", EQUAL)])
 def test_a_distributed_model_trains_what_one_process_trains(
     pool: st.Pool, tmp_path: Path, workers: int, compression: str, far: float

@@ -1,5 +1,6 @@
 """A Keras program of a user, for one process and for a gang on the local engine."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ def train(folder: str, ctx: Any) -> dict[str, float]:
     return {"loss": losses[-1], "size": ctx.size}
 
 
+@cache
 def train_alone() -> tuple[Any, list[float]]:
     """Train with Keras alone: the weights in one array, and the loss of each epoch."""
     return fit(0, rows(), sgd(), batch_size=BATCH, shuffle=False)

@@ -4,16 +4,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktrain.training.collectives import gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.ring import Ring
 
 
 def joins(joining: Joining, backend: str, uuids: list[str]) -> dict[str, Any]:
     """Join, reduce and broadcast; `uuids` has the GPU of each rank, or nothing for a Horovod without NCCL."""
-    from sparktrain.training.frameworks.tensorflow.collectives import horovod_ring, nccl_use
+    from sparktrain.training.frameworks.tensorflow.collectives import horovod_ring
 
     own = uuids[joining.formation.rank]
-    nccl_use.gpu_uuid = lambda: own.encode()  # type: ignore[assignment]
+    gpu_identity.gpu_uuid = lambda: own.encode()  # type: ignore[assignment]
     horovod_ring.mpi_ops.nccl_built = lambda: 23203 if own else 0
     ring = horovod_ring.join(joining)
     value = tf.constant([float(ring.rank), 1.0])

@@ -1,13 +1,11 @@
 """Horovod's elastic programs, unchanged, in gangs on the local engine: a restarted gang resumes at the last commit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import sparktrain as st
 from sparktrain.testing import local_context
 from tests.training import elastic_programs as programs
 from tests.training import local_gang
@@ -21,9 +19,8 @@ EQUAL = 1e-6
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Any]:
-    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
-        yield made
+def pool(gang_pool: Any) -> Any:
+    return gang_pool
 
 
 @pytest.mark.parametrize("function", [programs.loop, pytest.param(programs.fit, marks=ELASTIC_FIT)])

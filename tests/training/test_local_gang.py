@@ -1,6 +1,5 @@
 """Gangs of TensorFlow on the local engine: nursery, agents and zygotes as users have them, without Spark."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,8 @@ def alone() -> tuple[Any, list[float]]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two agents on this machine."""
-    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
-        yield made
+def pool(gang_pool: st.Pool) -> st.Pool:
+    return gang_pool
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])

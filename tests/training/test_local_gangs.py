@@ -1,6 +1,5 @@
 """Gangs that average weights after some steps, on the local engine: rings and parameter servers, through losses too."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,8 @@ pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Three agents on this machine."""
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
-        yield made
+def pool(gang_pool: st.Pool) -> st.Pool:
+    return gang_pool
 
 
 def train(pool: st.Pool, folder: Path, params: dict[str, Any] | None = None, **options: Any) -> st.RunResult:

@@ -1,6 +1,5 @@
 """Programs that connect their gang by TF_CONFIG themselves, on the local engine: they train as one process does."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ EQUAL = 1e-6
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Any]:
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
-        yield made
+def pool(gang_pool: Any) -> Any:
+    return gang_pool
 
 
 def run(pool: Any, folder: Path, function: Any, **options: Any) -> st.RunResult:

@@ -1,6 +1,5 @@
 """Gangs with parameter servers of sparktrain's own, on the local engine: nursery, agents and zygotes as users have."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,8 @@ def alone() -> tuple[Any, list[float]]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Three agents on this machine."""
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
-        yield made
+def pool(gang_pool: st.Pool) -> st.Pool:
+    return gang_pool
 
 
 @pytest.mark.parametrize(("workers", "ps", "mode"), [(2, 1, "sync"), (1, 2, "async"), (1, 1, "staleness-aware")])

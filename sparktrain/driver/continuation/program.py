@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from sparktrain.config import uses
@@ -18,11 +19,12 @@ from sparktrain.search.space import Space
 from sparktrain.usercode.code_changes import text_of
 from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.fingerprint import fingerprint
+from sparktrain.usercode.framework_imports import FrameworkImports, framework_imports, framework_imports_in
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
 from sparktrain.usercode.preload import PreloadChoice
-from sparktrain.usercode.serialize import imported_packages, pack, preload_choice
-from sparktrain.usercode.source_imports import MOST_CHARS, imports_of_source
+from sparktrain.usercode.serialize import pack, preload_choice
+from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
 
 MOST_CASES = 10_000
@@ -63,17 +65,14 @@ class FunctionProgram:
         """Whether it makes a strategy of TensorFlow."""
         return uses.makes_strategy(self._target.function)
 
-    def uses_torch(self) -> bool:
-        """Whether its modules import PyTorch, and neither TensorFlow nor Keras. Blocks on the local disk."""
-        return _is_of_torch(imported_packages(self._target))
-
-    def uses_jax(self, keras: str) -> bool:
-        """Whether its modules import JAX, or Keras on the backend `keras`, and no other framework. Blocks as above."""
-        return _is_of_jax(imported_packages(self._target), keras)
+    @cached_property
+    def imports(self) -> FrameworkImports:
+        """What its code, and the user's modules that it reaches, import. Blocks on the local disk."""
+        return framework_imports(self._target)
 
     def uses_keras(self) -> bool:
         """Whether its modules import Keras. Blocks as above."""
-        return _KERAS in imported_packages(self._target)
+        return self.imports.has_keras
 
     def keras_choice(self) -> KerasChoice | None:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
@@ -119,21 +118,14 @@ class StoredProgram:
         """As `FunctionProgram.makes_strategy`. By its source."""
         return any(word in self._plan.text for word in (f".{uses.STRATEGY}(", *uses.OWN_STRATEGIES))
 
-    def uses_torch(self) -> bool:
-        """As `FunctionProgram.uses_torch`. By its source, and by what its zygotes import."""
-        return _is_of_torch(self._packages())
-
-    def uses_jax(self, keras: str) -> bool:
-        """As `FunctionProgram.uses_jax`. By its source, and by what its zygotes import."""
-        return _is_of_jax(self._packages(), keras)
+    @cached_property
+    def imports(self) -> FrameworkImports:
+        """As `FunctionProgram.imports`. By its source, and by what its zygotes import."""
+        return framework_imports_in(self._plan.text, self._plan.preload)
 
     def uses_keras(self) -> bool:
-        """As `FunctionProgram.uses_keras`. By its source, and by what its zygotes import."""
-        return _KERAS in self._packages()
-
-    def _packages(self) -> set[str]:
-        names = {*imports_of_source(self._plan.text.encode()).modules, *self._plan.preload}
-        return {name.partition(".")[0] for name in names}
+        """As `FunctionProgram.uses_keras`."""
+        return self.imports.has_keras
 
     def keras_choice(self) -> KerasChoice | None:
         """As `FunctionProgram.keras_choice`. By its source."""
@@ -163,19 +155,6 @@ class StoredProgram:
         if function is None or function.args.kwarg is not None:
             return None
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
-
-
-_KERAS = "keras"
-
-
-def _is_of_torch(packages: Collection[str]) -> bool:
-    return "torch" in packages and not {"tensorflow", "keras", "horovod"} & {*packages}
-
-
-def _is_of_jax(packages: Collection[str], keras: str) -> bool:
-    if {"tensorflow", "torch", "horovod"} & {*packages}:
-        return False
-    return keras == "jax" if "keras" in packages else "jax" in packages
 
 
 def _texts(space: Space, place: str) -> set[str]:

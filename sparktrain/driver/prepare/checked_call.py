@@ -11,12 +11,13 @@ import msgspec
 from sparktrain.board.board import check_tensorboard
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
-from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
+from sparktrain.config.environment import TENSORFLOW
+from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.backend_choice import Choice, KerasUse, chosen_keras, expected_keras, keras_setting
+from sparktrain.driver.backend_choice import Choice, KerasUse, chosen_keras, expected_keras, keras_setting, needed_keras
 from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked
@@ -136,8 +137,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     gang = gang if choice is None else replace(gang, backend=choice.backend)
     spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
-    # The members of a gang average by one framework: one that asked Keras for JAX once trained on TensorFlow unnoticed.
-    chosen_keras_backend = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
+    keras = _keras_use(gang, program, env, named=choice is None)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)
     sampler_name, warm = _check_search(search, trial_space, spec)
@@ -176,7 +176,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         ),
         observers=Observers.of(keywords),
         env=env,
-        keras=KerasUse(chosen_keras_backend, expected_keras(program.keras_choice, env, program.uses_keras)),
+        keras=keras,
         choice=choice,
         agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
         concurrent=None if search is None else search.max_concurrent_trials,
@@ -191,16 +191,24 @@ def _choice(
     options: Options, gang: GangSpec, program: FunctionProgram | StoredProgram, env: Mapping[str, str]
 ) -> Choice | None:
     """The backend that the run chooses for its gangs: see `Options.choice`."""
-    is_gang = gang.size > 1
-    is_open = is_gang and options.keywords.backend == AUTO
-    keras = keras_setting(program.keras_choice, env) if is_open else ("", "")
     return options.choice(
         gang,
-        strategy=is_gang and program.makes_strategy(),
-        torch=is_open and program.uses_torch(),
-        jax=is_open and program.uses_jax(keras[0]),
-        keras=keras,
+        lambda: program.imports,
+        lambda: keras_setting(program.keras_choice, env),
+        strategy=gang.size > 1 and program.makes_strategy(),
     )
+
+
+def _keras_use(
+    gang: GangSpec, program: FunctionProgram | StoredProgram, env: Mapping[str, str], *, named: bool
+) -> KerasUse:
+    """The backend of Keras in a gang with a backend that the user has `named`, or not. Raises SpecError."""
+    # The members of a gang average by one framework: one that asked Keras for JAX once trained on TensorFlow unnoticed.
+    chosen = chosen_keras(program.keras_choice, gang, env, program.uses_keras)
+    expected = expected_keras(program.keras_choice, env, program.uses_keras)
+    needs_own = named and gang.keras_backend not in ("", TENSORFLOW)
+    needed = needed_keras(gang, program.imports, chosen or expected[0]) if needs_own else ""
+    return KerasUse(chosen, expected, needed)
 
 
 def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) -> tuple[str, WarmStart]:

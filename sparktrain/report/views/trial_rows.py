@@ -27,6 +27,8 @@ class RestartRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: int | None = None
     """The step from which training resumed; None for step 0."""
     steps_lost: int | None = None
+    healed: bool = False
+    """The other members kept their state: training continued from the step, without a checkpoint."""
 
 
 class TrialDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,6 +137,7 @@ def _restart(restart: Restart) -> RestartRow:
         seconds=round(restart.seconds, 3),
         step=restart.resumed_from_step,
         steps_lost=restart.steps_lost,
+        healed=restart.healed,
     )
 
 

@@ -114,6 +114,8 @@ class Gang:
 
     def depart(self, rank: Rank, absence: Absence) -> None:
         """Member `rank` is lost, and restarts alone."""
+        absence.step = self.progress.last_step
+        self.attendance.heals.discard(rank)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
@@ -123,6 +125,12 @@ class Gang:
         absence.by = by
         self.agents = (*self.agents[:rank], agent, *self.agents[rank + 1 :])
         return self.member(rank)
+
+    def heal(self, rank: Rank, at: float) -> Absence:
+        """All members have joined the ring that waited for member `rank`; returns its absence, which is over."""
+        self.absences.unproven.pop(rank, None)
+        self.progress.resume(at)
+        return self.absences.by_rank.pop(rank)
 
     def move(self, rank: Rank, place: MemberAddress) -> None:
         """Member `rank` is at another place from now on."""
@@ -149,7 +157,7 @@ class Gang:
         return True
 
     def enter(self, rank: Rank, at: float, *, trains: bool = False) -> Absence | None:
-        """Member `rank` has entered the training function; returns its absence, which is over.
+        """Member `rank` has entered the training function; returns its absence, which is over unless a ring heals.
 
         `trains`: see `GangAttendance.training`.
         """
@@ -162,8 +170,17 @@ class Gang:
         if len(self.attendance.entered) == self.size and is_starting:
             self._move(GangStatus.RUNNING)
             self.attendance.running_since = at
-        returns = self.absences.is_in(rank, AbsenceStage.STARTING)
-        return self.absences.by_rank.pop(rank) if returns else None
+        absence = self.absences.by_rank.get(rank)
+        if absence is None or absence.stage is not AbsenceStage.STARTING:
+            return None
+        return absence if absence.ring else self.absences.by_rank.pop(rank)
+
+    def declare(self, rank: Rank, heals: bool) -> None:
+        """Member `rank` can continue in a new ring after the loss of another one, or no more."""
+        if heals:
+            self.attendance.heals.add(rank)
+        else:
+            self.attendance.heals.discard(rank)
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
@@ -190,7 +207,7 @@ class Gang:
         """The cluster has reported why the agent of member `rank` was lost: use that, where the loss is the cause."""
         absence = self.absences.by_rank.get(rank)
         if absence is not None and led_to(absence.failure.kind, absence.failure.rank, rank):
-            absence.failure = self.located(failure, rank)
+            absence.failure = replace(failure, rank=int(rank), host=absence.failure.host)  # it may be placed elsewhere
         cause = self.fault.first
         if cause is not None and led_to(cause.kind, cause.rank, rank):
             self.fault.cause = failure if self.size == 1 else self.located(failure, rank)

@@ -30,6 +30,8 @@ class GangAttendance(Struct, gc=False):
     entered: set[Rank] = set()
     training: set[Rank] = set()
     """Workers of a gang with parameter servers that train by themselves."""
+    heals: set[Rank] = set()
+    """Members that can continue in a new ring after the loss of another one."""
     ended: dict[Rank, Outcome] = {}
 
     def postpone(self, seconds: float) -> None:
@@ -62,6 +64,11 @@ class MemberProgress(Struct, gc=False):
             for pace in (self.paces.get(rank), self.reported.get(rank)):
                 if pace is not None:
                     pace.at = max(pace.at, at)
+
+    def resume(self, at: float) -> None:
+        """The members have waited for another one, and train on at `at`: only from now on they can be silent."""
+        for pace in (*self.paces.values(), *self.reported.values()):
+            pace.at = max(pace.at, at)
 
     def forget(self, rank: Rank) -> bool:
         """The process of member `rank` is gone, and another one follows; whether it had finished steps."""

@@ -6,6 +6,10 @@ from sparktrain.ids import Rank
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 
+GROWTH_INTERVAL_S = 60.0
+"""From a request to pause for a larger gang to the next one. The members may take half of it to their snapshots; then
+they train on as they are."""
+
 
 class GangFault(Struct, gc=False):
     """What went wrong in a gang. The first failure is the cause; the others only follow from it."""
@@ -72,6 +76,10 @@ class GangStop(Struct, gc=False):
     def grows(self) -> bool:
         """The gang ends because a larger one continues."""
         return self.growth is not None and self.growth.complete
+
+    def pauses(self, at: float) -> bool:
+        """Whether members may have paused, because they were asked to for a larger gang."""
+        return self.growth is not None and at < self.growth.asked_at + GROWTH_INTERVAL_S
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""

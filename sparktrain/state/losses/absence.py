@@ -1,4 +1,8 @@
-"""A member of a running gang that restarts alone, from its loss until it trains again."""
+"""A member of a running gang that restarts alone, from its loss until it trains again.
+
+Beside parameter servers the others train on meanwhile, and the absence is over when the next process of the member
+enters the training function. In a ring that heals they wait, and it is over when all members have joined the next ring.
+"""
 
 from enum import Enum
 
@@ -27,6 +31,12 @@ class Absence(Struct, gc=False):
     """When its process must have ended, an agent must have the next one, or that must train."""
     reserved: bool = False
     """Its next process holds the port, and has the addresses of the others."""
+    ring: int = 0
+    """Number of the ring that all members form with its next process; 0: the others train on without it."""
+    step: int | None = None
+    """The newest step that a member had reported when this one was lost."""
+    healed: dict[Rank, int] = {}
+    """Members that have joined that ring, with the steps that they have finished."""
 
     def failed(self, why: str) -> Failure:
         """The cause of the gang's restart when the member does not return."""
@@ -41,6 +51,13 @@ class MemberAbsences(Struct, gc=False):
     unproven: dict[Rank, Failure] = {}
     """Those that have restarted alone and finished no step since, though they did before."""
     incarnations: dict[Rank, int] = {}
+    newest_ring: int = 0
+    """Number of the newest ring that the members form, or have formed."""
+
+    @property
+    def healing(self) -> tuple[Rank, Absence] | None:
+        """The member that is away while the others wait for it to form a ring, and its absence."""
+        return next(((rank, absence) for rank, absence in self.by_rank.items() if absence.ring), None)
 
     def in_stage(self, stage: AbsenceStage) -> list[Rank]:
         """Members with a restart that has come to `stage`."""

@@ -16,8 +16,6 @@ from sparktrain.state.sweep import Sweep
 
 GROW_AFTER_S = 5.0
 """How long a gang trains before it grows: agents that come back one after the other do not each cost a restart."""
-SNAPSHOT_TIMEOUT_S = 30.0
-"""How long the members may take to their snapshots; then the gang trains on as it is, for as long again."""
 
 
 class Growths:
@@ -43,9 +41,10 @@ class Growths:
         return commands
 
     def _may_grow(self, gang: Gang, at: float) -> bool:
-        if gang.stop.growth is not None and at < gang.stop.growth.asked_at + 2 * SNAPSHOT_TIMEOUT_S:
+        if gang.stop.pauses(at):
             return False
-        failing = gang.fault.first is not None or gang.stop.has_started or bool(gang.attendance.ended)
+        absent = bool(gang.attendance.ended or gang.absences.by_rank)
+        failing = gang.fault.first is not None or gang.stop.has_started or absent
         running_since = gang.attendance.running_since
         if failing or gang.status is not GangStatus.RUNNING or running_since is None:
             return False

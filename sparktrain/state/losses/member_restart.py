@@ -1,22 +1,29 @@
-"""Restarts of single members: which ones, on which agents, and until when the gang trains without them.
+"""Restarts of single members: which ones, on which agents, and until when the gang does without them.
 
 A worker or an evaluator of a gang with parameter servers meets the others at these servers alone, or serves the chief,
 where TensorFlow's coordinator waits for a lost one. When it is lost it restarts by itself, at the address that the
 others know it by, while they train on. So does a parameter server that gets its variables again from the chief; in its
-gang a lost member may come back on any host, and the others learn where. What the gang cannot do without is lost with
-the whole gang: the chief, a parameter server of TensorFlow, and any member of a gang with a ring.
+gang a lost member may come back on any host, and the others learn where. The chief, and a parameter server of
+TensorFlow, are lost with the whole gang.
+
+A ring heals where each of its other members has declared that it can: it is within a call that catches the broken
+collective. These keep their processes and what they hold, and leave the ring. The lost member, the chief too, gets its
+next process on any host, and then all form the next ring, in which those that train give it their state. The gang
+trains on when all have reported that. The next loss before that, and whatever else ends a member, ends the gang, for
+the members may differ in what they hold.
 """
 
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import CHIEF, Rank
+from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import Late, stuck
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence, AbsenceStage
+from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.prospects import idle
 from sparktrain.state.restart import Decision
@@ -32,69 +39,101 @@ END_TIMEOUT_S = 15.0
 KINDS = frozenset({FailureKind.LOST, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.HANG})
 """Failures of one process. Others are the user's, follow from another member's, or concern what all members share."""
 
+RING_KINDS = KINDS - {FailureKind.HANG}
+"""Of these, what a ring heals. Where one member hangs all others wait for it: no silence shows which one it is."""
+
 Commands = list[do.Command]
 
 
 class MemberRestarts:
     """Decides about the single members of one run's gangs, on the agents of the pool."""
 
-    def __init__(self, sweep: Sweep, agents: Agents) -> None:
+    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
         self._sweep = sweep
         self._agents = agents
-        # Else each event would look at every gang, though only those with parameter servers have such members.
-        self._possible = sweep.limits.restarts_members and Role.PS in sweep.limits.roles
-        """Some member of some gang may restart alone."""
-        self._moves = sweep.limits.restarts_servers
-        """Lost members may restart at other places: the rest of the gang meets them at its own parameter servers."""
+        self._memory = memory
+        self._has_servers = Role.PS in sweep.limits.roles
+        """Members meet at parameter servers, or serve their chief, and train on without a lost one."""
+        self._moves = sweep.limits.restarts_servers or not self._has_servers
+        """Lost members may restart at other places: the others meet them at the gang's own parameter servers, or in a
+        new ring."""
         self._wait_s = MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
+        self._waiting: dict[TrialId, None] = {}
+        """Trials with a gang that may have a member without an agent, in the order of their losses: each event looks
+        at them."""
 
-    def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
-        """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
+    def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> Commands | None:
+        """Member `rank` is gone; what follows where it restarts alone.
+
+        None where it does not: it has ended, and perhaps the gang with it.
+        """
         if failure is None or gang.stop.has_started:
-            return False
+            return None
         hung = gang.absences.by_rank.get(rank)
         if hung is not None and hung.stage is AbsenceStage.ENDING:
             failure = hung.failure
             since = hung.since
-        elif self._restarts(gang, rank, failure):
+        elif self._restarts(gang, rank, failure, at):
             failure = gang.located(failure, rank)
             since = at
         else:
-            return False
+            return None
         gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + self._wait_s))
-        return True
+        self._waiting[gang.trial] = None
+        return [] if self._has_servers else self._break_ring(gang, rank)
+
+    def _break_ring(self, gang: Gang, rank: Rank) -> Commands:
+        """Have the others leave the ring, and keep what they hold: blocked in a collective, they would wait for long"""
+        gang.absences.newest_ring += 1
+        ring = gang.absences.by_rank[rank].ring = gang.absences.newest_ring
+        return [do.Send(agent, m.RingBroken(member, ring)) for agent, member in gang.live()]
 
     def hangs(self, gang: Gang, late: Late) -> Commands:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
         failure, at, rank = late
         # When several members hang, they wait for each other: no single one is the cause.
-        if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.spec, at)) > 1:
+        if not self._restarts(gang, rank, failure, at) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
         gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
         return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
 
-    def _restarts(self, gang: Gang, rank: Rank, failure: Failure) -> bool:
-        roles = [place.role for place in gang.places]
-        if not self._possible or Role.PS not in roles or failure.kind not in KINDS:
-            return False
-        if roles[rank] is Role.PS and not self._moves:
-            return False
-        if rank == CHIEF or rank in gang.absences.by_rank or CHIEF in gang.attendance.ended:
-            return False
+    def _restarts(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
         forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.has_started
-        if forms_or_stops or gang.fault.first is not None:
+        if forms_or_stops or gang.fault.first is not None or failure.kind not in KINDS:
+            return False
+        if not (self._trains_without(gang, rank) if self._has_servers else self._heals(gang, rank, failure, at)):
             return False
         return self._sweep.decide(self._sweep.trials[gang.trial], gang, failure) is Decision.RETRY
+
+    def _trains_without(self, gang: Gang, rank: Rank) -> bool:
+        """Whether the other members train on beside parameter servers while `rank` is away."""
+        if not self._sweep.limits.restarts_members or (gang.places[rank].role is Role.PS and not self._moves):
+            return False
+        return rank != CHIEF and rank not in gang.absences.by_rank and CHIEF not in gang.attendance.ended
+
+    def _heals(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
+        """Whether the other members keep their processes, and form the next ring with the next process of `rank`."""
+        others = {Rank(other) for other in range(gang.size)} - {rank}
+        if not self._sweep.limits.heals or not others or not others <= gang.attendance.heals:
+            return False
+        # Members that pause for a larger gang are in no collective. A second loss may leave no member with the state.
+        is_whole = not gang.absences.by_rank and not gang.attendance.ended and not gang.stop.pauses(at)
+        return is_whole and failure.kind in RING_KINDS
 
     # ---- the next process
 
     def place(self, at: float) -> Commands:
         """Give the members that wait for an agent one on their hosts, before other gangs form."""
         commands: Commands = []
-        for gang in self._sweep.gangs.values() if self._possible and self._sweep.stop is None else ():
-            for rank in gang.absences.in_stage(AbsenceStage.WAITING):
+        for trial in list(self._waiting):
+            gang = self._sweep.gangs.get(trial)
+            ranks = gang.absences.in_stage(AbsenceStage.WAITING) if gang is not None else []
+            if gang is None or not ranks:
+                del self._waiting[trial]
+                continue
+            for rank in ranks if self._sweep.stop is None and not gang.stop.has_started else ():
                 agent = self._agent_for(gang, rank, at)
-                if agent is not None and not gang.stop.has_started:
+                if agent is not None:
                     commands.append(self._place(gang, rank, agent, at))
         return commands
 
@@ -114,18 +153,29 @@ class MemberRestarts:
         )
 
     def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
-        member = gang.hand_to(rank, agent.id, at + self._sweep.limits.join_timeout_s)
+        limits = self._sweep.limits
+        member = gang.hand_to(rank, agent.id, at + limits.join_timeout_s)
         self._agents.occupy(agent, member)
+        self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
+        ring = gang.absences.by_rank[rank].ring
         place = gang.places[rank]
-        if _seat_of(agent) != (place.host, place.address):
+        if ring or _seat_of(agent) != (place.host, place.address):
             gang.move(rank, replace(place, host=agent.host, address=agent.address, port=0))
         trial = self._sweep.trials[gang.trial]
-        newest = trial.checkpoints.newest
-        port = gang.places[rank].port
-        return do.PlaceMember(agent.id, member, gang.size, trial.params, newest, port)
+        return do.PlaceMember(
+            agent=agent.id,
+            member=member,
+            size=gang.size,
+            params=trial.params,
+            checkpoint=trial.checkpoints.newest,
+            port=gang.places[rank].port,
+            ring=ring,
+            may_grow=gang.size < limits.size,
+        )
 
     def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
-        """The member has its port again, and gets the addresses; the others learn where it is if it has moved.
+        """The member has its port again, and gets the addresses; the others learn where it is if it has moved, or form
+        the next ring with it.
 
         None for a member that does not restart alone.
         """
@@ -143,18 +193,44 @@ class MemberRestarts:
             return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
         absence.reserved = True
         gang.move(rank, replace(place, port=message.port))
+        if absence.ring:
+            return [do.Send(agent, m.FormGang(each, gang.places, absence.ring)) for agent, each in gang.live()]
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
         return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
 
+    def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> bool:
+        """A member has joined the next ring, with the state of the others, and is about to train on.
+
+        When all have, the gang is healed. False for a member that joins none.
+        """
+        healing = gang.absences.healing
+        if healing is None or not healing[1].reserved or message.ring != healing[1].ring:
+            return False
+        rank, absence = healing
+        absence.healed[message.member.rank] = message.step
+        if len(absence.healed) == gang.size:
+            self._sweep.returned(gang, rank, gang.heal(rank, at), at)
+        return True
+
     # ---- members that do not return
 
     def outcome(self, gang: Gang, rank: Rank, outcome: Outcome) -> Outcome:
-        """The outcome of a member that ends, before the gang takes it: that of one which was away has both causes."""
-        absence = gang.absences.by_rank.get(rank)
-        if absence is None or outcome.failure is None or gang.stop.by is not None:
+        """The outcome of a member that ends, before the gang takes it: that of one which was away has both causes.
+
+        The end of any member of a ring that heals is that of the gang.
+        """
+        if gang.stop.by is not None:
             return outcome
-        return replace(outcome, failure=absence.failed(outcome.failure.summary))
+        absence = gang.absences.by_rank.get(rank)
+        if absence is not None and outcome.failure is not None:
+            return replace(outcome, failure=absence.failed(outcome.failure.summary))
+        healing = gang.absences.healing
+        if healing is not None:
+            lost_rank, absence = healing
+            why = "returned" if outcome.failure is None else f"ended: {outcome.failure.summary}"
+            gang.fail(absence.failed(f"rank {rank} {why}"), absence.since, lost_rank)
+        return outcome
 
     def needed(self, gang: Gang, rank: Rank, at: float) -> None:
         """Member `rank` has ended: note where the gang cannot continue with members away."""

@@ -39,6 +39,8 @@ class MemoryRounds:
         self._waited_s = 0.0
         """How long training waited for the newest snapshot, once all members had come to it."""
         self._off = False
+        self.sending = False
+        """Whether the members are about to get the chief's part."""
 
     def start(self, step: int, *, off: bool = False) -> None:
         """Training starts, or resumes, after `step`. No round follows with `off`, and in a gang that stays alone."""
@@ -53,6 +55,21 @@ class MemoryRounds:
     def postpone(self, step: int) -> None:
         """No snapshot is possible after `step`: agree after the next one."""
         self._schedule.postpone(step)
+
+    def agreed(self) -> tuple[int, ...]:
+        """What the rounds so far have agreed on, equal on all members."""
+        return (*self._schedule.agreed(), int(self._off))
+
+    def continue_with(self, step: int, agreed: Sequence[int]) -> None:
+        """Continue after `step` with what `agreed` has returned on another member."""
+        *schedule, off = agreed
+        self._schedule.continue_with(schedule)
+        self._off = bool(off)
+        self._last = self._agreed = (step, self._clock.now())
+
+    def forget_parts(self) -> None:
+        """Another process takes part, which has no earlier part of the chief."""
+        self._memory.forget_parts()
 
     def agree(
         self,
@@ -83,8 +100,10 @@ class MemoryRounds:
         if due and busy and not requested:
             self._schedule.postpone(step)
         elif (due or requested) and able:
+            self.sending = True
             part = self._chiefs_part(parts, extra)
             members = gathered(self._ring, parts, "a memory checkpoint")
+            self.sending = False
             turn = self._schedule.turn(*memory.turns)
             self._last = step, now
             if not (turn or requested):

@@ -133,6 +133,10 @@ class MemorySaver:
         frame = len(content).to_bytes(_LENGTH_BYTES) + content
         return frame.ljust(part_bytes(frame), b"\0")
 
+    def forget_parts(self) -> None:
+        """Have the next part of the chief be complete."""
+        self._arrays = None
+
     def learn(self, part: bytes) -> ChiefPart:
         """The chief's part of a snapshot, which a member learns also where it takes none."""
         chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)

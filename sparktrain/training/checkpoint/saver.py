@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError
+from sparktrain.model_kinds import named_kinds
 from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.threads import spawn
@@ -171,7 +172,9 @@ def restore(
         document = _document(files)
         if saved_parts:
             state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
-        if alike or not rank:  # last, because building an optimizer or a generator draws from them
+        if alike or rank == tensor_files.source_rank(
+            document
+        ):  # last, because building an optimizer or a generator draws from them
             assign_generators(document["generators"])
         return _restored(files, document)
 
@@ -185,10 +188,9 @@ def state_module(parts: Sequence[Any], call: str) -> Any:
     """The module of their framework with the state of `parts`: see `Framework.state`. Raises TypeError."""
     framework = keeper(parts)
     if framework is None or framework.state is None:
-        kinds = ", ".join(type(part).__name__ for part in parts)
         raise TypeError(
-            f"{call} got {kinds}: pass one model of Keras, or objects that all have state_dict() and "
-            "load_state_dict(), and other values by name"
+            f"{call} got {named_kinds(parts)}: pass one Keras model, which holds its optimizer, or objects that all "
+            "have state_dict() and load_state_dict(), as those of PyTorch, and other values by name: params=params"
         )
     return importlib.import_module(framework.state)
 

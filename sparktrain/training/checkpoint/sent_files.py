@@ -1,6 +1,7 @@
-"""Gets the files of a snapshot from rank 0 to members that lack it."""
+"""Gets the files of a snapshot from one member to others that lack it."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,14 @@ _NAME = "memory_base"
 
 
 def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
-    """The folder with the files of rank 0's `source`: `source` itself where it is not None.
+    """The folder with the files of `source` of the member that sends: `source` itself where it is not None.
 
-    A member on the host of rank 0 reads them there; others get them over the ring, into the new `target`. Every member
-    calls it, and blocks until all have the files. Raises RingError, and OSError when the disk fails.
+    The member of rank `ring.source` sends. One on its host reads the files there; others get them over the ring, into
+    the new `target`. Every member calls it, and blocks until all have the files; one that does not need them passes any
+    folder as `source`. Raises RingError, and OSError when the disk fails.
     """
-    offer = json.loads(_broadcast(ring, _offer(source) if source is not None and not ring.rank else b""))
+    sends = ring.rank == ring.source
+    offer = json.loads(broadcast_bytes(ring, _offer(source) if source is not None and sends else b""))
     # A file that a neighbor has is read in place: over the ring 100 MB take longer than the rest of a restart.
     folder = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
     lack = ring.allgather_array(np.array([folder is None], "int64"), name=_NAME)
@@ -28,7 +31,8 @@ def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
     if folder is None:
         target.mkdir(parents=True)
     for name, size in offer["files"]:
-        _send_file(ring, folder / name if folder is not None else None, target / name, size)
+        sent = folder / name if sends and folder is not None else None
+        _send_file(ring, sent, target / name if folder is None else None, size)
     return folder or target
 
 
@@ -45,19 +49,22 @@ def _on_this_host(folder: Path, checksum: str) -> Path | None:
         return None
 
 
-def _send_file(ring: Ring, source: Path | None, target: Path, size: int) -> None:
-    with (source or target).open("rb" if source is not None else "xb") as file:
+def _send_file(ring: Ring, source: Path | None, target: Path | None, size: int) -> None:
+    """Send the file `source`, write it to `target`, or, with neither, take part alone."""
+    with ExitStack() as files:
+        read = files.enter_context(source.open("rb")) if source is not None else None
+        written = files.enter_context(target.open("xb")) if target is not None else None
         for start in range(0, size, CHUNK_BYTES):
             count = min(CHUNK_BYTES, size - start)
-            chunk = file.read(count) if source is not None and not ring.rank else bytes(count)
+            chunk = read.read(count) if read is not None else bytes(count)
             [sent] = ring.broadcast_arrays([np.frombuffer(chunk, np.uint8)], name=_NAME)
-            if source is None:
-                file.write(sent.tobytes())
+            if written is not None:
+                written.write(sent.tobytes())
 
 
-def _broadcast(ring: Ring, content: bytes) -> bytes:
-    """Rank 0's `content`, on every member."""
+def broadcast_bytes(ring: Ring, content: bytes) -> bytes:
+    """The `content` of the member that sends, on every member."""
     [length] = ring.broadcast_arrays([np.array([len(content)], "int64")], name=_NAME)
-    mine = content if not ring.rank else bytes(int(length[0]))
+    mine = content if ring.rank == ring.source else bytes(int(length[0]))
     [sent] = ring.broadcast_arrays([np.frombuffer(mine, np.uint8)], name=_NAME)
     return sent.tobytes()

@@ -1,6 +1,7 @@
 """When the members of a gang take their next snapshot in memory: equal on all of them. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,14 @@ class SnapshotSchedule:
         """
         self._snapshot_count += 1
         return self._snapshot_count % members == place
+
+    def agreed(self) -> tuple[int, int, int]:
+        """What the members have agreed on so far, equal on all of them."""
+        return self.next, self._gap, self._snapshot_count
+
+    def continue_with(self, agreed: Sequence[int]) -> None:
+        """Continue with what `agreed` has returned on another member."""
+        self.next, self._gap, self._snapshot_count = agreed
 
     def postpone(self, step: int) -> None:
         """No snapshot is possible after `step`, the last one of an epoch before its end: ask at the next one."""

@@ -26,6 +26,8 @@ from sparktrain.training.checkpoint.tensor_slices import (
 SHARD_BYTES = 127 * 2**20
 """The most bytes of tensors in one file, which with its header fits in an HDFS block. Larger ones are cut."""
 DOCUMENT = "state.json"
+SOURCE = "source"
+"""The key in the document of a state with the rank whose state it is."""
 
 _CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors of Python and numpy for names, types and numbers that `save` has not written."""
@@ -84,6 +86,11 @@ def _writing(folder: Path) -> Iterator[None]:
 def save_document(folder: Path, document: Any) -> None:
     """Write the JSON document beside the tensors in `folder`, in place of an earlier one. Raises OSError."""
     (folder / DOCUMENT).write_text(json.dumps(document), encoding="utf-8")
+
+
+def source_rank(document: Mapping[str, Any]) -> int:
+    """The rank whose state has this document: the chief's, unless another member has sent it to a new process."""
+    return int(document.get(SOURCE, 0))
 
 
 class TensorFiles:

@@ -39,6 +39,7 @@ class CallWatch:
         self._since = clock.now()
         self._reported = False
         self._asking = False
+        self._paused = False
         self._quiet_s = QUIET_S
 
     def start(self, callback: Callable[[str], None]) -> None:
@@ -72,9 +73,24 @@ class CallWatch:
             pause(POLL_S / 10)
         return mismatch
 
+    def pause(self) -> None:
+        """Neither look nor receive until `restart`: the members leave their ring."""
+        with self._lock:
+            self._paused = True
+
+    def restart(self) -> None:
+        """The members have joined another ring, and count their collectives from 0 again."""
+        with self._lock:
+            self._calls_by_rank = {}
+            self._newest = -1
+            self._since = self._clock.now()
+            self._reported = self._paused = False
+
     def look(self) -> str | None:
         """The mismatch that is known now, or None; does not block. Raises OSError when the agent is gone."""
         with self._lock:
+            if self._paused:
+                return None
             mine = self._newest_calls()
             self._receive()
             self._report_if_old(max(mine, default=-1), mine)

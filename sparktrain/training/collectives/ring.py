@@ -6,7 +6,8 @@ call. What must hold: the members call the same collectives with tensors of equa
 equal shapes. Otherwise the ring raises `sparktrain.errors.RingError`, at the latest after its timeout, and the
 `CallWatch` of a member finds out from `calls` what each has called.
 
-A ring that has failed once does not recover: its gang ends, and another generation forms a new one.
+A ring that has failed once does not recover by itself: its gang ends, and another generation forms a new one. A ring
+that `heals` can be left and joined again by the survivors (`sparktrain.training.collectives.ring_healing`).
 """
 
 import importlib
@@ -47,6 +48,10 @@ class Ring(ABC):
     """The parameter servers that apply this member's gradients; None where its own optimizer does."""
     local_steps: int | None = None
     """How many steps each member trains by itself before all average their weights; None: they average gradients."""
+    source = 0
+    """The rank whose values `broadcast` sends: rank 0, but for the time in which another one helps a ring to heal."""
+    heals = False
+    """Whether the members can leave the ring after a loss, and join another one in the same process."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 

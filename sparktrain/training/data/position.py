@@ -44,6 +44,8 @@ class Position:
         """Step of the newest report; -1 before the first."""
         self.stopped = False
         """Whether the members have stopped on request."""
+        self.cut = False
+        """Whether this member ends the epoch where Keras would not: no reason for others to stop."""
         self.stages = Stages()
         self.warmup: tuple[object, float, int] | None = None
         """The optimizer of the warm-up, its final learning rate, and the first step."""

@@ -61,7 +61,7 @@ def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list
     """How to run the class `main` in a JVM that is small, and starts fast. Raises JarsMissingError."""
     return [
         f"{java_home()}/bin/java",
-        f"-Xmx{heap_mib}m",
+        *("-Xms24m", f"-Xmx{heap_mib}m"),  # from the largest heap at once, a daemon takes 50 MiB more
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"),
         f"-Djava.io.tmpdir={conf / TMP}",  # where a killed daemon leaves its web pages
         *krb5_option(conf),

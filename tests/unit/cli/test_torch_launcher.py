@@ -8,8 +8,9 @@ from sparktrain.errors import FunctionError
 from sparktrain.torch import main
 from sparktrain.torch.script_runner import run_script
 from sparktrain.torch.torchrun_options import REFUSED, REFUSED_FLAGS, gang_of, retries_of
+from sparktrain.usercode.framework_imports import framework_imports
 from sparktrain.usercode.script_target import script_target
-from sparktrain.usercode.serialize import imported_packages, pack
+from sparktrain.usercode.serialize import pack
 
 Capture = pytest.CaptureFixture[str]
 
@@ -80,7 +81,9 @@ def test_nodes_and_processes_are_members() -> None:
 def test_a_script_travels_with_what_lies_beside_it_and_is_not_imported(folder: Path) -> None:
     target = script_target(run_script, "ddp.py", is_module=False)
     assert (target.name, target.slug) == ("ddp", "ddp")
-    assert {"torch", "layers"} <= imported_packages(target)
+    imports = framework_imports(target)
+    assert {"torch", "layers"} <= {*imports.modules}
+    assert imports.line_of("torch") == "ddp.py:2 imports torch"
     code = pack(target)
     assert code.by_reference
     assert code.function == b"sparktrain.torch.script_runner:run_script"

@@ -14,9 +14,16 @@ KILLED = Restart(2, "gpu-4", FailureKind.MEMORY, "killed by SIGKILL", 1.23)
     [
         (KILLED, ", from the start"),
         (replace(KILLED, resumed_from_step=80, steps_lost=40), ", 40 steps repeated"),
+        (replace(KILLED, resumed_from_step=80, steps_lost=0), ", no step repeated"),
         (replace(KILLED, alone=True), ", alone"),
         (replace(KILLED, alone=True, resumed_from_step=80), ", alone"),
     ],
 )
 def test_a_restart_on_one_line(restart: Restart, cost: str) -> None:
     assert restart_line(1, restart) == f"restart 1: rank 2 on gpu-4: killed by SIGKILL; 1.2 s{cost}"
+
+
+def test_a_ring_that_healed_on_one_line() -> None:
+    healed = replace(KILLED, seconds=0.4, alone=True, healed=True, resumed_from_step=80, steps_lost=0)
+    line = "restart 1: rank 2 on gpu-4: killed by SIGKILL; the others kept their state; 0.4 s, no step repeated"
+    assert restart_line(1, healed) == line

@@ -1,25 +1,24 @@
 """The backend of a gang for which none is named: driver and executors decide, and a resumed run keeps it."""
 
 import re
+from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from sparktrain.cluster import preflight
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.driver import backend_choice
-from sparktrain.driver.backend_choice import choose
-from sparktrain.driver.continuation.program import StoredProgram
+from sparktrain.driver.backend_choice import check_imports, choose
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
-from sparktrain.errors import ResumeError
-from sparktrain.protocol.messages import Code
-from sparktrain.runs.plan import Plan
+from sparktrain.errors import ResumeError, SpecError
 from sparktrain.search.space import single
+from sparktrain.usercode.framework_imports import NO_IMPORTS, framework_imports_in
 from tests.support.run_stages import named
 from tests.unit.scripted import of_a_script
 
@@ -39,7 +38,9 @@ def horovod(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def having(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
     """The driver has these."""
-    monkeypatch.setattr(backend_choice.choose, "__defaults__", (packages.__contains__,))
+    monkeypatch.setattr(
+        backend_choice.choose, "__kwdefaults__", {"strategy": False, "installed": packages.__contains__}
+    )
 
 
 def prepared(folder: Path, **options: Any) -> CheckedCall:
@@ -60,7 +61,8 @@ def prepared(folder: Path, **options: Any) -> CheckedCall:
 def test_the_driver_takes_horovod_where_it_can_be_had(
     packages: set[str], servers: bool, backend: Backend, tentative: bool
 ) -> None:
-    choice = choose(servers, False, packages.__contains__)
+    gang = GangSpec(workers=2, ps=int(servers), backend=Backend.TENSORFLOW)
+    choice = choose(gang, installed=packages.__contains__)
     assert (choice.backend, choice.tentative) == (backend, tentative)
 
 
@@ -118,45 +120,111 @@ def test_a_function_that_trains_by_jax_alone_has_jax(
 
 
 @pytest.mark.parametrize(
-    ("text", "keras", "expected"),
+    ("text", "keras", "backend"),
     [
-        ("import keras", "jax", True),
-        ("import keras", "", False),
-        ("import keras, jax", "tensorflow", False),
-        ("import keras, tensorflow", "jax", False),
-        ("import jax.numpy", "", True),
-        ("import jax, torch", "", False),
+        ("import keras", "jax", Backend.JAX),
+        ("import keras", "", Backend.HOROVOD),
+        ("import keras, jax", "tensorflow", Backend.HOROVOD),
+        ("import keras, tensorflow", "jax", Backend.JAX),
+        ("import jax.numpy", "", Backend.JAX),
+        ("import jax, torch", "", Backend.TORCH),
+        ("import torch.nn", "", Backend.TORCH),
+        ("import torch, keras", "", Backend.HOROVOD),
+        ("import torch, horovod.torch as hvd", "", Backend.TORCH),
+        ("import torch, horovod.tensorflow as hvd", "", Backend.HOROVOD),
+        ("import numpy", "torch", Backend.TORCH),
     ],
 )
-def test_keras_is_of_jax_where_it_runs_on_that(text: str, keras: str, expected: bool) -> None:
-    plan = Plan(
-        kind="run",
-        function="train",
-        code="",
-        parts={},
-        data_version=None,
-        preload=("numpy",),
-        space={},
-        spec={"name": "big"},
-        text=text,
-    )
-    assert StoredProgram(plan, Code("", b"", False, b"")).uses_jax(keras) is expected
+def test_what_a_stored_function_imports_decides(text: str, keras: str, backend: Backend) -> None:
+    gang = GangSpec(workers=2)
+    choice = choose(gang, framework_imports_in(text), (keras, "keras.json"), installed=BOTH.__contains__)
+    assert choice.backend is backend
 
 
-def test_a_stored_program_is_of_torch_by_its_source() -> None:
-    plan = Plan(
-        kind="run",
-        function="train",
-        code="",
-        parts={},
-        data_version=None,
-        preload=("numpy",),
-        space={},
-        spec={"name": "big"},
-        text="import torch.nn",
-    )
-    assert StoredProgram(plan, Code("", b"", False, b"")).uses_torch()
-    assert not StoredProgram(msgspec.structs.replace(plan, preload=("keras",)), Code("", b"", False, b"")).uses_torch()
+@pytest.mark.parametrize(
+    ("text", "keras", "otherwise"),
+    [
+        (
+            "import tensorflow as tf\nfrom torch import nn",
+            "",
+            "the stored function:2 imports torch: pass backend='torch' to connect members that train by PyTorch",
+        ),
+        (
+            "import torch, tensorflow\nimport jax",
+            "",
+            "the stored function:2 imports jax and the stored function:1 imports torch: pass backend='jax' or "
+            "backend='torch' to connect members that train by JAX or PyTorch",
+        ),
+        (
+            "import torch\nimport jax.numpy",
+            "",
+            "the stored function:2 imports jax: pass backend='jax' to connect members that train by JAX",
+        ),
+        (
+            "import keras\nimport tensorflow",
+            "torch",
+            "the stored function:2 imports tensorflow: pass backend='horovod' to connect members that train by "
+            "TensorFlow",
+        ),
+        ("import keras, jax", "jax", ""),
+        ("import keras, numpy", "", ""),
+    ],
+)
+def test_the_first_lines_name_the_other_frameworks_that_a_function_imports(
+    text: str, keras: str, otherwise: str
+) -> None:
+    imports = framework_imports_in(text)
+    choice = choose(GangSpec(workers=2), imports, (keras, "keras.json"), installed=BOTH.__contains__)
+    assert choice.otherwise == otherwise
+    assert choice.line.endswith(f"; {otherwise}" if otherwise else choice.why)
+    if choice.tentative:
+        assert choice.settled(False).otherwise == otherwise
+
+
+@pytest.mark.parametrize(
+    ("text", "backend", "refused"),
+    [
+        ("import tensorflow as tf", "torch", r"stored function:1 imports tensorflow, .* is PyTorch, .*'horovod' or"),
+        ("import json\nimport torch", "horovod", r"stored function:2 imports torch, .* is TensorFlow, .*='torch', or"),
+        ("import jax.numpy", "tensorflow", r"imports jax, .*pass backend='jax', or 'auto', which chooses by these"),
+        ("import torch, jax", "tensorflow", r"1 imports jax and .* imports torch, .*pass backend='jax' or 'torch', or"),
+        ("import torch\nimport horovod.torch", "horovod", r":1 imports torch, .*pass backend='torch'"),
+        ("import torch", "jax", r"imports torch, and nothing that the function imports is JAX"),
+        ("import tensorflow, torch", "torch", ""),
+        ("import tensorflow, keras", "jax", ""),
+        ("import numpy", "torch", ""),
+        ("import torch", "none", ""),
+        ("import importlib, torch\nimportlib.import_module(name)", "tensorflow", ""),
+    ],
+)
+def test_a_backend_of_another_framework_is_refused_with_the_import(text: str, backend: str, refused: str) -> None:
+    gang = GangSpec(workers=2, backend=Backend(backend))
+    imports = framework_imports_in(text)
+    check_imports(GangSpec(backend=Backend(backend)), imports)
+    with pytest.raises(SpecError, match=refused) if refused else nullcontext():
+        check_imports(gang, imports)
+
+
+def test_a_library_that_requires_a_framework_may_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    imports = framework_imports_in("import tensorflow, lightning")
+    gang = GangSpec(workers=2, backend=Backend.TORCH)
+    with pytest.raises(SpecError, match="imports tensorflow"):
+        check_imports(gang, imports)
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"lightning": ["lightning"]})
+    monkeypatch.setattr(metadata, "requires", lambda package: ["numpy", "Torch<3,>=2.1"])
+    check_imports(gang, imports)
+
+
+def test_a_call_with_another_backend_is_refused_with_the_line(tmp_path: Path) -> None:
+    options = RunOptions(workers=2, backend="tensorflow", dir=str(tmp_path))
+    with pytest.raises(SpecError, match=rf"'tensorflow': test_backend_choice\.py:{_line_of(with_torch)} imports"):
+        compose(with_torch, single({"lr": 0.1}), options)
+
+
+def _line_of(function: Any) -> int:
+    """That of the first import within a function."""
+    first: int = function.__code__.co_firstlineno
+    return first + 2  # below its decorator and its own line
 
 
 @pytest.mark.parametrize(
@@ -204,7 +272,7 @@ def test_a_backend_that_is_named_is_taken(named: str, tmp_path: Path, monkeypatc
 
 def test_trials_of_one_member_need_none() -> None:
     options = SweepOptions()
-    assert options.choice(options.gang()) is None
+    assert options.choice(options.gang(), lambda: NO_IMPORTS, lambda: ("", "")) is None
 
 
 @pytest.mark.parametrize("before", ["horovod", "tensorflow", "none"])

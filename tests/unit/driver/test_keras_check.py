@@ -8,7 +8,13 @@ import pytest
 
 from sparktrain.config.environment import keras_backend
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.driver.backend_choice import check_inherited_keras, check_reported_keras, chosen_keras, expected_keras
+from sparktrain.driver.backend_choice import (
+    check_inherited_keras,
+    check_needed_keras,
+    check_reported_keras,
+    chosen_keras,
+    expected_keras,
+)
 from sparktrain.driver.continuation.program import FunctionProgram
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.checked_call import compose
@@ -104,6 +110,22 @@ def test_what_the_shell_or_the_file_of_keras_asks_for(monkeypatch: pytest.Monkey
     check_inherited_keras(GANG, "tensorflow")
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     check_inherited_keras(GANG, "")
+
+
+def test_a_gang_of_another_framework_needs_keras_to_run_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    options = {"workers": 2, "backend": Backend.TORCH, "dir": str(tmp_path)}
+    call = compose(of_keras(), [{}], RunOptions(**options))
+    gang = call.definition.spec.gang
+    assert call.keras.needed == "<string>:2 imports keras"
+    check_needed_keras(gang, call.keras.needed, "torch")
+    with pytest.raises(SpecError, match=r"backend='torch': <.*:2 imports keras, and Keras would run on tensorflow: pa"):
+        check_needed_keras(gang, call.keras.needed, "")
+    with pytest.raises(SpecError, match=r"would run on tensorflow: pass env=\{'KERAS_BACKEND': 'torch'\} \(--env"):
+        check_inherited_keras(gang, "", call.keras.needed)
+    assert compose(of_keras(), [{}], RunOptions(env={"KERAS_BACKEND": "torch"}, **options)).keras.needed == ""
+    assert compose(on_any, [{}], RunOptions(**options)).keras.needed == ""
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"backend": 3}', "\xff"])

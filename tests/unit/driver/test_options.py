@@ -15,6 +15,7 @@ from sparktrain.config.stoppers import ASHA
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import SpecError
 from sparktrain.runs.plan import spec_fields
+from sparktrain.usercode.framework_imports import NO_IMPORTS
 
 
 def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
@@ -64,7 +65,7 @@ def test_gangs_of_runs_and_of_sweeps_average_weights() -> None:
 def test_local_steps_beside_a_strategy_are_refused(backend: Any) -> None:
     options = RunOptions(workers=2, backend=backend, local_steps=8)
     with pytest.raises(SpecError, match="local_steps=8 with a function that makes a strategy of TensorFlow"):
-        options.choice(options.gang(), strategy=True)
+        options.choice(options.gang(), lambda: NO_IMPORTS, lambda: ("", ""), strategy=True)
 
 
 def test_scalars_and_arrays_of_numpy_are_python_values_in_every_option(tmp_path: Path) -> None:

@@ -18,14 +18,17 @@ from sparktrain.rundir.checkpoints import (
     Listed,
     collect_garbage,
     commit,
+    delete,
     fetch,
+    left_over,
     listed,
+    placed,
     write,
     write_part,
 )
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.localfs import LocalStore
-from tests.unit.rundir.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, part_draft, put
+from tests.unit.rundir.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, member, part_draft, put
 from tests.unit.store.gated import FailAt, GatedStore, fault
 
 FOLDER = "run/trials/0000/checkpoints"
@@ -234,6 +237,28 @@ def test_a_second_chief_of_a_generation_is_refused(store: LocalStore, local: Pat
     with pytest.raises(CheckpointError, match="exists already with other content: another chief"):
         put(store, local, 1, writer="agent-2")
     assert loaded(store, first, local) == content(1, 1)
+
+
+def test_the_next_chief_of_a_ring_that_healed_has_names_of_its_own(store: LocalStore, local: Path) -> None:
+    old = member(1)
+    new = replace(old, incarnation=1)
+    base = put(store, local, 1)
+    zombie = put(store, local, 2)
+    draft_of_successor = replace(draft(local, 2, parent=base.digest), member=new)
+    mine = write(store, LAYOUT, draft_of_successor)
+    assert mine.manifest.endswith("/gen-0001-restart-1/manifest-00000002")
+    assert loaded(store, mine, local) == content(1, 2)
+    forged = replace(zombie, digest=mine.digest)
+    with pytest.raises(CheckpointError, match="was acknowledged"):
+        loaded(store, forged, local)
+    assert placed(LAYOUT, new, zombie) == replace(zombie, manifest=mine.manifest), "it counts at its own path alone"
+    assert placed(LAYOUT, old, mine) == replace(mine, manifest=zombie.manifest)
+    assert left_over(store, LAYOUT, TRIAL, [base, mine])[0] == zombie.manifest
+    collect_garbage(store, LAYOUT, TRIAL, [base, mine], Generation(2))
+    assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [base.manifest, mine.manifest]
+    assert loaded(store, mine, local) == content(1, 2)
+    delete(store, mine)
+    assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [base.manifest]
 
 
 # ---- faults of the store

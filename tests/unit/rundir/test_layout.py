@@ -94,6 +94,7 @@ OWN = (
     RUN.journal.snapshot(1, 2), RUN.journal.removal(1), RUN.reports.block(BlockName(HEX[:8], 1, 2)),
     RUN.reports.block(BlockName(HEX[:8], 1, 2, old=True)), MEMBER.log, MEMBER.model, MEMBER.file("files/a/b c.png"),
     MEMBER.file("files/log.txt/run.json"), segment(MEMBER.file("files/a/events.out.tfevents.1"), 4096), RESTARTED.log,
+    RUN.generation(TrialId(3), Generation(2), 1).manifest(7),
     CHECKPOINTS.manifest(100), f"{CHECKPOINTS.data(100, HEX[:32])}.model.safetensors",
 )  # fmt: skip
 

@@ -241,6 +241,9 @@ def test_where_a_model_is(run: ScriptedRun) -> None:
     path = f"{run.layout.path}/trials/0000/generation-1/rank-0/model.keras"
     run.store.put_if_absent(path, b"")
     assert opened(run).trials[0].model_path == run.store.where(path)
+    again = f"{run.layout.path}/trials/0000/generation-1/rank-0-restart-2/model.keras"
+    run.store.put_if_absent(again, b"")
+    assert opened(run).trials[0].model_path == run.store.where(again), "of the newest process of the chief"
 
 
 def test_a_result_can_be_pickled(run: ScriptedRun) -> None:

@@ -5,7 +5,8 @@ import pytest
 from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.losses.growth import GROW_AFTER_S, SNAPSHOT_TIMEOUT_S
+from sparktrain.state.gangs.gang_stop import GROWTH_INTERVAL_S
+from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import GangFormed, GangRecovered
 from sparktrain.state.run_machine import SHRINK_AFTER_S
@@ -18,7 +19,7 @@ def world() -> World:
     return World(cases=1)
 
 
-def small(world: World, size: int = 3, **limits: int) -> list[AgentId]:
+def small(world: World, size: int = 3, **limits: object) -> list[AgentId]:
     """The agents of a gang that runs with one member fewer than wanted, and has a snapshot of step 10."""
     *left, last = gang(world, size=size, **({"min_workers": size - 1} | limits))
     world.lose(last)
@@ -152,10 +153,10 @@ def test_without_the_agent_it_trains_on_and_is_asked_again_later(world: World) -
     train(world, agents, 14)
     world.commands.clear()
     world.join("newer")
-    world.tick(SNAPSHOT_TIMEOUT_S)
+    world.tick(GROWTH_INTERVAL_S / 2)
     assert not asked(world)
     train(world, agents, 16)
-    world.tick(SNAPSHOT_TIMEOUT_S)
+    world.tick(GROWTH_INTERVAL_S / 2)
     assert asked(world) == set(agents)
 
 

@@ -102,6 +102,14 @@ class World:
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
         return self.receive(agent, m.CheckpointStored(member, checkpoint))
 
+    def declare(self, agent: AgentId, heals: bool = True) -> None:
+        """The agent's member can continue in a new ring, or no more."""
+        self.receive(agent, m.MemberHeals(self.running[agent], heals))
+
+    def heal(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
+        """The agent's member has joined a ring, and is about to train on."""
+        return self.receive(agent, m.MemberHealed(self.running[agent], ring, step))
+
     def hold(self, agent: AgentId, step: int, *, paused: bool = False) -> list[do.Command]:
         """The agent holds a snapshot of its member in memory."""
         return self.receive(agent, m.SnapshotHeld(self.running[agent], step, f"{agent}-{step}", paused))

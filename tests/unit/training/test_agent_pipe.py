@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
-from sparktrain.state.agent_messages import Advise, FormGang, Judged, PeerShared
+from sparktrain.state.agent_messages import Advise, FormGang, Judged, PeerShared, RingBroken
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
 
@@ -87,3 +87,41 @@ def test_a_member_without_an_agent_waits_for_no_rule(ends) -> None:
     agent.send(Judged(MEMBER, -1))
     agent.close()
     assert wire.judged(0, 60.0) is True
+
+
+def test_a_member_that_heals_hears_of_the_loss_of_another_one_while_it_does_not_look(ends) -> None:
+    wire, agent = ends
+    agent.send(FormGang(MEMBER, PLACES))
+    heard: list[tuple[int, int]] = []
+    called = threading.Event()
+
+    def on_broken(ring: int) -> None:
+        heard.append((ring, wire.ring))
+        called.set()
+
+    wire.on_ring_broken(on_broken)
+    agent.send(RingBroken(MEMBER, 1))
+    assert called.wait(30.0)
+    assert heard == [(1, 1)], "the callback may use the connection, and comes once for each ring"
+    assert wire.next_ring(0.0) is None, "the places are those of the ring before"
+    agent.send(FormGang(MEMBER, PLACES * 2, ring=1))
+    assert wire.next_ring(30.0) == (1, PLACES * 2)
+
+
+def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:
+    wire, agent = ends
+    agent.send(RingBroken(MEMBER, 1))
+    agent.send(RingBroken(MEMBER, 2))
+    heard: list[int] = []
+    wire.on_ring_broken(heard.append)
+    assert heard == [2]
+
+
+def test_a_member_that_heals_reports_it_and_waits_no_longer_than_its_agent_lives(ends) -> None:
+    wire, agent = ends
+    wire.heals(True)
+    wire.healed(1, 40)
+    assert [agent.receive(), agent.receive()] == [m.Heals(True), m.Healed(1, 40)]
+    agent.send(RingBroken(MEMBER, 2))
+    agent.close()
+    assert wire.next_ring(60.0) is None

@@ -175,9 +175,12 @@ def test_a_keras_file_is_the_keras_model(home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (object(), r"given an object of builtins.object; pass a Keras model, a module or a program of PyTorch, an"),
-        (None, "given an object of builtins.NoneType"),
-        ({"weights": [1]}, "given an object of builtins.dict"),
+        (
+            object(),
+            r"given an object of type builtins.object; pass a Keras model, a module or a program of PyTorch, an",
+        ),
+        (None, "given an object of type builtins.NoneType"),
+        ({"weights": [1]}, "given an object of type builtins.dict"),
         ("missing.pt", "missing.pt'.: there is no such file or folder; pass the path of one, or a Keras model"),
     ],
 )

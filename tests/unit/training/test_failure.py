@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from sparktrain.config.quantities import count
-from sparktrain.errors import OutOfStepError, UserError
+from sparktrain.errors import OutOfStepError, RingError, UserError
 from sparktrain.state.outcome import FailureKind as Kind
 from sparktrain.training import failure
 
@@ -47,6 +47,20 @@ def test_kind_and_summary(error: BaseException, kind: Kind, summary: str) -> Non
 
     assert made.kind is kind
     assert made.summary.startswith(summary)
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+def test_members_with_the_same_gpu_are_no_broken_ring_which_would_be_formed_again(wraps: bool) -> None:
+    error = RuntimeError("NCCL error: invalid usage. Last error:\nDuplicate GPU detected : rank 0 and rank 1")
+    if wraps:
+        outer = RingError("rank 0: operation 'value' of the ring failed")
+        outer.__cause__ = error
+        error = outer
+    failed = failure.of_exception(_caught(error), ring_broke=lambda error: True)
+    assert failed.kind is Kind.EXCEPTION
+    assert failed.summary.startswith(
+        "two members of this gang have the same GPU, which NCCL refuses: give each member a"
+    )
 
 
 def test_a_long_message_keeps_its_beginning_and_the_advice() -> None:

@@ -22,6 +22,7 @@ from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
+from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
@@ -34,10 +35,12 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     Scoring,
 )
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
+from sparktrain.training.frameworks.keras.healing_callback import BeforeUsers, HealTogether
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
+    Agreed,
     Arrange,
     CallbackStateKeeper,
     InternalCallback,
@@ -79,6 +82,8 @@ class CallbackDeps:
     """Folders that only this member uses."""
     memory: MemorySaver | None = None
     """None: no snapshots in memory."""
+    healing: RingHealing | None = None
+    """None: a member that is lost ends the training of all."""
 
 
 def keras_callbacks(
@@ -116,11 +121,14 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
-    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
         chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+    if deps.healing is not None:
+        before_users = BeforeUsers()
+        chain += [before_users, HealTogether(deps.healing, keep, past, before_users)]
     return chain
 
 
@@ -134,7 +142,6 @@ class TrackPosition(InternalCallback):
     def __init__(self, position: Position) -> None:
         super().__init__()
         self._position = position
-        self._cut = False
         self._over = False
         self._quiet = ExitStack()
 
@@ -159,8 +166,8 @@ class TrackPosition(InternalCallback):
         position.finish_step(batch)
         if not position.at_epoch_end:
             return
-        if position.per_epoch is None or (position.offset and not position.at_pass_end):
-            self._cut = self.model.stop_training = True
+        if position.per_epoch is None or (position.offset and not (position.at_pass_end or position.ordered)):
+            position.cut = self.model.stop_training = True
         elif position.offset:
             self._over = True
 
@@ -171,8 +178,8 @@ class TrackPosition(InternalCallback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         self._leave_epoch()
-        if self._cut:
-            self._cut = self.model.stop_training = False
+        if self._position.cut:
+            self._position.cut = self.model.stop_training = False
 
     def _leave_epoch(self) -> None:
         self._position.leave_epoch()
@@ -343,6 +350,14 @@ class ProgressCallback(InternalCallback):
         """See base class."""
         self._report_step()
 
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (int(self._checked),)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._checked = bool(agreed[0])
+
     def _check_weights(self) -> None:
         if not self._checked and is_averaged(self.model):
             self._check(self.model)
@@ -405,6 +420,14 @@ class StopOnRequest(InternalCallback):
         if self._stop:
             self.model.stop_training = True
 
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (self._next, self._gap)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._next, self._gap = agreed
+
     def _agree(self) -> None:
         step = self._position.step
         now = self._clock.now()
@@ -425,9 +448,10 @@ class StopTogether(InternalCallback):
 
     last = True
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, position: Position) -> None:
         super().__init__()
         self._ring = ring
+        self._position = position
         self._midway = False
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -437,12 +461,21 @@ class StopTogether(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self._midway:
-            self.model.stop_training = self._any(self.model.stop_training)
+            cut = self._position.cut
+            self.model.stop_training = self._any(self.model.stop_training and not cut) or cut
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         if self._ring.size > 1:
             self.model.stop_training = self._any(self.model.stop_training)
+
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (int(self._midway),)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._midway = bool(agreed[0])
 
     def _any(self, mine: bool) -> bool:
         return bool(self._ring.allgather_array(np.array([mine], "int32"), name="stopping").any())

@@ -30,6 +30,7 @@ from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.keras_state import is_split
 from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread, nbytes_of
 from sparktrain.training.frameworks.keras.user_callbacks import (
+    Agreed,
     CallbackStateKeeper,
     InternalCallback,
     ResumedState,
@@ -40,6 +41,8 @@ from sparktrain.training.notices import notice
 
 _CALL = "a checkpoint of fit()"
 """In messages."""
+SENT = "sent"
+"""In the state of `fit`: what a member that trains adds for a process that takes a lost rank."""
 _LOOKS = 5
 """How often in an interval of time members that all save agree on whether it is over."""
 FIT_STATE = "fit()"
@@ -160,6 +163,7 @@ class Resume(InternalCallback):
         self._past.values = []
         self._past.midway = False
         self._past.own = False
+        self._past.sent = False
         self._metrics = []
         if self._checkpoints is None and self._ring.size == 1:
             return
@@ -192,10 +196,15 @@ class Resume(InternalCallback):
         """Agree on the checkpoint of the chief."""
         place = checkpoints.peek()
         drawn = zlib.crc32(repr(generators()).encode())
+        self._past.drawn = drawn
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
         [agreed] = self._ring.broadcast_arrays([np.array(mine, "int64")], name="resume")
         step, epoch, batch, stage, chiefs = agreed.tolist()
         content = place.content if place is not None and place.step == step else {"stage": stage}
+        if SENT in content:
+            self._past.sent = True
+            self._past.agreed = content[SENT]["agreed"]
+            chiefs = content[SENT]["drawn"]
         self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
 
     def _skip(self, finished: Finished) -> None:
@@ -234,7 +243,8 @@ class Resume(InternalCallback):
         position.recall(content.get("passes", []))
         variables = [*self.model.variables, *self.model.optimizer.variables]
         self._past.states = content.get("callbacks", {})
-        self._past.midway = batch > 0
+        # The members that send their state have started the epoch: what callbacks do then is undone here.
+        self._past.midway = batch > 0 or self._past.sent
         self._past.values = [(variable, model_state.held_value(variable)) for variable in variables]
         if batch:
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]
@@ -303,6 +313,14 @@ class SaveCheckpoints(InternalCallback):
             return
         if self._cadence.epochs or self._scoring.monitor is not None or self._due():
             self._save(epoch + 1, 0, self._scoring.score(logs or {}))
+
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return (self._last[0],)
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._last = (agreed[0], self._clock.now())
 
     def _due(self) -> bool:
         step, at = self._last
@@ -424,7 +442,7 @@ class EndStage(InternalCallback):
                 tensors: Any = _TensorsInMemory(part)
                 model_state.assign(_named(self.model, *prefixes), tensors, facts["step"], self._rank)
         if facts["seed"] is not None:
-            model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
+            model_state.assign_global_seed(np.array(facts["seed"]), keep_seed=self._rank > 0)
         if not self._rank or stages.alike:
             assign_generators(_as_lists(facts["generators"]))
 

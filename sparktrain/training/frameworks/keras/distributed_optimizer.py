@@ -3,12 +3,11 @@
 import importlib
 from typing import Any
 
-import keras
-
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
+from sparktrain.training.frameworks.keras.keras_framework import check_optimizer
 
 _COMPRESSIONS = ("none", "fp16", "bf16")
 
@@ -30,11 +29,7 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
     """
     if compression not in _COMPRESSIONS:
         raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _COMPRESSIONS))}")
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
-        raise SpecError(
-            f"distribute() was given a {type(optimizer).__name__}, a Keras 3 optimizer is expected; pass one, "
-            "such as keras.optimizers.SGD(0.01)"
-        )
+    check_optimizer(optimizer, "ctx.distribute()")
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if is_distributed(optimizer) or is_distributed(inner):
         raise SpecError(

@@ -8,6 +8,7 @@ from sparktrain.config.environment import JAX
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
+from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
 from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as callbacks
@@ -40,6 +41,7 @@ def keras_callbacks(
     own_folders: tuple[str, ...],
     memory: MemorySaver | None,
     keep: int,
+    healing: RingHealing | None = None,
     **options: Any,
 ) -> list[Any]:
     """See `TrainContext.keras_callbacks`. Raises SpecError."""
@@ -63,5 +65,6 @@ def keras_callbacks(
         checkpoints=FitCheckpoints(checkpoints, keep, ring.ps_model),
         own_folders=own_folders,
         memory=memory,
+        healing=healing,
     )
     return callbacks(deps, **options)

@@ -4,8 +4,9 @@ import os
 import sys
 from typing import Any
 
-from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, keras_backend
+from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend
 from sparktrain.errors import SpecError
+from sparktrain.model_kinds import KERAS_MODEL, KERAS_OPTIMIZER, kind_of, named_kind
 from sparktrain.training.frameworks.contract import Framework
 
 
@@ -76,6 +77,21 @@ def check_backend(call: str, framework: str) -> None:
     raise SpecError(
         f"{call} trains Keras on {backend}, and this gang is connected by {framework}: let Keras run on {framework} by "
         f"env={{'{KERAS_BACKEND}': {framework!r}}}, or pass {ways}"
+    )
+
+
+def check_optimizer(optimizer: object, call: str) -> None:
+    """Raise SpecError for anything but an optimizer of Keras 3. Imports no framework."""
+    if kind_of(optimizer) == KERAS_OPTIMIZER:
+        return
+    step = "in a loop of your own, average by ctx.allreduce"
+    if kind_of(optimizer) == KERAS_MODEL:
+        step = "pass the optimizer that the model is compiled with"
+    elif type(optimizer).__module__.startswith(f"{TORCH}."):
+        step = "pass the model that it belongs to"
+    raise SpecError(
+        f"{call} got {named_kind(optimizer)}; a Keras 3 optimizer is expected, such as keras.optimizers.SGD(0.01), or "
+        f"a model of PyTorch: {step}"
     )
 
 

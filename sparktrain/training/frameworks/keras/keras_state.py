@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparktrain.errors import UserError
-from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.model_kinds import named_kind
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.spread_model import is_spread
@@ -59,19 +60,20 @@ def assign(
     *,
     alike: bool = False,
 ) -> None:
-    """Give the model the state in `files`; a rank other than the chief keeps the seeds of Keras's generators.
+    """Give the model the state in `files`; a rank other than theirs keeps the seeds of Keras's generators.
 
     Raises UserError, with nothing changed, when it is of another model.
     """
     model = _model(parts)
     if document.get(_VARIABLES) is None:
         raise UserError(
-            f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, or "
-            "save(step, model)"
+            f"the checkpoint of step {document['step']} was saved without a Keras model, and restore() got "
+            f"{named_kind(model)}: pass what save() got, or have it save(step, model)"
         )
     model_state.assign(model_state.named(model), files, document["step"], *place)
     if model_state.GLOBAL_SEED in files:
-        model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), place[0])
+        keep_seed = place[0] != source_rank(document)
+        model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), keep_seed=keep_seed)
 
 
 def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:

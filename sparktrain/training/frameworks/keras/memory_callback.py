@@ -9,7 +9,7 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 from sparktrain.training.frameworks.keras.spread_model import is_spread
-from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, InternalCallback
+from sparktrain.training.frameworks.keras.user_callbacks import Agreed, CallbackStateKeeper, InternalCallback
 
 
 class TakeSnapshots(InternalCallback):
@@ -52,6 +52,23 @@ class TakeSnapshots(InternalCallback):
             return
         if self._rounds.is_due(self._position.step + 1):
             self._agree(epoch + 1, 0)
+
+    @property
+    def repeatable(self) -> bool:  # type: ignore[override] # an attribute
+        """See base class. The chief's part refers to what it has sent before."""
+        return not self._rounds.sending
+
+    def agreed(self) -> Agreed:
+        """See base class."""
+        return self._rounds.agreed()
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """See base class."""
+        self._rounds.continue_with(self._position.step, agreed)
+
+    def on_heal(self) -> None:
+        """See base class."""
+        self._rounds.forget_parts()
 
     def _agree(self, epoch: int, batch: int) -> None:
         self._rounds.agree((self.model,), self._position.step, (epoch, batch), self._content)

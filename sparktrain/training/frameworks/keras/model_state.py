@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.errors import UserError
-from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, as_plain
+from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, as_plain, source_rank
 from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
 from sparktrain.training.frameworks import imported
 
@@ -174,7 +174,7 @@ def _own_part(held: Any) -> Any:
 
 
 def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int, size: int = 1) -> None:
-    """Set the variables to the values in `files`; a rank other than the chief keeps the seeds of its generators.
+    """Set the variables to the values in `files`; a rank other than theirs keeps the seeds of its generators.
 
     Where the files have the own variables of `size` members, this one gets its own.
 
@@ -193,7 +193,7 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
             variables[name].assign(parts)
             continue
         content = _read(files, source, rank, size)
-        if name.startswith(SEEDS) and rank:
+        if name.startswith(SEEDS) and rank != source_rank(files.document):
             content[0] = value(variables[name])[0]
         variables[name].assign(content)
     assign_metrics(variables, files, rank, size)
@@ -230,21 +230,26 @@ def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:
 # ---- random generators of the process
 
 
-def global_seed() -> Array | None:
-    """The state of Keras's global seed generator; None before its first use."""
+def global_generator() -> Any:
+    """Keras's global seed generator; None before its first use."""
     from keras.src.backend.common import global_state
     from keras.src.random import seed_generator
 
-    generator = global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+    return global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+
+
+def global_seed() -> Array | None:
+    """The state of Keras's global seed generator; None before its first use."""
+    generator = global_generator()
     return None if generator is None else value(generator.state)
 
 
-def assign_global_seed(state: Array, rank: int) -> None:
-    """Set Keras's global seed generator to `state`; a rank other than the chief keeps its seed."""
+def assign_global_seed(state: Array, *, keep_seed: bool) -> None:
+    """Set Keras's global seed generator to `state`; with `keep_seed` to its counter alone."""
     from keras.src.random import seed_generator
 
     generator = seed_generator.global_seed_generator()
-    if rank:
+    if keep_seed:
         state[0] = value(generator.state)[0]
     generator.state.assign(state)
 

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ _COUNTERS = {
 """The state of those Keras callbacks that have other attributes too, or hidden ones."""
 
 State = dict[str, Any]
+Agreed = Sequence[int]
 
 
 class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -43,6 +44,18 @@ class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
 
     last = False
     """Whether it comes after the user's own callbacks."""
+    repeatable = True
+    """Whether another process can repeat what this callback does at the moment."""
+
+    def agreed(self) -> Agreed:
+        """What the members have agreed on, equal on all of them: a process that takes a lost rank continues with it."""
+        return ()
+
+    def continue_with(self, agreed: Agreed) -> None:
+        """Continue with what `agreed` has returned on another member, after the same step."""
+
+    def on_heal(self) -> None:
+        """Another process has taken a lost rank; called on those that have survived, between two collectives."""
 
 
 class SilencedCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -107,6 +120,12 @@ class ResumedState:
     """Whether that process has started the epoch to resume in."""
     own: bool = False
     """Whether the members have their own statistics again, and not the chief's."""
+    drawn: int = 0
+    """A digest of the random numbers that this process had drawn when its fit started."""
+    sent: bool = False
+    """Whether it is the state of members that train on, and this process takes the rank of one that was lost."""
+    agreed: dict[str, list[int]] = field(default_factory=dict)
+    """What the callbacks of those members had agreed on, by the names of their classes."""
     appending: list[Any] = field(default_factory=list)
     """The loggers that append to the file of that process, in this fit only."""
 
@@ -180,7 +199,7 @@ class CallbackStateKeeper(InternalCallback):
         return state
 
     def _notice(self, attribute: str, callback: Any) -> None:
-        if attribute not in self._noticed and not _of_keras(callback):
+        if attribute not in self._noticed and not is_of_keras(callback):
             self._noticed.add(attribute)
             notice(
                 f"{attribute} is not saved in checkpoints, and gets its initial value after a restart: give the "
@@ -248,10 +267,20 @@ def stops_midway(callback: Any) -> bool:
     callbacks = listed(callback)
     return callbacks is not None and any(
         not isinstance(peer, InternalCallback)
-        and (not _of_keras(peer) or isinstance(peer, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
-        and not all(getattr(method, "_is_default", False) for method in (peer.on_train_batch_end, peer.on_batch_end))
+        and (not is_of_keras(peer) or isinstance(peer, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
+        and not is_default(peer, "on_train_batch_end", "on_batch_end")
         for peer in callbacks.callbacks
     )
+
+
+def is_default(callback: Any, *methods: str) -> bool:
+    """Whether a callback leaves these methods of Keras as they are, which do nothing."""
+    return all(getattr(getattr(callback, method), "_is_default", False) for method in methods)
+
+
+def is_of_keras(callback: Any) -> bool:
+    """Whether Keras itself has the class of the callback."""
+    return type(callback).__module__.startswith("keras.")
 
 
 # ---- attributes
@@ -267,10 +296,6 @@ def _named(callbacks: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         yield f"{kind}#{counts[kind]}", callback
 
 
-def _of_keras(callback: Any) -> bool:
-    return type(callback).__module__.startswith("keras.")
-
-
 def _has_state_methods(callback: Any) -> bool:
     return callable(getattr(callback, "get_state", None)) and callable(getattr(callback, "set_state", None))
 
@@ -280,7 +305,7 @@ def _attributes(callback: Any) -> Iterator[tuple[str, Any]]:
     for name, value in vars(callback).items():
         if name in _NO_STATE or (chosen is not None and name not in chosen):
             continue
-        if chosen is None and name.startswith("_") and _of_keras(callback):
+        if chosen is None and name.startswith("_") and is_of_keras(callback):
             continue
         if name == "min_delta" and isinstance(callback, MonitorCallback):
             continue  # its sign is set with the first epoch of each process

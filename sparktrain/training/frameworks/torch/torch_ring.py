@@ -5,10 +5,13 @@ can take the port in between. The members find it in the environment, as after t
 `init_process_group` runs unchanged. The ring uses the group of the script, and makes one at its first collective where
 there is none.
 
+A group that the ring makes uses NCCL for tensors on GPUs where each member has a GPU of its own, and else Gloo.
+
 The store and Gloo have no authentication, as torch has it. They listen on the address of the member alone.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -21,7 +24,7 @@ import torch.distributed as dist
 from sparktrain.clock import SystemClock
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
 from sparktrain.training.collectives.ring import LocalRing, Ring
@@ -31,6 +34,7 @@ from sparktrain.training.frameworks.torch.torch_environment import environment
 _PREFIX = "sparktrain"
 _LAST_S = 5.0
 """How long rank 0 serves the store after all members have come to the end of the ring."""
+_WITHOUT_NCCL = "tensors on GPUs travel by Gloo: NCCL needs a GPU of its own for each member"
 _CARRIERS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
 """What values of types that Gloo does not sum travel as."""
 
@@ -122,7 +126,7 @@ class TorchRing(Ring):
         """
         if not dist.is_initialized():
             with self._failing("init_process_group"):
-                dist.init_process_group(_backends(), timeout=timedelta(seconds=self._timeout_s))
+                dist.init_process_group(self._backends(), timeout=timedelta(seconds=self._timeout_s))
             self._has_own_group = True
         group = dist.group.WORLD
         assert group is not None
@@ -191,6 +195,19 @@ class TorchRing(Ring):
         if self._has_own_group and dist.is_initialized():
             dist.destroy_process_group()
 
+    def _backends(self) -> str:
+        """The backends of a new group, equal on all members. Blocks until all ask for them. Raises RuntimeError."""
+        number = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+        self._store.set(f"gpu/{self.rank}", gpu_identity.gpu_uuid(number) if torch.cuda.is_available() else b"")
+        keys = [f"gpu/{rank}" for rank in range(self.size)]
+        self._store.wait(keys, timedelta(seconds=self._timeout_s))
+        uuids = [self._store.get(key) for key in keys]
+        if gpu_identity.each_has_its_own(uuids, self.size):
+            return "cpu:gloo,cuda:nccl"
+        if any(uuids):
+            print(f"[sparktrain] {_WITHOUT_NCCL}", file=sys.stderr)
+        return "gloo"
+
     def _meet(self, stage: str, timeout_s: float, *, waits: bool = True) -> None:
         self._store.set(f"{stage}/{self.rank}", b"")
         if waits:
@@ -226,10 +243,6 @@ class TorchRing(Ring):
                 f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, or "
                 f"passed another shape ({_first_line(error)})"
             ) from error
-
-
-def _backends() -> str:
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
 
 
 def _for_sum(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sparktrain.config.param_values import described
 from sparktrain.errors import UserError
+from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
 
 _PREFIX = "state/"
@@ -53,8 +54,8 @@ def assign(
     step = document["step"]
     if document.get(_STATES) is None:
         raise UserError(
-            f"the checkpoint of step {step} was saved without objects that have state_dict(): call restore() with what "
-            "save() got"
+            f"the checkpoint of step {step} was saved without objects that have state_dict(), and restore() got "
+            f"{named_kinds(parts)}: pass what save() got"
         )
     saved_kinds = [kind for kind, _ in document[_STATES]]
     if saved_kinds != [_kind(part) for part in parts]:

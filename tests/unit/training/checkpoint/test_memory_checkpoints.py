@@ -123,7 +123,7 @@ def test_steps_grow_and_are_counts() -> None:
 def test_a_fork_and_parts_without_a_state_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints, _, clock = loop(LocalRing(), Memory())
     with pytest.raises(
-        TypeError, match=r"ctx.memory_checkpoints got ndarray: pass one model of Keras, or objects that"
+        TypeError, match=r"ctx.memory_checkpoints got an object of type numpy.ndarray: pass one Keras model, wh"
     ):
         MemoryCheckpoints((np.ones(3),), None, lambda step, training: None, clock, 0)
     parent = os.getpid()

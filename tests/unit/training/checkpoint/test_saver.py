@@ -342,11 +342,11 @@ def test_a_score_that_is_no_number_counts_as_none(agent: Agent, tmp_path: Path, 
 def test_a_model_is_asked_of_a_checkpoint_without_one(agent: Agent, tmp_path: Path) -> None:
     state = capture(None, 3)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
-    with pytest.raises(UserError, match="step 3 was saved without a model"):
+    with pytest.raises(UserError, match="step 3 was saved without a Keras model"):
         checkpoints(agent, tmp_path, str(tmp_path / "state")).restore(
             SimpleNamespace(built=True, variables=[], metrics_variables=[])
         )
-    with pytest.raises(TypeError, match=r"ctx.checkpoint.restore got object: pass one model of Keras, or objects that"):
+    with pytest.raises(TypeError, match=r"ctx.checkpoint.restore got an object of type builtins.object: pass one Ker"):
         checkpoints(agent, tmp_path, str(tmp_path / "state")).restore(object())
 
 

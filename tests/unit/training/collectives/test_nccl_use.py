@@ -1,4 +1,4 @@
-"""All members decide alike whether they reduce by NCCL."""
+"""All members decide alike whether they reduce by NCCL: each needs a GPU of its own."""
 
 import ctypes
 from types import SimpleNamespace
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
-from sparktrain.training.frameworks.tensorflow.collectives.nccl_use import each_has_its_own, gpu_uuid, pop_uuids
+from sparktrain.training.collectives import gpu_identity
+from sparktrain.training.collectives.gpu_identity import each_has_its_own, gpu_uuid
+from sparktrain.training.frameworks.tensorflow.collectives.nccl_use import pop_uuids
 
 UUID = bytes(range(16))
 
@@ -21,6 +22,7 @@ UUID = bytes(range(16))
         ([], 2, False),
         ([b"a", b"b", b"c"], 3, True),
         ([b"a", b"b", b"a"], 3, False),
+        ([b"a", b""], 2, False),
     ],
 )
 def test_each_member_needs_a_gpu_of_its_own(uuids: list[bytes], size: int, by_nccl: bool) -> None:
@@ -54,7 +56,7 @@ class Driver(SimpleNamespace):
     ids=["one", "broken", "none"],
 )
 def test_the_gpu_is_known_by_its_uuid(monkeypatch: pytest.MonkeyPatch, driver: Driver, uuid: bytes) -> None:
-    monkeypatch.setattr(nccl_use.ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(gpu_identity.ctypes, "CDLL", lambda name: driver)
     assert gpu_uuid() == uuid
 
 
@@ -62,5 +64,5 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) 
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(nccl_use.ctypes, "CDLL", missing)
+    monkeypatch.setattr(gpu_identity.ctypes, "CDLL", missing)
     assert gpu_uuid() == b""

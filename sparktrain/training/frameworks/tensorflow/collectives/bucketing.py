@@ -79,3 +79,8 @@ def _joined(tensors: Sequence[tf.Tensor], operate: Operate, label: str) -> list[
 def averaged(sums: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """The mean of `size` members from each sum over them; of integers, rounded down."""
     return [total // size if total.dtype.is_integer else total / size for total in sums]
+
+
+def of_equals(tensors: Sequence[tf.Tensor], size: int, average: bool) -> list[tf.Tensor]:
+    """The sums, or the means, over `size` members that all have these `tensors`."""
+    return list(tensors) if average else [tensor * size for tensor in tensors]

@@ -42,6 +42,12 @@ class CallLog:
         row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
         return self._rows.scatter_nd_update([[count % LOGGED_CALLS]], [row])
 
+    def restart(self) -> None:
+        """Count from 0 again, as all members do that join a ring together. Called eagerly."""
+        if self._count is not None:
+            self._count.assign(-1)
+            self._rows.assign([[-1, 0, 0]] * LOGGED_CALLS)
+
     def newest(self) -> dict[int, CollectiveCall]:
         """The newest collectives, by number."""
         if self._rows is None:

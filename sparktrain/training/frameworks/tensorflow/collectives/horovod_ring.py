@@ -14,19 +14,21 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.horovod_environment import horovod_environment
+from sparktrain.training.collectives.opened_sockets import open_sockets, shut_down
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
-from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, of_equals
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import HOST, NamedRing
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
@@ -50,16 +52,31 @@ _MOVED = (*_REDUCED, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.bool)
 
 def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
-    formation = joining.formation
-    if formation.size == 1:
+    if joining.formation.size == 1:
         return LocalRing()
+    connection = _connect(joining)
+    return HorovodRing(joining, connection)
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """What connects a member to the others."""
+
+    by_nccl: bool
+    sockets: frozenset[tuple[int, str]]
+    """Of Gloo."""
+
+
+def _connect(joining: Joining) -> _Connection:
+    """Meet the other members, and have Horovod connect them. Raises FormError."""
+    formation = joining.formation
     joining.release_port()  # Gloo takes ports of its own
-    offers = nccl_use.offered(joining, nccl_use.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    offers = nccl_use.offered(joining, gpu_identity.gpu_uuid()) if mpi_ops.nccl_built() else {}
     # Gloo's timeout also bounds how far apart members may call init, and one that is missing aborts the others by
     # SIGABRT: meet first.
     shared = barrier.wait_for_all(joining, SystemClock(), offers)
     # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
-    by_nccl = nccl_use.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
+    by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
@@ -70,13 +87,15 @@ def join(joining: Joining) -> Ring:
                 formation, rendezvous.address, timeout_s=joining.timeout_s, operation_s=joining.operation_s
             )
         )
+        sockets_before = open_sockets()
         try:
             mpi_ops.init()
         except Exception as error:
             raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
+        gloo_sockets = open_sockets() - sockets_before
     # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(mpi_ops.shutdown)
-    return HorovodRing(formation, joining.operation_s, by_nccl=by_nccl)
+    return _Connection(by_nccl, gloo_sockets)
 
 
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
@@ -87,16 +106,45 @@ def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
 
 
 class HorovodRing(NamedRing):
-    """See base class. Made by `join`."""
+    """See base class. Made by `join`.
 
-    def __init__(self, formation: Formation, timeout_s: float, *, by_nccl: bool = False) -> None:
-        super().__init__(formation, timeout_s, _MOVED)
-        self._sums_on = "/GPU:0" if by_nccl else HOST
+    The object outlives its connection: traced functions and callbacks that have it use the ring that was joined last.
+    """
+
+    def __init__(self, joining: Joining, connection: _Connection) -> None:
+        super().__init__(joining.formation, joining.operation_s, _MOVED)
+        self._joining = joining
+        self._connection = connection
+        self._sums_on = "/GPU:0" if connection.by_nccl else HOST
         """Where sums of floating-point numbers are computed."""
+        # Traced functions name the device of their sums, and NCCL's connections are none of the sockets of Gloo.
+        self.heals = not connection.by_nccl
+
+    def break_off(self) -> None:
+        """End all connections to the other members: collectives, also one that is blocked, fail within 0.2 s.
+
+        Any thread may call it. It does not block.
+        """
+        shut_down(self._connection.sockets)
+
+    def rejoin(self, formation: Formation) -> None:
+        """Leave the ring, and join that of `formation`, of the same rank and size. Call `break_off` first.
+
+        Blocks until all members have joined. Raises FormError.
+        """
+        mpi_ops.shutdown()
+        self._joining = replace(self._joining, formation=formation)
+        self._formation = formation
+        self._connection = _connect(self._joining)
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
-        """See base class. Horovod itself joins small tensors."""
+        """See base class."""
+        return self._lasting(
+            lambda: self._allreduce(tensors, average, name), lambda: of_equals(tensors, self.size, average), name
+        )
+
+    def _allreduce(self, tensors: Sequence[tf.Tensor], average: bool, name: str) -> list[tf.Tensor]:
         # Without `in_chunks`, which other rings need: Horovod's own fusion sums 40 tensors of 1 KB in 3.6 ms.
         device = self._sums_on if all(tensor.dtype.is_floating for tensor in tensors) else HOST
         with self._operation("allreduce", name, tensors, device) as unique:
@@ -120,7 +168,7 @@ class HorovodRing(NamedRing):
         return sums
 
     def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:
-        return hvd.broadcast(flat, 0, name=name, ignore_name_scope=True)
+        return hvd.broadcast(flat, self.source, name=name, ignore_name_scope=True)
 
     def _gathered(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         return hvd.allgather(tensor, name=name, ignore_name_scope=True)

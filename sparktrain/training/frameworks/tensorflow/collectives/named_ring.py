@@ -1,7 +1,7 @@
 """What the rings of frameworks share: operations that are matched by name, noted for others, and cast for the way."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import tensorflow as tf
 from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
@@ -37,10 +38,16 @@ class NamedRing(Ring):
         self._moved = moved
         self._names = OpNames()
         self._closed = False
+        self.continuity = Continuity()
+        self.traced_names: set[str] = set()
+        """The names of collectives in functions."""
 
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
+        return self._lasting(lambda: self._broadcast(tensors, name), lambda: list(tensors), name)
+
+    def _broadcast(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         with self._operation("broadcast", name, tensors) as unique:
             carried = [carry(tensor, self._moved) for tensor in tensors]
             sent = in_chunks(
@@ -51,6 +58,12 @@ class NamedRing(Ring):
     @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
+        [gathered] = self._lasting(
+            lambda: [self._allgather(tensor, name)], lambda: [tf.concat([tensor] * self.size, 0)], name
+        )
+        return gathered
+
+    def _allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         with self._operation("allgather", name, [tensor]) as unique:
             if not tensor.shape.rank:
                 raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
@@ -70,6 +83,15 @@ class NamedRing(Ring):
         with suppress(RingError):  # a member that is gone does not undo the work of the others
             self.allreduce([tf.zeros([1])], average=False, name="closing")
             self._shut_down()
+
+    def _lasting(
+        self, operate: Callable[[], list[tf.Tensor]], echo: Callable[[], list[tf.Tensor]], name: str
+    ) -> list[tf.Tensor]:
+        """The result of `operate`, or of `echo`, as `Continuity` has it."""
+        if tf.executing_eagerly():
+            return self.continuity.call(operate, echo)
+        self.traced_names.add(name)
+        return echo() if self.continuity.alone else operate()
 
     @abstractmethod
     def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:

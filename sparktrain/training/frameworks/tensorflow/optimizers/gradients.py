@@ -1,13 +1,14 @@
 """Averages dense and sparse gradients over all members, at full or half width."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
 
 Gradient: TypeAlias = Any
 """A tf.Tensor, a tf.IndexedSlices, or None."""
@@ -22,6 +23,18 @@ with 49 MiB rows take 16 and 20 ms, the whole 247 and 79 ms.
 _WIDTHS = {"none": None, "fp16": tf.float16, "bf16": tf.bfloat16}
 
 
+class Passenger(Protocol):
+    """What travels with the dense gradients of each step, as their sum over all members."""
+
+    def sent(self) -> tf.Tensor:
+        """This member's part, while the step is traced."""
+        ...
+
+    def receive(self, total: tf.Tensor) -> None:
+        """The sum over all members, while the step is traced. Called once all collectives of the step have ended."""
+        ...
+
+
 def width(compression: object) -> tf.DType | None:
     """The type in which gradients are sent; None for their own. Raises SpecError."""
     if isinstance(compression, str) and compression in _WIDTHS:
@@ -30,9 +43,15 @@ def width(compression: object) -> tf.DType | None:
 
 
 def averaged_gradients(
-    ring: Ring, gradients: Sequence[Gradient], narrow: tf.DType | None, name: str, *, single: bool = False
-) -> list[Gradient]:
-    """The mean over all members of each gradient; None stays None.
+    ring: Ring,
+    gradients: Sequence[Gradient],
+    narrow: tf.DType | None,
+    name: str,
+    *,
+    single: bool = False,
+    beside: Sequence[tf.Tensor] = (),
+) -> tuple[list[Gradient], list[tf.Tensor]]:
+    """The mean over all members of each gradient, None stays None; and the sum of what travels `beside` them.
 
     All members pass gradients of the same shapes, None at the same places. With `single`, a sparse gradient stays
     sparse, with each occurrence of a row of all members, as in one process with the whole batch: some Keras optimizers
@@ -41,15 +60,16 @@ def averaged_gradients(
     RingError when called eagerly.
     """
     if ring.size == 1:
-        return list(gradients)
+        return list(gradients), list(beside)
     reduced: list[Gradient] = list(gradients)
     rows = _sparse_ones(gradients, single)
     dense = {i: tf.convert_to_tensor(grad) for i, grad in enumerate(gradients) if grad is not None and i not in rows}
-    for index, mean in zip(dense, _dense(ring, list(dense.values()), narrow, name), strict=True):
+    means, sums = _dense(ring, list(dense.values()), narrow, name, beside)
+    for index, mean in zip(dense, means, strict=True):
         reduced[index] = mean
     for index in rows:
         reduced[index] = _sparse(ring, gradients[index], narrow, f"{name}-rows", single)
-    return reduced
+    return reduced, sums
 
 
 def _sparse_ones(gradients: Sequence[Gradient], single: bool) -> list[int]:
@@ -66,13 +86,20 @@ def _rows(gradient: tf.IndexedSlices) -> bool:
     return bool(shape.prod() * gradient.values.dtype.size > DENSE_BYTES)
 
 
-def _dense(ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: str) -> list[tf.Tensor]:
-    if narrow is None:
-        return ring.allreduce(tensors, average=True, name=name)
+def _dense(
+    ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: str, beside: Sequence[tf.Tensor]
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """The means of `tensors`, and the sums of what travels `beside` them."""
+    if narrow is None and not beside:
+        return ring.allreduce(tensors, average=True, name=name), []
     # Divide first: the sum of many members may exceed the range of the narrow type.
-    narrowed = [_narrowed(tensor / ring.size, narrow) for tensor in tensors]
-    sums = ring.allreduce(narrowed, average=False, name=name)
-    return [tf.cast(total, tensor.dtype) for total, tensor in zip(sums, tensors, strict=True)]
+    sent = tensors if narrow is None else [_narrowed(tensor / ring.size, narrow) for tensor in tensors]
+    sums = ring.allreduce([*sent, *beside], average=False, name=name)
+    totals = sums[: len(tensors)]
+    if narrow is None:
+        return averaged(totals, ring.size), sums[len(tensors) :]
+    means = [tf.cast(total, tensor.dtype) for total, tensor in zip(totals, tensors, strict=True)]
+    return means, sums[len(tensors) :]
 
 
 def _sparse(

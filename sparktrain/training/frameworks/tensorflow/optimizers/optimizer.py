@@ -8,12 +8,18 @@ import keras
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
+from sparktrain.model_kinds import named_kind
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.frameworks.tensorflow.optimizers.first_step import FirstStep
-from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Gradient, averaged_gradients, width
+from sparktrain.training.frameworks.tensorflow.optimizers.gradients import (
+    Gradient,
+    Passenger,
+    averaged_gradients,
+    width,
+)
 from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import (
     LocalSteps,
     RingAverager,
@@ -40,14 +46,14 @@ def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
             optimizer.apply = LocalSteps(optimizer, RingAverager(ring), ring.local_steps)
     elif ring.size > 1:
         # An attribute instead of a subclass: Keras saves the name of the class, and knows its own by identity.
-        optimizer.apply = _Reducer(optimizer, ring, narrow)
+        optimizer.apply = GradientAverage(optimizer, ring, narrow)
     return optimizer
 
 
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
     """Wrap `tape` so that its `gradient` averages over all members.
 
-    Raises SpecError for an unknown compression, and in gangs that average no gradients.
+    Raises SpecError for what is no tape, for an unknown compression, and in gangs that average no gradients.
     """
     if ring.ps_model is not None:
         raise SpecError(
@@ -59,6 +65,11 @@ def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "no
             f"ctx.distribute_tape() with local_steps={ring.local_steps}: a tape averages gradients in each step, and "
             "such members average weights; use ctx.distribute(optimizer) and optimizer.apply_gradients(), or leave "
             "local_steps out"
+        )
+    if not isinstance(tape, tf.GradientTape):
+        raise SpecError(
+            f"ctx.distribute_tape() got {named_kind(tape)}, and takes a tf.GradientTape: pass an optimizer of Keras, "
+            "or a model of PyTorch, to ctx.distribute()"
         )
     return DistributedTape(tape, ring, width(compression))
 
@@ -105,13 +116,16 @@ class DistributedTape:
         )
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
         self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
-        averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
+        averaged, _ = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
         self._first.compare(gradients, averaged)
         return tf.nest.pack_sequence_as(plain, averaged)
 
 
-class _Reducer(DistributedApply):
-    """Averages gradients over the ring."""
+class GradientAverage(DistributedApply):
+    """Averages gradients over the ring, and applies nothing before all members have all averages."""
+
+    passenger: Passenger | None = None
+    """Set it before the step is traced."""
 
     def __init__(self, optimizer: Any, ring: Ring, narrow: tf.DType | None) -> None:
         self._ring = ring
@@ -132,13 +146,26 @@ class _Reducer(DistributedApply):
             self._optimizer._trainable_variables if trainable_variables is None else trainable_variables
         )
         single = not _adds_rows(self._optimizer)
-        averaged = averaged_gradients(self._ring, gradients, self._narrow, "gradients", single=single)
+        passenger = self.passenger
+        averaged, sums = averaged_gradients(
+            self._ring,
+            gradients,
+            self._narrow,
+            "gradients",
+            single=single,
+            beside=() if passenger is None else [passenger.sent()],
+        )
         self._first.compare(gradients, averaged)
-        self._apply(averaged, trainable_variables)
+        received = [mean for mean in averaged if mean is not None]
+        # A collective may fail after others of the same step: a member that repeats it must have applied nothing.
+        with tf.control_dependencies([*tf.nest.flatten(received, expand_composites=True), *sums]):
+            if passenger is not None:
+                passenger.receive(sums[0])
+            self._apply(averaged, trainable_variables)
 
-    def around(self, outer: Any) -> "_Reducer":
+    def around(self, outer: Any) -> "GradientAverage":
         """See base class."""
-        return _Reducer(outer, self._ring, self._narrow)
+        return GradientAverage(outer, self._ring, self._narrow)
 
 
 def _adds_rows(optimizer: Any) -> bool:

@@ -1,0 +1,32 @@
+"""The sockets that a library has opened in this process, and their end while the library waits for them."""
+
+import os
+import socket
+from contextlib import suppress
+
+_FOLDER = "/proc/self/fd"
+
+
+def open_sockets() -> frozenset[tuple[int, str]]:
+    """The file descriptor and the inode of each socket that this process has open."""
+    sockets = set()
+    for name in os.listdir(_FOLDER):
+        with suppress(OSError):  # closed meanwhile
+            target = os.readlink(f"{_FOLDER}/{name}")
+            if target.startswith("socket:"):
+                sockets.add((int(name), target))
+    return frozenset(sockets)
+
+
+def shut_down(sockets: frozenset[tuple[int, str]]) -> None:
+    """End the connections of `sockets` for both sides, and leave their descriptors to the library that has them.
+
+    A call that is blocked in one of them ends at once with an error. Any thread may call it; it does not block.
+    """
+    for descriptor, inode in sockets:
+        with suppress(OSError):  # closed by its owner
+            duplicate = os.dup(descriptor)
+            with socket.socket(fileno=duplicate) as connection:
+                # Its owner may have closed the descriptor, and the process may have opened another file as that.
+                if os.readlink(f"{_FOLDER}/{duplicate}") == inode:
+                    connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,261 @@
+"""How the members of a gang survive the loss of another one: they leave their ring, and meet in the next one.
+
+The agent of each survivor announces the loss, and the number of the next ring. A thread of the member then ends the
+connections, so that the collective in which the member waits fails. The member waits for the places of all, joins the
+next ring with the process that takes the lost rank, and agrees with the others whose state is the most advanced: that
+member sends its state.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from sparktrain.clock import Clock, pause
+from sparktrain.errors import RingError
+from sparktrain.state.topology import Formation
+from sparktrain.store.folder_removal import remove
+from sparktrain.training.agent_pipe import AgentWire
+from sparktrain.training.checkpoint.memory_saver import PackedArray
+from sparktrain.training.checkpoint.sent_files import broadcast_bytes, send_files
+from sparktrain.training.collectives.call_watch import CallWatch
+from sparktrain.training.collectives.continuity import Continuity, Result
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring_exchange import RingExchange
+
+ANNOUNCED_S = 10.0
+"""How long a member with a failed collective waits for the announcement that the ring heals."""
+NEXT_RING_S = 300.0
+"""How long a member waits for the places in the next ring: the coordinator, which knows what the new process does, ends
+the gang before."""
+_POLL_S = 0.005
+_NAME = "healing"
+
+
+class _HealingRing(Protocol):
+    """What a ring that heals has beside the methods of each ring."""
+
+    continuity: Continuity
+    traced_names: set[str]
+
+    def break_off(self) -> None: ...
+
+    def rejoin(self, formation: Formation) -> None: ...
+
+
+class RingStanding(Struct, frozen=True, kw_only=True):
+    """How far a member has come when its ring breaks."""
+
+    is_new: bool = False
+    """The process takes the lost rank, and has no state yet."""
+    steps: int = 0
+    """Steps that it has applied."""
+    in_step: bool = False
+    """It was in the next step, and not in what follows the last one."""
+    results: int = 0
+    """Collectives since its last step."""
+    able: bool = True
+    """Whether the others can continue from its state, and it from that of others."""
+
+    @property
+    def advance(self) -> tuple[int, bool, int]:
+        """The order of members by how far they have come."""
+        return self.steps, self.in_step, self.results
+
+
+class Meeting(Struct, frozen=True, kw_only=True):
+    """What the members have agreed on in a new ring: equal on all of them."""
+
+    standings: tuple[RingStanding, ...]
+    """By rank."""
+    source: int
+    """The rank with the most advanced state."""
+    folder: Path
+    """The files with that state, on a member that needs them."""
+    results: tuple[Result, ...]
+    """Of the collectives since the last step of that member."""
+
+    @property
+    def most_advanced(self) -> RingStanding:
+        """The member with the most advanced state."""
+        return self.standings[self.source]
+
+
+class RingHealing:
+    """One member's part when its ring heals. Its methods belong to the thread that trains."""
+
+    def __init__(
+        self, ring: Any, exchange: RingExchange, wire: AgentWire, clock: Clock, folder: Path, watch: Callable[[], Any]
+    ) -> None:
+        """`folder` is a local one of this member; `watch` has its `CallWatch`, or None."""
+        self.ring: Ring = ring
+        self.arrival: Meeting | None = None
+        """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
+        self.on_formed: Callable[[Formation], None] = lambda formation: None
+        """Called with the places of the members in each new ring."""
+        self._healing_ring: _HealingRing = ring
+        self._exchange = exchange
+        self._wire = wire
+        self._clock = clock
+        self._folder = folder
+        self._watch: Callable[[], CallWatch | None] = watch
+        self._declared = False
+        self._listening = False
+
+    @property
+    def continuity(self) -> Continuity:
+        """Of the ring."""
+        return self._healing_ring.continuity
+
+    @property
+    def traced_names(self) -> set[str]:
+        """The names of the collectives in traced functions."""
+        return self._healing_ring.traced_names
+
+    def declare(self, heals: bool) -> None:
+        """Report whether this member can continue after a loss now. Raises OSError when the agent is gone."""
+        if heals == self._declared:
+            return
+        self._declared = heals
+        if heals and not self._listening:
+            self._listening = True
+            self._wire.on_ring_broken(self._break_off)
+        self._wire.heals(heals)
+
+    def healed(self, step: int) -> None:
+        """Report that this member is about to train on after `step`. Raises OSError when the agent is gone."""
+        self._wire.healed(self._exchange.number, step)
+
+    def rejoin(self, error: BaseException) -> None:
+        """Leave the broken ring, and join the next one. Raises `error` if none is announced; FormError.
+
+        Blocks until all members have joined.
+        """
+        if not self._declared or not self._announced():
+            raise error
+        watch = self._watch()
+        if watch is not None:
+            watch.pause()
+        self._healing_ring.break_off()
+        formed = self._wire.next_ring(NEXT_RING_S)
+        if formed is None:
+            raise error
+        number, places = formed
+        formation = Formation(self.ring.rank, places)
+        self._exchange.enter(number)
+        self._healing_ring.rejoin(formation)
+        self.on_formed(formation)
+
+    def meet(
+        self, standing: RingStanding, write: Callable[[Path, list[int]], None], target: Path | None = None
+    ) -> Meeting:
+        """Agree with all members of the new ring, and get the most advanced state where this member needs it.
+
+        `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
+        member that sends. Files from another host come into the new folder `target`. Blocks until all members call it.
+        Raises RingError, also where some member is not able to continue, and OSError.
+        """
+        with self.continuity.mending():
+            standings = self._standings(standing)
+            source = _source(standings)
+            self.ring.source = source
+            try:
+                folder = self._files(standings, write, target)
+                results = self._results()
+            finally:
+                self.ring.source = 0
+        if self.ring.calls is not None:
+            self.ring.calls.restart()  # type: ignore[union-attr] # of TensorFlow
+        if (watch := self._watch()) is not None:
+            watch.restart()
+        meeting = Meeting(standings=standings, source=source, folder=folder, results=results)
+        self._follow(standing, meeting)
+        return meeting
+
+    def arrive(self, target: Path) -> Path:
+        """The folder with the state of the members that train, for a process that has joined their ring.
+
+        Files from another host come into the new folder `target`. Until the first step collectives are echoes. Blocks.
+        Raises RingError, OSError.
+        """
+
+        def write(folder: Path, ranks: list[int]) -> None:
+            raise RingError("no member of the ring has a state: all of them are new")
+
+        self.arrival = self.meet(RingStanding(is_new=True), write, target)
+        self.continuity.echoes = True
+        return self.arrival.folder
+
+    def settle(self) -> None:
+        """A step has ended since the meeting: nobody needs its files any more."""
+        self.arrival = None
+        for folder in self._folder.parent.glob(f"{self._folder.name}-*"):
+            remove(folder)
+
+    def _announced(self) -> bool:
+        until = self._clock.now() + ANNOUNCED_S
+        while self._wire.ring <= self._exchange.number:
+            if self._clock.now() >= until or self._wire.ended:
+                return False
+            pause(_POLL_S)
+        return True
+
+    def _break_off(self, number: int) -> None:
+        if number > self._exchange.number:
+            self._healing_ring.break_off()
+
+    def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
+        row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results, mine.able]], "int64")
+        rows = self.ring.allgather_array(row, name=_NAME).tolist()
+        standings = tuple(
+            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results, able=bool(able))
+            for new, steps, in_step, results, able in rows
+        )
+        if unable := [rank for rank, standing in enumerate(standings) if not standing.able]:
+            raise RingError(
+                f"the ring cannot continue without a restart: rank {', '.join(map(str, unable))} was at a point of "
+                "fit() that another process cannot repeat"
+            )
+        return standings
+
+    def _files(
+        self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
+    ) -> Path:
+        folder = self._folder.with_name(f"{self._folder.name}-{self._exchange.number}")
+        mine = standings[self.ring.rank]
+        if self.ring.rank == self.ring.source:
+            write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
+            return send_files(self.ring, folder, folder)
+        is_behind = mine.is_new or mine.steps < standings[self.ring.source].steps
+        received = folder.with_name(f"{folder.name}-received") if target is None else target
+        return send_files(self.ring, None if is_behind else folder, received)
+
+    def _results(self) -> tuple[Result, ...]:
+        """The results that the most advanced member has recorded."""
+        recorded = [[PackedArray.of(np.asarray(tensor)) for tensor in result] for result in self.continuity.results]
+        content = broadcast_bytes(self.ring, msgspec.msgpack.encode(recorded))
+        received = msgspec.msgpack.decode(content, type=list[list[PackedArray]])
+        return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
+
+    def _follow(self, mine: RingStanding, meeting: Meeting) -> None:
+        most = meeting.most_advanced
+        if mine.is_new:
+            done = len(meeting.results) if most.in_step else 0
+        else:
+            done = mine.results if mine.steps == most.steps else 0
+        self.continuity.follow(meeting.results[done:])
+
+
+def _source(standings: Sequence[RingStanding]) -> int:
+    """The rank of the most advanced member. Raises RingError where others cannot come to its state."""
+    survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
+    if not survivors:
+        raise RingError("no member of the ring has a state: all of them are new")
+    source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
+    steps = [standings[rank].steps for rank in survivors]
+    if max(steps) - min(steps) > 1:
+        raise RingError(f"members have applied different steps when their ring broke: {steps}, by rank")
+    return source

@@ -1,0 +1,1 @@
+"""How a `fit` on TensorFlow continues after the loss of another member."""

@@ -1,0 +1,135 @@
+"""The step of `fit` in a gang that heals: it takes the place of Keras's own train function, and can be repeated."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from sparktrain.errors import RingError
+from sparktrain.training.collectives.continuity import Continuity
+from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.tensorflow.healing.step_values import StepValues
+
+
+class HealingStep:
+    """Trains one batch of the iterator that `fit` passes, and keeps the batch until its step has ended.
+
+    It belongs to the thread that trains.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        values: StepValues,
+        continuity: Continuity,
+        *,
+        arrive: Callable[[], bool],
+        heal: Callable[[BaseException], bool],
+        on_end: Callable[[], None],
+    ) -> None:
+        """`arrive` is called before the first step, once it is traced; `heal` after an error of the ring, which it
+        raises where the training cannot continue. Both return whether this member is to train the batch; if not, it
+        has the state after the step. `on_end` is called after each step.
+        """
+        self._model = model
+        self._values = values
+        self._continuity = continuity
+        self._arrive = arrive
+        self._heal = heal
+        self._on_end = on_end
+        self._functions: dict[Any, Any] = {}
+        self._iterator: Any = None
+        self._newest: Any = None
+        """The function for batches of the iterator."""
+        self._batch: Any = None
+        self._arrived = False
+        self._retired = False
+
+    def retire(self) -> None:
+        """Train without healing from now on: another `fit` of the model uses the traced step."""
+        self._retired = True
+
+    def __call__(self, iterator: Any) -> Any:
+        """The logs of the step. Raises StopIteration at the end of the data, and what training raises."""
+        # Keras has the graph take the batch: then it is lost with a step that fails.
+        self._batch = next(iterator)
+        step = self._function(iterator)
+        if self._retired:
+            return step(self._batch)
+        trains = True
+        if not self._arrived:
+            self._arrived = True
+            step.get_concrete_function(self._batch)
+            trains = self._arrive()
+        outputs = self._trained(step) if trains else None
+        self._batch = None
+        self._on_end()
+        return self._model.get_metrics_result() if outputs is None else outputs
+
+    def train_by_itself(self) -> None:
+        """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
+        with self._continuity.by_itself():
+            tf.function(self._step)(self._batch)
+
+    def _trained(self, step: Any) -> Any:
+        while True:
+            try:
+                return step(self._batch)
+            except (RingError, tf.errors.OpError) as error:
+                if not is_ring_error(error):
+                    raise
+                if not self._heal(error):
+                    return None
+
+    def _function(self, iterator: Iterator[Any]) -> Any:
+        """The traced step for batches of the iterator: one trace for all lengths of its batches, as with Keras."""
+        if iterator is not self._iterator:
+            spec = iterator.element_spec  # type: ignore[attr-defined] # of TensorFlow
+            key = repr(spec)
+            if key not in self._functions:
+                self._functions[key] = tf.function(self._step, input_signature=(spec,))
+            self._iterator = iterator
+            self._newest = self._functions[key]
+        return self._newest
+
+    @as_written
+    def _step(self, batch: Any) -> Any:
+        model = self._model
+
+        @as_written
+        def train(data: Any) -> Any:
+            # Before all else of the step: where a collective has failed, the values before it are kept.
+            with tf.control_dependencies(self._values.keep()), _early_metrics(model):
+                return model.train_step(data)
+
+        return model.distribute_strategy.run(model._autoconvert_optionals(train), args=(batch,))
+
+
+@contextmanager
+def _early_metrics(model: Any) -> Iterator[None]:
+    """Have a step that is traced within the block update the metrics of `compile()` before its collective.
+
+    Keras does it after the optimizer: then what members send beside their gradients would lack the step in metrics.
+    """
+    metrics = model._compile_metrics
+    if metrics is None:
+        yield
+        return
+    compute_loss = model._compute_loss
+    update = metrics.update_state
+
+    @as_written
+    def compute(**arguments: Any) -> Any:
+        loss = compute_loss(**arguments)
+        update(arguments["y"], arguments["y_pred"], arguments["sample_weight"])
+        return loss
+
+    model._compute_loss = compute
+    metrics.update_state = as_written(lambda *arguments, **weights: None)
+    try:
+        yield
+    finally:
+        del model._compute_loss
+        del metrics.update_state

@@ -1,0 +1,93 @@
+"""What a step of a model changes before its collective: kept so that the step can be repeated.
+
+These are the statistics of layers, metrics, and seed generators. What each member has of its own among them also
+travels with the gradients, so that the others can give it to the process that takes the place of a lost member.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Passenger
+
+TRAVEL_BYTES = 2**18
+"""The most bytes of all members' own values that travel with each step, or, if that is more, `TRAVEL_SHARE`."""
+TRAVEL_SHARE = 0.02
+"""Of the bytes of the gradients."""
+
+
+class StepValues(Passenger):
+    """The values of one member. It belongs to the thread that trains."""
+
+    def __init__(self, model: Any, ring: Ring) -> None:
+        """`model` is built, with its metrics."""
+        self._ring = ring
+        own = model_state.member_variables(model)
+        seeds = {name: value for name, value in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
+        if (generator := model_state.global_generator()) is not None:
+            seeds[model_state.GLOBAL_SEED] = generator.state
+        changed = [*own.values(), *seeds.values()]
+        self._pairs = [(variable, _shadow(variable)) for variable in changed]
+        self._travelling = {name: value for name, value in own.items() if value.dtype == "float32"}
+        self._sizes = [int(np.prod(variable.shape)) for variable in self._travelling.values()]
+        nbytes = 4 * sum(self._sizes) * ring.size
+        gradient_bytes = sum(4 * int(np.prod(variable.shape)) for variable in model.trainable_variables)
+        self.travel = 0 < nbytes <= max(TRAVEL_BYTES, TRAVEL_SHARE * gradient_bytes)
+        """Whether the own values of all members travel with the gradients."""
+        self._members = tf.Variable(tf.zeros([ring.size, sum(self._sizes)]), trainable=False)
+
+    def keep(self) -> list[tf.Operation]:
+        """The operations, for the start of a step that is traced, that keep the values before it."""
+        return [shadow.assign(variable.value).op for variable, shadow in self._pairs]
+
+    def put_back(self) -> None:
+        """Undo what the newest step has changed before its collective."""
+        for variable, shadow in self._pairs:
+            variable.assign(shadow)
+
+    def sent(self) -> tf.Tensor:
+        """See base class. Zeros but for this member's row: the sum over the members has all rows, to the bit."""
+        flat = tf.concat([tf.reshape(variable.value, [-1]) for variable in self._travelling.values()], 0)
+        rank = self._ring.rank
+        return tf.pad(flat[tf.newaxis], [[rank, self._ring.size - rank - 1], [0, 0]])
+
+    def receive(self, total: tf.Tensor) -> None:
+        """See base class."""
+        self._members.assign(total)
+
+    def of_member(self, rank: int) -> dict[str, Array]:
+        """What member `rank` had of its own when it sent the gradients of the newest step; empty where none travels."""
+        if not self.travel:
+            return {}
+        parts = np.split(self._members.numpy()[rank], np.cumsum(self._sizes)[:-1])
+        return {
+            name: part.copy().reshape(tuple(variable.shape))
+            for part, (name, variable) in zip(parts, self._travelling.items(), strict=True)
+        }
+
+    @property
+    def members(self) -> Array:
+        """The values of all members, a row each."""
+        return np.array(self._members.numpy())
+
+    def assign_members(self, rows: Array) -> None:
+        """Take `members` of another member."""
+        self._members.assign(rows)
+
+
+def shared_variables(model: Any, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables that are equal on all members after each step: weights, and those of the optimizer."""
+    return {
+        name: variable
+        for name, variable in model_state.named(model).items()
+        if name not in own and not name.startswith((model_state.SEEDS, model_state.METRICS))
+    }
+
+
+def _shadow(variable: Any) -> tf.Variable:
+    return tf.Variable(variable.value, trainable=False, dtype=variable.value.dtype)

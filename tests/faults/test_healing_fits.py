@@ -1,0 +1,93 @@
+"""A `fit` in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from tests.faults.healing_programs import train
+
+pytestmark = pytest.mark.timeout(240)
+
+OTHERS = pytest.mark.all(
+    case="fits that heal by `ctx.shard`, at the start and the end of an epoch, and of three members",
+    covered_by="a fit on plain arrays that loses each of two members",
+)
+Members = list[tuple[dict[str, bytes], dict[str, Any]]]
+"""By rank: the variables by path, and the facts that the member has noted."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Three warm agents on this machine."""
+    with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
+        yield made
+
+
+def trained(
+    pool: st.Pool, folder: Path, size: int, sharded: bool, kills: list[Any]
+) -> tuple[st.RunResult, Members, int]:
+    """The result, the members, and how many processes there were."""
+    notes = folder / "notes"
+    notes.mkdir(parents=True)
+    params = {"folder": str(notes), "kills": kills, "sharded": sharded}
+    result = pool.run(
+        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False
+    )
+    members = []
+    for rank in range(size):
+        with np.load(notes / f"member-{rank}.npz") as stored:
+            variables = {name: stored[name].tobytes() for name in stored.files}
+        members.append((variables, json.loads((notes / f"facts-{rank}.json").read_text())))
+    return result, members, len(list(notes.glob("pid-*")))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bool], Members]:
+    """The members of a gang without a loss, by its size and by whether it trains on `ctx.shard`."""
+
+    @cache
+    def members(size: int, sharded: bool) -> Members:
+        result, trained_members, _ = trained(pool, tmp_path_factory.mktemp("undisturbed"), size, sharded, [])
+        assert not result.restarts
+        return trained_members
+
+    return members
+
+
+@pytest.mark.parametrize(
+    ("size", "sharded", "kills"),
+    [
+        (2, False, [(1, "batch", 5), (0, "later", 16)]),
+        pytest.param(2, False, [(1, "epoch", 12), (0, "begin", 12), (1, "epoch", 24)], marks=OTHERS),
+        pytest.param(2, True, [(0, "batch", 2), (0, "batch", 3), (0, "epoch", 24)], marks=OTHERS),
+        pytest.param(3, False, [(1, "batch", 3), (2, "later", 5), (0, "later", 7)], marks=OTHERS),
+        pytest.param(3, True, [(2, "epoch", 8), (0, "epoch", 16)], marks=OTHERS),
+    ],
+)
+def test_the_others_train_on_when_a_member_is_killed(
+    pool: st.Pool,
+    tmp_path: Path,
+    undisturbed: Callable[[int, bool], Members],
+    size: int,
+    sharded: bool,
+    kills: list[tuple[int, str, int]],
+) -> None:
+    result, members, processes = trained(pool, tmp_path, size, sharded, list(map(list, kills)))
+
+    assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
+        (rank, True, 0) for rank, _, _ in kills
+    ], [restart.cause for restart in result.restarts]
+    assert processes == size + len(kills), "only the lost processes were replaced"
+    for (variables, facts), (expected_variables, expected_facts) in zip(
+        members, undisturbed(size, sharded), strict=True
+    ):
+        unequal = [name for name in variables if variables[name] != expected_variables[name]]
+        assert not unequal
+        assert facts["traces"] == 1, "no process traces its step a second time"
+        assert (facts["history"], facts["wait"]) == (expected_facts["history"], expected_facts["wait"])

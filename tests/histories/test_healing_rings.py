@@ -1,0 +1,305 @@
+"""Rings that heal, in any history of losses and messages: what members know of the rings, by the messages alone.
+
+The model stands beside the machine. It knows which member has declared what, which ring each one has heard of, and who
+has reported equal state in it. The same histories find each of the mistakes of `MUTANTS`.
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.losses.absence import MemberAbsences
+from sparktrain.state.losses.member_restart import MemberRestarts
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import FailureKind
+from sparktrain.state.records import MemberRestarted
+from tests.histories.test_gangs import act, check_end, check_journal, check_members, check_memory, finish
+from tests.unit.state.world import LEASE_S, World
+
+HISTORIES = 400
+EVENTS = 40
+RESTARTS = 3
+DEEDS = [
+    *(
+        "die",
+        "die",
+        "join",
+        "recover",
+        "recover",
+        "recover",
+        "heal",
+        "heal",
+        "declare",
+        "unable",
+        "step",
+        "lose",
+        "write",
+    ),
+    *("hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring", "lost", "leave"),
+]
+ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
+
+RingKey = tuple[TrialId, Generation, int]
+
+
+class RingModel:
+    """What the members of one run know."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._commands = 0
+        self._fed = 0
+        self._able: set[Member] = set()
+        self._newest: dict[tuple[TrialId, Generation], int] = {}
+        self._notified: dict[RingKey, set[Rank]] = {}
+        """Members that were asked to leave the ring before this one."""
+        self._formed: dict[RingKey, dict[Member, object]] = {}
+        """The places that members of a ring have."""
+        self._healed: dict[RingKey, set[Member]] = {}
+        self._recorded = 0
+        self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
+        """The newest incarnation of a chief that has an acknowledged checkpoint."""
+
+    def check(self) -> None:
+        """What has happened since the last call."""
+        commands = self.world.commands[self._commands :]
+        self._commands = len(self.world.commands)
+        for command in commands:
+            if isinstance(command, do.Send):
+                self._send(command.message)
+            elif isinstance(command, do.PlaceMember):
+                self._place(command)
+        for form in formed_in(commands):
+            notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
+            assert notified is None or len(notified) == len(form.places), "a member does not get the places of its ring"
+        for fed in self.world.fed[self._fed :]:
+            self._hear(fed.message)
+        self._fed = len(self.world.fed)
+        self._check_records()
+
+    def _send(self, message: m.StateOutput) -> None:
+        generation = message.member.trial, message.member.generation
+        if isinstance(message, m.RingBroken):
+            assert message.member in self._able, f"{message.member} is asked to heal, and cannot"
+            notified = self._notified.setdefault((*generation, message.ring), set())
+            assert message.member.rank not in notified, "the ring is an older one"
+            self._newest[generation] = message.ring
+            notified.add(message.member.rank)
+        elif isinstance(message, m.FormGang) and message.ring:
+            assert message.ring == self._newest[generation], "a ring forms that is not the newest"
+            self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
+        elif isinstance(message, m.AckCheckpoint):
+            newest = self._acknowledged.get(generation, 0)
+            assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
+            self._acknowledged[generation] = message.member.incarnation
+
+    def _place(self, start: do.PlaceMember) -> None:
+        newest = self._newest.get((start.member.trial, start.member.generation), 0)
+        assert start.ring == (newest if start.member.incarnation else 0), "the member joins another ring"
+        assert not (start.ring and start.memory), "the ring gives the member its state"
+
+    def _hear(self, message: m.MemberMessage) -> None:
+        if isinstance(message, m.MemberHeals):
+            (self._able.add if message.heals else self._able.discard)(message.member)
+        elif isinstance(message, m.MemberHealed):
+            key = message.member.trial, message.member.generation, message.ring
+            self._healed.setdefault(key, set()).add(message.member)
+
+    def _check_records(self) -> None:
+        restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
+        for record in restarts[self._recorded :]:
+            key = record.trial, record.generation, self._newest[record.trial, record.generation]
+            formed = self._formed.get(key, {})
+            assert formed, "a ring counts as healed that could not form"
+            assert len(set(map(str, formed.values()))) == 1, "members of a ring know different places"
+            size = len(next(iter(formed.values())))
+            assert len({member.rank for member in formed}) == size, "a member does not know the others of its ring"
+            notified = self._notified[key] | {Rank(record.restart.rank)}
+            assert len(notified) == size, "a member has not left its ring"
+            assert formed.keys() <= self._healed.get(key, set()), "a ring counts as healed, and a member is not there"
+            assert record.restart.healed
+        self._recorded = len(restarts)
+        for gang in self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ():
+            fails = gang.fault.cause is not None or gang.stop.has_started
+            assert fails or gang.absences.healing is None or not gang.attendance.ended, "a member is gone for good"
+
+
+def formed_in(commands: list[do.Command]) -> list[m.FormGang]:
+    """The messages with which members form a ring."""
+    return [each.message for each in commands if isinstance(each, do.Send) and isinstance(each.message, m.FormGang)]
+
+
+def late(world: World, which: int) -> None:
+    """The process before that of some member still sends what it would have sent."""
+    restarted = [(agent, member) for agent, member in sorted(world.running.items()) if member.incarnation]
+    if not restarted:
+        return
+    agent, member = restarted[which % len(restarted)]
+    older = Member(member.run, member.trial, member.generation, member.rank, member.incarnation - 1)
+    world.running[agent] = older
+    world.written += 1
+    world.write(agent, world.written)
+    world.heal(agent, newest_ring(world, member), which)
+    world.running[agent] = member
+
+
+def newest_ring(world: World, member: Member) -> int:
+    """The newest ring with places that the member has."""
+    return max((form.ring for form in world.sent(m.FormGang) if form.member == member), default=0)
+
+
+def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
+    """One thing that may happen, also to rings."""
+    busy = sorted(world.running)
+    if what == "die" and busy:
+        world.fail(busy[which % len(busy)], FailureKind.MEMORY)
+    elif what == "declare":
+        for agent in busy:
+            world.declare(agent)
+    elif what == "unable" and busy:
+        world.declare(busy[which % len(busy)], heals=False)
+    elif what == "late":
+        late(world, which)
+    elif what == "recover":
+        act(world, "start", which, names)
+        for agent in busy:
+            world.heal(agent, newest_ring(world, world.running[agent]), which)
+        if which % 2:
+            deed(world, "declare", which, names)
+    elif what == "heal":
+        for agent in busy[which % 2 :]:
+            world.heal(agent, newest_ring(world, world.running[agent]), which)
+    else:
+        act(world, what, which, names)
+
+
+def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
+    """One history, checked after each deed; returns how many rings healed in it."""
+    draw = random.Random(seed)
+    world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
+    size = draw.choice([2, 3])
+    names: list[AgentId] = []
+    least = draw.choice([None, 1])
+    limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
+    world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
+    for number in range(size + draw.randint(0, 2)):
+        names.append(world.join(f"a{number}", f"host-{number // 2}", number))
+    world.suggest()
+    model = model_of(world)
+    for what in ["start", "declare", *draw.choices(DEEDS, k=EVENTS)]:
+        deed(world, what, draw.randint(0, 7), names)
+        world.suggest()
+        check_members(world)
+        model.check()
+    check_journal(world)
+    check_memory(world)
+    if draw.random() < 0.3:
+        world.stop(grace_s=1.0)
+        world.tick(2.0)
+    finish(world)
+    check_end(world, RESTARTS)
+    return sum(isinstance(record, MemberRestarted) for record in world.records)
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])
+def test_rings_heal_in_any_history(part: int) -> None:
+    quarter = HISTORIES // 4
+    healed = [play(part * quarter + number) for number in range(quarter)]
+    assert sum(count > 0 for count in healed) > quarter // 20, "the histories must reach what they check"
+
+
+# ---- mistakes
+
+
+def _forgets_who_cannot(gang: Gang, rank: Rank, heals: bool) -> None:
+    """A member that leaves its call of `fit` still counts as one that heals."""
+    gang.attendance.heals.add(rank)
+
+
+def _with_absent(gang: Gang, rank: Rank, absence: Any) -> None:
+    """The declaration of a lost process counts for the next one."""
+    absence.step = gang.progress.last_step
+    gang.absences.depart(rank, absence, had_steps=gang.progress.forget(rank))
+
+
+def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_steps: bool) -> None:
+    """The next process has the number of the lost one: what that still sends counts."""
+    absences.by_rank[rank] = absence
+
+
+def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> bool:
+    """The gang counts as healed when one member is there."""
+    healing = gang.absences.healing
+    if healing is None:
+        return False
+    rank, absence = healing
+    absence.healed[message.member.rank] = message.step
+    restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
+    return True
+
+
+def _silent(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+    """The others hear nothing of the loss."""
+    gang.absences.newest_ring += 1
+    gang.absences.by_rank[rank].ring = gang.absences.newest_ring
+    return []
+
+
+def _same_ring(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+    """Each ring after the first has the same number."""
+    gang.absences.newest_ring = gang.absences.by_rank[rank].ring = 1
+    return [do.Send(agent, m.RingBroken(member, 1)) for agent, member in gang.live()]
+
+
+_reserved = MemberRestarts.reserved
+
+
+def _alone(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> list[do.Command] | None:
+    """Only the next process learns the places of the next ring."""
+    commands = _reserved(restarts, gang, message)
+    return commands[:1] if commands else commands
+
+
+def _any_loss(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
+    """A second loss heals too, before the first has."""
+    others = {Rank(other) for other in range(gang.size)} - {rank, *gang.absences.by_rank}
+    return bool(others) and others <= gang.attendance.heals and not gang.attendance.ended
+
+
+def _ignored(restarts: MemberRestarts, gang: Gang, rank: Rank, outcome: Any) -> Any:
+    """A member that returns while the ring heals is not missed."""
+    return outcome
+
+
+MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "heals a member that cannot": partial(patch.object, Gang, "declare", _forgets_who_cannot),
+    "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
+    "does not fence the lost process": partial(patch.object, MemberAbsences, "depart", _same_process),
+    "is healed too early": partial(patch.object, MemberRestarts, "healed", _hurried),
+    "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
+    "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
+    "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
+    "heals two losses": partial(patch.object, MemberRestarts, "_heals", _any_loss),
+    "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_histories_find_the_mistake(mutant: str) -> None:
+    with MUTANTS[mutant](), pytest.raises(AssertionError):
+        play_all()
+
+
+def play_all() -> None:
+    """What these tests play."""
+    for seed in range(HISTORIES):
+        play(seed)

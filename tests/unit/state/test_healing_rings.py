@@ -1,0 +1,508 @@
+"""A ring that loses one member keeps the processes of the others, where each of them can heal; else all restart."""
+
+import pytest
+from msgspec.structs import replace
+
+from sparktrain.ids import AgentId, Generation, Member, Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.gangs.gang_stop import GROWTH_INTERVAL_S
+from sparktrain.state.losses.growth import GROW_AFTER_S
+from sparktrain.state.losses.member_restart import MOVE_TIMEOUT_S
+from sparktrain.state.machine import Machine
+from sparktrain.state.memory_snapshots import MemorySnapshot
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Restart
+from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
+from sparktrain.state.restart import Decision
+from tests.unit.state.gangs import by_rank, gang, trial
+from tests.unit.state.ps_gangs import again, placed, whole
+from tests.unit.state.test_growth import small
+from tests.unit.state.test_recovery import successor
+from tests.unit.state.world import LEASE_S, World
+
+STEP = 20
+JOIN_S = 40.0
+
+
+def ring(world: World, size: int = 3, spare: int = 0, **limits: object) -> list[AgentId]:
+    """The agents of a gang with members that train and can heal, by rank."""
+    agents = gang(world, size, spare, **{"heals": True, "join_timeout_s": JOIN_S, **limits})
+    for agent in agents:
+        world.declare(agent)
+        world.step(agent, STEP)
+    return agents
+
+
+def join_ring(world: World, number: int = 1, step: int = STEP) -> None:
+    """The next process of the lost member reserves a port and enters; then all members have the same state."""
+    [agent] = [agent for agent, member in world.running.items() if member.incarnation and member not in world.reserved]
+    world.reserve(agent, 5000 + number)
+    world.enter(agent)
+    for member_agent in by_rank(world):
+        world.heal(member_agent, number, step)
+        world.declare(member_agent)
+
+
+def live_gang(world: World):
+    assert world.machine.sweep is not None
+    return world.machine.sweep.gangs[trial(world).id]
+
+
+def whole_restart(world: World) -> Restart:
+    """The newest restart, of the whole gang, once its other members have ended."""
+    assert whole(world)
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    restart = trial(world).restarts[-1]
+    assert not restart.alone
+    return restart
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("kind", [FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.LOST])
+def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_one(rank: int, kind: FailureKind) -> None:
+    world = World()
+    agents = ring(world, spare=1)
+    others = [agent for agent in agents if agent != agents[rank]]
+    world.at = 3.0
+    world.commands.clear()
+    commands = world.fail(agents[rank], kind)
+    broken = {each.agent: each.message for each in commands if isinstance(each, do.Send)}
+    assert broken == {agent: m.RingBroken(world.running[agent], 1) for agent in others}
+    [start] = placed(commands)
+    assert commands[0].agent in others, "the others hear of it before anything else"
+    assert (start.agent, start.port, start.ring, start.memory) == (agents[rank], 0, 1, None)
+    assert start.member == Member(start.member.run, start.member.trial, trial(world).generation, Rank(rank), 1)
+    world.at = 4.0
+    formed = world.reserve(agents[rank], 5000)
+    messages = {each.agent: each.message for each in formed if isinstance(each, do.Send)}
+    assert messages.keys() == set(agents), "the others reserve no port, and get the places again"
+    assert {(message.ring, message.places[rank].port) for message in messages.values()} == {(1, 5000)}
+    world.enter(agents[rank])
+    world.at = 4.5
+    for agent in agents:
+        assert trial(world).restarts == ()
+        assert world.heal(agent, 1, STEP) == []
+    [restart] = trial(world).restarts
+    assert (restart.rank, restart.kind, restart.seconds) == (rank, kind, 1.5)
+    assert (restart.alone, restart.healed, restart.resumed_from_step, restart.steps_lost) == (True, True, STEP, 0)
+    assert [each.restart for each in world.records if isinstance(each, MemberRestarted)] == [restart]
+    assert not whole(world)
+    for agent in agents:
+        world.succeed(agent)
+    assert world.status(0) == "succeeded"
+
+
+def test_the_next_process_may_run_on_any_host_and_the_others_learn_where() -> None:
+    world = World()
+    agents = ring(world, size=2, spare=1)
+    [start] = placed(world.lose(agents[0]))
+    assert (start.agent, start.port) == ("a2", 0)
+    join_ring(world)
+    [mine] = [form.places for form in world.sent(m.FormGang) if form.ring == 1 and form.member.rank == 1]
+    assert [(place.host, place.port) for place in mine] == [("host-a2", 5001), ("host-a1", 4000)]
+    assert not world.sent(m.MemberMoved), "FormGang has all places"
+    assert live_gang(world).agents == ("a2", agents[1])
+    assert trial(world).restarts[0].host == "host-a0", "the host of the loss"
+
+
+def test_it_heals_again_and_again_as_long_as_it_makes_progress() -> None:
+    world = World()
+    agents = ring(world, max_retries=2)
+    for number in range(1, 6):
+        rank = number % 3
+        world.fail(agents[rank], FailureKind.MEMORY)
+        join_ring(world, number, STEP + number)
+    assert [restart.steps_lost for restart in trial(world).restarts] == [0] * 5
+    assert [live_gang(world).member(Rank(rank)).incarnation for rank in range(3)] == [1, 2, 2]
+    assert trial(world).generation == 1
+    assert not whole(world)
+
+
+def test_a_loss_counts_as_the_restart_of_a_gang_does() -> None:
+    world = World()
+    agents = ring(world, max_retries=1)
+    world.fail(agents[1], FailureKind.MEMORY)
+    join_ring(world)
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert whole(world), "no step since the last one, and no retry left"
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    assert world.status(0) == "failed"
+
+
+def test_repeated_steps_are_those_that_members_had_reported_beyond_the_state_that_all_continue_from() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.MEMORY)
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    world.step(agents[0], STEP + 1)  # it trains before the others have reported
+    for agent, step in zip(agents, (STEP - 2, STEP - 3, STEP - 2), strict=True):
+        world.heal(agent, 1, step)
+    [restart] = trial(world).restarts
+    assert (restart.resumed_from_step, restart.steps_lost) == (STEP - 3, 3)
+
+
+# ---- where it does not heal
+
+
+@pytest.mark.parametrize(
+    ("size", "limits"),
+    [(3, {"heals": False}), (3, {"max_retries": 0}), (1, {})],
+    ids=["streams", "no retry left", "one member"],
+)
+def test_some_runs_do_not_heal(size: int, limits: dict[str, object]) -> None:
+    world = World()
+    agents = ring(world, size, **limits)
+    world.fail(agents[-1], FailureKind.MEMORY)
+    assert not world.sent(m.RingBroken)
+    assert not live_gang(world).absences.by_rank
+    assert size == 1 or whole(world)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FailureKind.EXCEPTION,
+        FailureKind.RING,
+        FailureKind.MISMATCH,
+        FailureKind.HANG,
+        FailureKind.CHECKPOINT,
+        FailureKind.RESULT,
+    ],
+)
+def test_only_the_loss_of_one_process_heals(kind: FailureKind) -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], kind)
+    assert not world.sent(m.RingBroken)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_each_other_member_must_be_able_to_heal_now(rank: int) -> None:
+    world = World()
+    agents = ring(world)
+    world.declare(agents[rank], heals=False)
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert whole_restart(world).kind is FailureKind.MEMORY
+    assert not world.sent(m.RingBroken)
+
+
+def test_the_lost_member_itself_need_not_be() -> None:
+    world = World()
+    agents = ring(world)
+    world.declare(agents[1], heals=False)
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert not whole(world)
+    join_ring(world)
+
+
+def test_the_next_process_must_declare_it_again() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.MEMORY)
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    for agent in agents:
+        world.heal(agent, 1, STEP)
+    world.fail(agents[2], FailureKind.MEMORY)
+    assert whole(world)
+
+
+def test_a_gang_that_has_not_joined_restarts_as_a_whole() -> None:
+    world = World()
+    world.begin(size=2, recovers=True, heals=True)
+    agents = [world.join(name) for name in ("a", "b")]
+    world.suggest()
+    for agent in agents:
+        world.reserve(agent)
+        world.declare(agent)
+    world.enter(agents[0])
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert whole(world)
+
+
+def test_a_gang_with_a_member_that_has_returned_restarts_as_a_whole() -> None:
+    world = World()
+    agents = ring(world)
+    world.succeed(agents[0])
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert whole(world)
+
+
+def test_a_ring_that_reported_its_end_first_restarts_as_a_whole() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[0], FailureKind.RING)
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert whole_restart(world).kind is FailureKind.MEMORY
+
+
+def grown(world: World, seconds: float) -> list[AgentId]:
+    """The agents of a gang of two that was asked to pause for a larger one, `seconds` ago."""
+    agents = small(world, heals=True)
+    for agent in agents:
+        world.declare(agent)
+    new = world.join("new")
+    world.tick(GROW_AFTER_S)
+    assert len(world.sent(m.AskSnapshot)) == len(agents)
+    world.lose(new)
+    world.tick(seconds)
+    return agents
+
+
+def test_members_that_pause_to_grow_do_not_heal() -> None:
+    world = World()
+    world.fail(grown(world, 1.0)[1], FailureKind.MEMORY)
+    assert not world.sent(m.RingBroken)
+
+
+def test_members_that_could_not_grow_heal_again() -> None:
+    world = World()
+    [start] = placed(world.fail(grown(world, GROWTH_INTERVAL_S)[1], FailureKind.MEMORY))
+    assert start.may_grow, "as the others do, it looks for a request to pause"
+
+
+def test_a_ring_that_heals_does_not_grow() -> None:
+    world = World()
+    agents = grown(world, GROWTH_INTERVAL_S)
+    world.fail(agents[1], FailureKind.MEMORY)
+    world.commands.clear()
+    world.join("newer")
+    world.tick(1.0)
+    assert not world.sent(m.AskSnapshot)
+
+
+# ---- what ends it
+
+
+@pytest.mark.parametrize("kind", [FailureKind.MEMORY, FailureKind.RING, FailureKind.EXCEPTION])
+def test_a_second_end_is_that_of_the_gang_with_the_first_loss_as_its_cause(kind: FailureKind) -> None:
+    world = World()
+    agents = ring(world)
+    world.at = 3.0
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.at = 5.0
+    world.fail(agents[2], kind)
+    restart = whole_restart(world)
+    assert (restart.rank, restart.kind) == (1, FailureKind.SIGNAL)
+    assert restart.cause == f"failed by signal; it could not restart alone: rank 2 ended: failed by {kind}"
+    assert trial(world).restart_history.failed_at == 3.0, "its cost counts from the first loss"
+
+
+def test_a_lost_agent_during_healing_ends_the_gang() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.lose(agents[0])
+    assert whole_restart(world).rank == 1
+
+
+def test_a_next_process_that_dies_has_both_causes() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.fail(agents[1], FailureKind.EXIT)
+    assert whole_restart(world).cause == "failed by signal; it could not restart alone: failed by exit"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_member_that_returns_while_the_ring_heals_ends_the_gang(rank: int) -> None:
+    world = World()
+    agents = ring(world, size=2)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    world.succeed(agents[rank])
+    assert whole_restart(world).cause.endswith(f"it could not restart alone: rank {rank} returned")
+
+
+def test_without_an_idle_agent_in_time_the_gang_restarts() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    world.tick(MOVE_TIMEOUT_S - 1.0)
+    assert not whole(world)
+    world.tick(2.0)
+    world.join("late")
+    assert f"no agent was idle within {MOVE_TIMEOUT_S:g} s" in whole_restart(world).cause
+
+
+def test_a_healing_that_takes_too_long_ends_the_gang_though_nobody_trains() -> None:
+    world = World()
+    agents = ring(world, hang_timeout_s=5.0)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.tick(JOIN_S - 5.0)
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    world.tick(JOIN_S - 5.0)
+    assert not whole(world), "a member that has entered builds its model"
+    world.heal(agents[0], 1, STEP)
+    world.tick(10.0)
+    assert f"it did not train within {JOIN_S:g} s" in whole_restart(world).cause
+
+
+def test_members_can_hang_again_from_the_moment_the_ring_is_healed() -> None:
+    world = World()
+    agents = ring(world, hang_timeout_s=10.0)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.tick(30.0)
+    join_ring(world)
+    world.tick(9.0)
+    assert not whole(world)
+    world.tick(2.0)
+    assert whole_restart(world).kind is FailureKind.HANG
+
+
+def test_a_stop_of_the_run_ends_the_wait_for_an_agent() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    world.stop(grace_s=60.0)
+    world.join("new")
+    world.tick(1.0)
+    assert whole(world)
+    assert not [start for start in world.all(do.PlaceMember) if start.ring]
+
+
+def test_a_member_that_comes_while_the_run_stops_is_advised_too() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.stop(grace_s=60.0)
+    world.reserve(agents[1])
+    world.commands.clear()
+    world.enter(agents[1])
+    assert [advice.member for advice in world.sent(m.Advise)] == [world.running[agents[1]]]
+
+
+def test_a_trial_that_is_stopped_meanwhile_ends() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    world.stop_trial(0)
+    world.tick(10.0)
+    assert whole(world)
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    assert world.status(0) == "pruned"
+
+
+# ---- fencing
+
+
+def test_what_the_lost_chief_still_sends_does_not_count() -> None:
+    world = World()
+    agents = ring(world)
+    old = world.running[agents[0]]
+    world.fail(agents[0], FailureKind.MEMORY)
+    world.running[agents[0]] = old
+    refused = [world.write(agents[0], STEP + 5), world.report(agents[0], 9), world.hold(agents[0], STEP)]
+    late = [m.MemberHeals(old, True), m.MemberHealed(old, 1, STEP), m.MemberEnded(old, Outcome(1.0, metrics={}))]
+    refused += [world.receive(agents[0], message) for message in late]
+    assert [[type(each) for each in commands] for commands in refused] == [[do.Refused]] * 6
+    assert trial(world).checkpoints.newest is None
+    world.running[agents[0]] = replace(old, incarnation=1)
+    join_ring(world)
+    assert [type(each) for each in world.write(agents[0], STEP + 5)] == [do.Send]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_member_cannot_join_another_ring_than_the_next(number: int) -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.MEMORY)
+    world.reserve(agents[1])
+    assert [type(each) for each in world.heal(agents[0], number, STEP)] == [do.Refused]
+    assert not live_gang(world).absences.by_rank[Rank(1)].healed
+
+
+def test_no_member_heals_where_no_ring_is_broken_or_can_form() -> None:
+    world = World()
+    agents = ring(world)
+    assert [type(each) for each in world.heal(agents[0], 0, STEP)] == [do.Refused]
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert [type(each) for each in world.heal(agents[0], 1, STEP)] == [do.Refused]
+
+
+# ---- the rest of the state
+
+
+def test_the_next_gang_resumes_from_a_snapshot_that_an_agent_still_holds() -> None:
+    world = World()
+    agents = ring(world)
+    for agent in agents:
+        world.hold(agent, STEP)
+    assert world.machine._run is not None
+    held = world.machine._run._memory.held
+    world.fail(agents[0], FailureKind.MEMORY)
+    assert held.of(trial(world).id).keys() == set(agents[1:]), "its agent drops what the next process does not need"
+    join_ring(world)
+    assert held.newest(trial(world).id) == MemorySnapshot(Generation(1), STEP, f"{agents[1]}-{STEP}")
+    world.declare(agents[2], heals=False)
+    world.fail(agents[1], FailureKind.MEMORY)
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    starts = placed(world.commands)[-3:]
+    assert {start.memory.step for start in starts} == {STEP}
+    assert {start.ring for start in starts} == {0}
+
+
+def test_a_driver_that_takes_over_in_the_middle_restarts_the_gang() -> None:
+    world = World()
+    agents = ring(world)
+    world.write(agents[0], STEP)
+    world.fail(agents[1], FailureKind.MEMORY)
+    new = successor(world, size=3, recovers=True, heals=True)
+    assert new.status(0) == "queued"
+    for name in ("x", "y", "z"):
+        new.join(name)
+    starts = placed(new.commands)
+    assert [(start.member.generation, start.member.incarnation, start.ring) for start in starts] == [(2, 0, 0)] * 3
+
+
+def test_a_driver_that_takes_over_knows_of_the_rings_that_healed() -> None:
+    world = World()
+    agents = ring(world)
+    world.fail(agents[1], FailureKind.MEMORY)
+    join_ring(world)
+    [before] = trial(world).restarts
+    new = successor(world, size=3, recovers=True, heals=True)
+    assert trial(new).restarts[0] == before
+    assert trial(new).generation == 1
+    assert len(trial(new).restart_history.of_gang) == 1, "the loss of the driver"
+
+
+def test_the_cluster_may_report_later_why_the_agent_was_lost() -> None:
+    world = World(Machine(LEASE_S, 20.0))
+    agents = ring(world, size=2, spare=1)
+    world.lose(agents[1])
+    join_ring(world)
+    world.explain(agents[1], Loss.PREEMPTED)
+    [restart] = trial(world).restarts
+    assert (restart.loss, restart.healed) == (Loss.PREEMPTED, True)
+    assert [each.place for each in world.records if isinstance(each, LossRecorded)] == [0]
+    assert not [each for each in world.records if isinstance(each, GangRestarted)]
+
+
+def test_a_sleep_of_the_driver_extends_the_wait() -> None:
+    world = World()
+    agents = ring(world)
+    world.tick(1.0)
+    world.lose(agents[1])
+    world.at += 1000.0
+    world.feed(on.Ticked(world.at))
+    world.join("new")
+    assert not whole(world)
+    assert again(world, 1) == "new"
+
+
+def test_decisions_count_the_loss_once() -> None:
+    world = World()
+    agents = ring(world, max_retries=1)
+    world.fail(agents[1], FailureKind.MEMORY)
+    lost = live_gang(world).absences.by_rank[Rank(1)].failure
+    assert world.machine.sweep is not None
+    assert world.machine.sweep.decide(trial(world), live_gang(world), Failure(lost.kind, "x")) is Decision.FAIL
