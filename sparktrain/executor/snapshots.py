@@ -228,7 +228,8 @@ class CheckpointStorer:
             ) from error
         finally:
             part.abandoned.set()
-            self._part = None
+            if self._part is part:
+                self._part = None
 
     async def _carry(self, part: _Part, start: m.StartMember, draft: Draft) -> Checkpoint:
         try:

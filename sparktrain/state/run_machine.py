@@ -192,6 +192,13 @@ class RunMachine:
         return [*acks, *self._delete(gang)]
 
     def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
+        # Each process of a rank has a folder of its own, and a manifest names files of one folder.
+        if gang.absences.incarnations:
+            problem = (
+                "a member of the gang has restarted alone, and the parts of its members make no checkpoint any more"
+            )
+            decision = PartsDecision(given_up=message.step, problem=problem, late=True)
+            return self._settle_parts(gang, message.member.rank, message.step, [decision])
         decisions = gang.checkpoints.parts.add(message.member.rank, message.step, message.part, gang.size)
         if decisions is None:
             return [refused(agent, message.member)]

@@ -20,6 +20,11 @@ from sparktrain.state.run_machine import RunMachine
 from tests.process import keras_jax_programs
 
 EQUAL = 1e-5
+PART_NAMES = {
+    *("slices-0000.json", "state.json", "tensors-00000.safetensors"),
+    *("slices-0001.json", "part-0001-00000.safetensors"),
+}
+"""The files of both members."""
 NEVER = 10**6
 
 
@@ -153,6 +158,9 @@ def test_a_model_that_is_split_over_the_members_resumes_from_their_parts(
     assert result.metrics["from"] == steps
     assert (result.metrics["part"], result.metrics["share"]) == (0.5, 0.5)
     assert result.metrics["loss"] == pytest.approx(alone[0]["loss"], rel=0, abs=EQUAL)
+    left = {path.name.split(".", 1)[1] for path in tmp_path.glob(f"runs/*/*/*/*/gen-0001/data/{2 * steps:08d}-*")}
+    assert corrupts or left == PART_NAMES, "the parts of both members, without a manifest"
+    assert corrupts or not list(tmp_path.glob(f"runs/*/*/*/*/gen-0001/manifest-{2 * steps:08d}"))
 
     # One process reads what two have saved.
     checkpoint = str(tmp_path / "checkpoint")

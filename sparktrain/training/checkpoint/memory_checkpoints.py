@@ -9,7 +9,7 @@ from typing import Any, Self
 from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
-from sparktrain.training.checkpoint.saver import state_module
+from sparktrain.training.checkpoint.saver import is_split, state_module
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.metrics import passed_count
@@ -53,7 +53,8 @@ class MemoryCheckpoints:
     def __enter__(self) -> Self:
         """Training starts. Raises OSError when the agent is gone."""
         if self._rounds is not None:
-            self._rounds.start(self._step)
+            # Members take turns, and no single one can copy arrays that all of them hold.
+            self._rounds.start(self._step, off=is_split(self._parts))
         self._stepped(self._step, True)
         return self
 

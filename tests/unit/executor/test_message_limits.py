@@ -3,8 +3,10 @@
 import pytest
 
 from sparktrain.executor.message_limits import fitting
+from sparktrain.executor.snapshots import MOST_SHARDS
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.codec import encode
+from sparktrain.state.checkpoint_parts import Shard, StoredPart
 from sparktrain.state.message import LARGE_BYTES, LARGEST_OF_AGENT_BYTES, SMALL_BYTES
 from sparktrain.state.outcome import Report
 from tests.support.transports import FROM_AGENT, MEMBER
@@ -41,6 +43,12 @@ def test_many_reports_are_sent_in_several_messages_in_order() -> None:
 def test_long_texts_are_cut_with_a_note(message: m.FromAgent) -> None:
     [fitted] = sent(message)
     assert "characters more)" in repr(fitted)
+
+
+def test_the_part_with_the_most_files_is_one_message() -> None:
+    shards = [Shard(f"part-{9999:04d}-{number:05d}.safetensors", 2**50, "f" * 64) for number in range(MOST_SHARDS)]
+    message = m.PartStored(MEMBER, 2**50, StoredPart("a" * 32, tuple(shards)))
+    assert len(encode(message)) <= message.most_bytes
 
 
 def test_no_message_of_an_agent_takes_the_event_loop_long_to_read() -> None:

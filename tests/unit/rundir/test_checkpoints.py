@@ -17,16 +17,18 @@ from sparktrain.rundir.checkpoints import (
     MANIFEST,
     Listed,
     collect_garbage,
+    commit,
     delete,
     fetch,
     left_over,
     listed,
     placed,
     write,
+    write_part,
 )
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.localfs import LocalStore
-from tests.unit.rundir.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, member, put
+from tests.unit.rundir.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, member, part_draft, put
 from tests.unit.store.gated import FailAt, GatedStore, fault
 
 FOLDER = "run/trials/0000/checkpoints"
@@ -54,6 +56,19 @@ def test_a_written_checkpoint_is_fetched(store: LocalStore, local: Path) -> None
     assert checkpoint == Checkpoint(
         Generation(1), 7, f"{FOLDER}/gen-0001/manifest-00000007", checkpoint.digest, keep=3, score=0.5
     )
+
+
+def test_a_part_at_another_place_makes_no_checkpoint(store: LocalStore, local: Path) -> None:
+    """The agent of another member has reported it: no manifest may lead to the files of another trial."""
+    drafts = [part_draft(local, 7, rank) for rank in range(2)]
+    chief, other = (write_part(store, LAYOUT, draft) for draft in drafts)
+    for attempt in ("../../../0004/checkpoints/gen-0001/data/00000007-x", "x/../../y"):
+        with pytest.raises(CheckpointError, match=r"the parts of step 7 make no checkpoint: its shards in '.*', where"):
+            commit(store, LAYOUT, drafts[0], [chief, replace(other, attempt=attempt)])
+    twice = replace(other, shards=chief.shards)
+    with pytest.raises(CheckpointError, match="two shards of the name"):
+        commit(store, LAYOUT, drafts[0], [chief, twice])
+    assert listed(store, LAYOUT, TRIAL) == []
 
 
 def test_the_manifest_describes_the_checkpoint(store: LocalStore, local: Path) -> None:

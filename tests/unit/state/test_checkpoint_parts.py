@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.checkpoint_history import CheckpointHistory
@@ -119,6 +119,17 @@ def test_a_part_of_another_generation_and_a_second_one_of_a_member_are_refused(w
     late = world.receive(second, m.PartStored(zombie, 10, part(second, 10)))
     assert [type(each) for each in late] == [do.Refused]
     assert store(world, first, 10) == [], "the parts of the generation before are forgotten"
+
+
+def test_a_gang_with_a_member_that_restarted_alone_makes_no_checkpoint_of_parts(world: World) -> None:
+    first, _ = gang(world)
+    assert world.machine.sweep is not None
+    [running] = world.machine.sweep.gangs.values()
+    running.absences.incarnations[Rank(1)] = 1
+    [(agent, news)] = sent(store(world, first, 10))
+    assert (agent, news.step) == (first, 10)
+    assert news.problem.startswith("a member of the gang has restarted alone")
+    assert not running.checkpoints.parts.stored
 
 
 def test_a_checkpoint_that_another_trials_state_replaces_is_acknowledged_to_all(world: World) -> None:

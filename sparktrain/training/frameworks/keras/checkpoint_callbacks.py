@@ -394,7 +394,8 @@ class EndStage(InternalCallback):
         if self._rank or stages.behind(self._position.fit):
             return
         if is_spread():
-            if not self._position.stopped and (text := stages.lacking()):
+            text = "" if self._position.stopped else stages.make_room(self.model) or stages.lacking()
+            if text:
                 notice(text)
             return
         if any(not other_stage.optimizer for other_stage in stages.other_stages(self.model)):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sparktrain.errors import OutOfStepError
+from sparktrain.training.checkpoint import memory_checkpoints
 from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.collectives.ring import LocalRing
@@ -85,6 +86,16 @@ def test_a_member_alone_takes_none_unless_its_gang_may_grow(may_grow: bool, coun
             clock.pause(1.0)
             steps.step(step)
     assert len(memory.snapshots) == count
+
+
+def test_members_that_hold_parts_of_a_model_take_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_checkpoints, "is_split", lambda parts: True)
+    memory = Memory(may_grow=True)
+    checkpoints, _, clock = loop(Mirror(), memory)
+    with checkpoints as steps:
+        clock.pause(1.0)
+        steps.step(1)
+    assert memory.snapshots == []
 
 
 def test_members_with_different_steps_are_named() -> None:

@@ -72,6 +72,15 @@ def test_weights_that_take_too_much_memory_are_dropped_oldest_first_and_reported
     assert [each is not None and bool(each.weights) for each in found] == [True, False, False, True, True]
 
 
+def test_a_fit_that_left_no_weights_is_reported_once() -> None:
+    stages, model = Stages(), Model()
+    assert stages.lacking() == ""
+    stages.finish(1, {}, {}, model)
+    stages.finish(2, {}, weights(2), model)
+    assert stages.lacking().startswith("the weights after fit 1 are too large to be kept beside the newest")
+    assert stages.lacking() == ""
+
+
 def test_others_returns_the_newest_state_of_each_held_model() -> None:
     stages, one, two = Stages(), Model(), Model()
     stages.finish(1, {"step": 1}, weights(1), one)
