@@ -136,6 +136,22 @@ def tensorflow_fit(threads: int) -> None:
     model.fit(x, y, batch_size=250, verbose=0)
 
 
+def keras_fit(threads: int) -> None:
+    """By whichever backend this process has imported Keras."""
+    os.environ["NPROC"] = str(threads)
+    import keras
+
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+    x, y = _table()
+    model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dropout(0.1)])
+    model.add(keras.layers.Dense(1))
+    model.compile("adam", "mse")
+    model.fit(x, y, batch_size=250, verbose=0)
+
+
 def _table() -> tuple[object, object]:
     import numpy as np
 
@@ -147,6 +163,8 @@ FITS: dict[str, tuple[tuple[str, ...], Callable[[int], None]]] = {
     "numpy": (("numpy", "scipy.stats", "pandas", "pyarrow.parquet"), numpy_fit),
     "tensorflow": (("tensorflow", "keras"), tensorflow_fit),
     "sklearn": (("sklearn.ensemble", "sklearn.linear_model"), sklearn_fit),
+    "keras-on-jax": (("jax", "keras"), keras_fit),
+    "keras-on-torch": (("torch", "torch._dynamo", "keras"), keras_fit),
     "xgboost": (("xgboost",), xgboost_fit),
     "lightgbm": (("lightgbm",), lightgbm_fit),
     "jax": (("jax", "jax.numpy"), jax_fit),
@@ -156,6 +174,8 @@ FITS: dict[str, tuple[tuple[str, ...], Callable[[int], None]]] = {
     "transformers": (("torch", "torch._dynamo", "transformers"), transformers_fit),
 }
 """For each library, the modules that are imported before the forks, and what a child does."""
+_KERAS_ON = "keras-on-"
+"""The start of the rows of Keras: the backend follows."""
 TOGETHER = ("torch+xgboost+lightgbm+sklearn", "jax+xgboost+lightgbm+sklearn")
 """Several runtimes of OpenMP in one process."""
 PACKAGES = ("scikit-learn", "xgboost-cpu", "lightgbm", "jax", "torch", "catboost", "polars", "transformers")
@@ -270,12 +290,14 @@ def _target(number: str) -> str:
 def rows(names: list[str], children: int, together: int, deadline_s: float) -> Iterator[tuple[str, ...]]:
     """The table: each library in a process of its own."""
     for name in names:
-        if not all(find_spec(library) for library in name.split("+")):
+        backend = name.removeprefix(_KERAS_ON)
+        if not all(map(find_spec, ("keras", backend) if backend != name else name.split("+"))):
             continue
         command = [sys.executable, "-m", "benchmarks.fork_safety", "--examine", name]
         command += ["--children", str(children), "--together", str(together), "--deadline", str(deadline_s)]
         # The lines that libraries print, such as those of TensorFlow, are not for this table.
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        variables = os.environ | ({"KERAS_BACKEND": backend} if backend != name else {})
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
         if ran.returncode:
             yield name, "", "", ran.stderr.strip().splitlines()[-1][:60], "", ""
             continue

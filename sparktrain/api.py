@@ -36,6 +36,7 @@ from sparktrain.config.option_catalog import (
 )
 from sparktrain.config.quantities import MIB
 from sparktrain.driver.agent_sources import HeldAgents, OpenAgents, OwnAgents, PoolAgents
+from sparktrain.driver.backend_choice import keras_setting
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.refit import compose_refit
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -407,7 +408,9 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
     engine = engine_of(spark).sharing((keywords.gpu_memory or 0) // MIB)
     engine.check_cluster()
     count, _ = engine.agents_for(None, keywords.agents, None)
-    preload = pool_modules() if keywords.preload is None else keywords.preload
+    preload = keywords.preload
+    if preload is None:
+        preload = pool_modules(keras_setting(lambda: None, {})[0])
     started = AgentPool(engine, count, preload, keywords.idle_timeout)
     started.open()
     return Pool(started)

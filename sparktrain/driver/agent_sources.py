@@ -16,6 +16,7 @@ from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.usercode.preload import keras_left_by_pool
 
 
 class Admitted(NamedTuple):
@@ -120,6 +121,8 @@ class PoolAgents:
         Raises UserError, such as PoolError when the pool is closed, or on another run.
         """
         call = _sliced(call, self.engine.gpu_mib)
+        if note := keras_left_by_pool(call.definition.plan.preload, self._pool.preload):
+            call = replace(call, notes=(*call.notes, note))
         _check_fit(call, self.engine)
         agents = self._pool.agents
         preflight.check_pool(agents, call.definition.spec.gang.size)

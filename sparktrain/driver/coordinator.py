@@ -57,6 +57,7 @@ from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
 from sparktrain.store.base import Store
 from sparktrain.threads import aside
+from sparktrain.usercode.preload import shared
 
 TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""
@@ -343,7 +344,7 @@ class Coordinator:
                 self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
                 definition = self._active().work.owned.definition
-                self._server.send(agent, m.Prepare(run, definition.code, definition.plan.preload))
+                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload)))
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
             case do.Send(agent=agent, message=message):

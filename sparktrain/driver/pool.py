@@ -109,7 +109,7 @@ class AgentPool:
         self.engine = engine
         self.agents = agents
         self._without_gpus = without_gpus
-        self._preload = preload
+        self.preload = preload
         self._idle_timeout_s = idle_timeout_s
         self._id = uuid.uuid4().hex[:12]
         self._coordinator: Coordinator | None = None
@@ -152,7 +152,7 @@ class AgentPool:
         self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
-        server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates, claims)
+        server = Server(listener, SystemClock(), installed_versions(), self.preload, self._certificates, claims)
         reasons = self.engine.loss_reasons()
         self._coordinator = Coordinator(server, SystemClock(), self._why_none, reasons, self._times.outlook_s)
         try:

@@ -102,6 +102,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
     import_hook.provide(context)
+    horovod_torch.provide(context)
     entered = clock.now()
     is_ps_backend = call.gang.backend is Backend.PARAMETER_SERVER
     by_itself = has_ps(gang.formation) and (is_ps_backend or runs_everywhere(function))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparktrain.config.environment import JAX, KERAS_BACKEND, TORCH
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
 from sparktrain.usercode.environment_writes import ANY
 from sparktrain.usercode.source_imports import Imports
@@ -131,6 +132,8 @@ _WRAPPED = "sklearn"
 """What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
 
 
+_KERAS_ON = "sparktrain.training.frameworks.keras.preloads.on_"
+"""The start of the modules that import Keras on another backend than TensorFlow: on JAX, or on PyTorch."""
 _POOL = ("numpy", "keras", "tensorflow")
 """What a pool imports by default: TensorFlow takes longest of all, and is what most calls use."""
 _POOL_OTHERS = ("jax", "lightgbm", "sklearn", "torch", "xgboost")
@@ -146,16 +149,34 @@ class PreloadChoice:
     """A line for each reason why something is left to the trials, with what that costs each of them."""
 
 
-def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> PreloadChoice:
+@dataclass(frozen=True)
+class KerasInTrials:
+    """The backend of Keras that all trials of a function have."""
+
+    backend: str
+    by_code: bool = False
+    """Whether the function chooses it whenever it runs: then it may set the variable for that."""
+
+
+def chosen(
+    imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = (), keras: KerasInTrials | None = None
+) -> PreloadChoice:
     """The safe modules among those that some code imports, and those that connect its gang.
 
-    Leaves out modules that read a variable of `env`, or one that the code may set, when they are imported.
+    Leaves out modules that read a variable of `env`, or one that the code may set, when they are imported. `keras` is
+    None where the backend that Keras has in all trials is not known.
     """
-    variables = _variables(imports) - set(env)
+    variables = _variables(imports)
+    other = _other_backend(imports, keras, variables)
+    # A module of its own imports Keras on that backend, whatever the variable has then.
+    chosen_before = {KERAS_BACKEND} if other else set()
+    env = {*env} - chosen_before
+    variables -= env | chosen_before
     by_code = _readers(_READ_AT_IMPORT, variables)
     by_call = _readers(_READ_AT_IMPORT | _LOGGED_AT_IMPORT, env)
     excluded = {*by_code, *by_call}
-    backend = _keras_backend()
+    backend = other or _keras_backend()
+    other = "" if excluded & {"keras", other} else other
     if backend != _TENSORFLOW:
         excluded.add("keras")
     # TensorFlow imports Keras, which keeps the backend that it has then.
@@ -164,6 +185,7 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
         excluded.add(_TENSORFLOW)
     # Keras imports scikit-learn only for its wrappers, so a zygote imports it only where a wrapper is named.
     names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
+    names |= {other} if other else set()
     tops = {name.partition(".")[0] for name in names}
     importers = sorted(name for name, unsafe in _IMPORTERS.items() if {name, unsafe} <= tops)
     modules = {_module(name) for name in names if name.partition(".")[0] in SAFE - excluded - {*importers}}
@@ -177,21 +199,46 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     ]
     if brings_keras and _TENSORFLOW in tops:
         notes.append(f"{_imported([_TENSORFLOW])}: it imports Keras")
-    if backend != _TENSORFLOW and "keras" in tops:
+    if other:
+        safe.add(f"{_KERAS_ON}{other}")
+    elif backend != _TENSORFLOW and "keras" in tops:
         notes.append(f"{_imported(['keras'])}: here it runs on {backend}")
     return PreloadChoice(tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded)))), tuple(notes))
 
 
-def pool_modules() -> tuple[str, ...]:
+def shared(modules: Collection[str]) -> tuple[str, ...]:
+    """Those of the modules of a run that zygotes of a pool import, too: other runs may have Keras on other backends."""
+    return tuple(name for name in modules if not name.startswith(_KERAS_ON))
+
+
+def keras_left_by_pool(modules: Collection[str], pool: Collection[str]) -> str:
+    """The line for a run with these modules in a `pool` that has imported its own; empty where none is left."""
+    if all(name in pool or not name.startswith(_KERAS_ON) for name in modules):
+        return ""
+    return f"{_imported(['keras'])}: the pool may train on other backends"
+
+
+def pool_modules(keras: str = "") -> tuple[str, ...]:
     """What the zygotes of a pool import before its first call, when its functions are unknown.
 
-    The other frameworks that this process has imported where TensorFlow is not among them, as in a notebook of torch;
+    Keras on JAX or PyTorch where `keras`, the backend that this process and its user have set, is one of these; the
+    other frameworks that this process has imported where TensorFlow is not among them, as in a notebook of torch;
     NumPy, Keras and TensorFlow otherwise. A call adds what its function uses.
     """
+    if keras in (JAX, TORCH):
+        return ("numpy", keras, *_USED_AT_ONCE.get(keras, ()), f"{_KERAS_ON}{keras}")
     others = [name for name in _POOL_OTHERS if name in sys.modules]
     if not others or _TENSORFLOW in sys.modules:
         return _POOL
     return ("numpy", *others, *(part for name in others for part in _USED_AT_ONCE.get(name, ())))
+
+
+def _other_backend(imports: Imports, keras: KerasInTrials | None, variables: Collection[str]) -> str:
+    """The backend of Keras that code certainly has; empty for TensorFlow, and where it depends."""
+    imports_keras = any(name.partition(".")[0] == "keras" for name in imports.modules)
+    if keras is None or not imports_keras or keras.backend not in (JAX, TORCH):
+        return ""
+    return keras.backend if keras.by_code or KERAS_BACKEND not in variables else ""
 
 
 def _variables(imports: Imports) -> set[str]:

@@ -33,7 +33,7 @@ from sparktrain.usercode.keras_registry import registered
 from sparktrain.usercode.module_graph import reached_files, reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.pickler import ScriptPickler, Sink, TooLargeError
-from sparktrain.usercode.preload import PreloadChoice, chosen
+from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, chosen
 from sparktrain.usercode.source_imports import Imports
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
@@ -95,13 +95,15 @@ def preload_choice(
     env: Collection[str] = (),
     *,
     sources: Sources | None = None,
+    keras: KerasInTrials | None = None,
 ) -> PreloadChoice:
     """The modules that a zygote should import before its children train in `gang`. Imports nothing.
 
     `env` has the names of variables that trials get: modules that read one on import are left to the trials.
+    `keras` has the backend of Keras in all of them, where that is known.
     """
     target = function if isinstance(function, Target) else Target.of(function)
-    return chosen(imports_of_target(target, sources or Sources()), gang, env)
+    return chosen(imports_of_target(target, sources or Sources()), gang, env, keras)
 
 
 def imports_of_target(target: Target, sources: Sources) -> Imports:

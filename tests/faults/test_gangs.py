@@ -87,6 +87,17 @@ def test_a_killed_process_costs_a_restart(
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_member_of_a_gang_of_pytorch_that_crashes_is_replaced(runs: Path, rank: int) -> None:
+    strikes = [Strike(1, 12, rank, "member", signal.SIGSEGV)]
+    result, folder = run(runs, strikes, backend="torch")
+    check(result, folder, strikes)
+    [restart] = result.restarts
+    assert restart.rank == rank
+    assert "SIGSEGV" in restart.cause
+
+
 @pytest.mark.all(case="several random kills", covered_by="one kill of each victim")
 def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Path) -> None:
     strikes = drill.plan(seed=11, kills=4, size=2)

@@ -26,6 +26,7 @@ def train(kill: bool, ctx: st.TrainContext) -> dict[str, float]:
     """Fit a small model by the callbacks; `kill` ends its first process in the middle of an epoch."""
     import sys
 
+    preloaded = sys.modules.keys() & {"keras"}
     import keras
     import numpy as np
 
@@ -61,7 +62,8 @@ def train(kill: bool, ctx: st.TrainContext) -> dict[str, float]:
     ):
         raise AssertionError(f"{loaded} are imported, and Keras runs on {keras.backend.backend()}")
     digest = float(sum(np.abs(weight).sum(dtype="float64") for weight in model.get_weights()))
-    return {"mae": history.history["mae"][-1], "weights": digest, "generation": ctx.generation}
+    metrics = {"mae": history.history["mae"][-1], "weights": digest}
+    return metrics | {"generation": ctx.generation, "preloaded": len(preloaded)}
 
 
 @pytest.fixture(scope="module", params=["jax", TORCH])
@@ -86,6 +88,10 @@ def test_a_killed_trial_resumes_and_ends_with_the_same_weights(run: Any) -> None
     assert (plain["generation"], killed["generation"]) == (1.0, 2.0)
     assert killed["weights"] == plain["weights"]
     assert killed["mae"] == plain["mae"]
+
+
+def test_keras_is_imported_before_the_trials_which_are_forked(run: Any) -> None:
+    assert [trial.metrics["preloaded"] for trial in run.trials] == [1, 1]
 
 
 def test_checkpoints_are_in_the_run_directory(run: Any) -> None:

@@ -47,6 +47,47 @@ def lose_a_member(ctx: Any) -> dict[str, float]:
     return {"total": total, "generation": ctx.generation}
 
 
+def elastic(folder: str) -> dict[str, float]:
+    """An elastic program of Horovod's guide; rank 1 ends by a signal between two commits, once."""
+    from horovod.torch.elastic import TorchState, run
+
+    hvd.init()
+    torch.manual_seed(hvd.rank())
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    x, y = rows().tensors
+    resets: list[int] = []
+
+    @run
+    def learn(state: Any) -> None:
+        while state.epoch < EPOCHS:
+            for start in range(0, ROWS, BATCH):
+                share = slice(start + hvd.rank(), start + BATCH, hvd.size())
+                optimizer.zero_grad()
+                nn.functional.mse_loss(model(x[share]), y[share]).backward()
+                optimizer.step()
+                marker = Path(folder, "killed")
+                if hvd.rank() == 1 and state.epoch == 1 and start == BATCH and not marker.exists():
+                    marker.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            state.epoch += 1
+            state.commit()
+
+    state = TorchState(model=model, optimizer=optimizer, epoch=0, seen=[hvd.rank()])
+    state.register_reset_callbacks([lambda: resets.append(state.epoch)])
+    learn(state)
+    weights = torch.cat([weight.detach().reshape(-1) for weight in model.parameters()]).numpy()
+    np.savez(Path(folder, f"rank-{hvd.rank()}.npz"), weights=weights)
+    return {"reset at": resets[0], "epoch": state.epoch, "seen": state.seen[0]}
+
+
+def use_the_sampler() -> None:
+    """What elastic programs of Horovod's guide divide data by."""
+    hvd.init()
+    hvd.elastic.ElasticSampler(rows())
+
+
 def call_init() -> None:
     """Only connect."""
     hvd.init()

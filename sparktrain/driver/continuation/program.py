@@ -4,13 +4,14 @@ import ast
 import itertools
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from sparktrain.config import uses
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.param_values import did_you_mean
+from sparktrain.driver.backend_choice import keras_setting
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
@@ -22,7 +23,7 @@ from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.framework_imports import FrameworkImports, framework_imports, framework_imports_in
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
-from sparktrain.usercode.preload import PreloadChoice
+from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, shared
 from sparktrain.usercode.serialize import pack, preload_choice
 from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
@@ -78,13 +79,18 @@ class FunctionProgram:
         """The backend of Keras that it chooses whenever it runs; None where it chooses none, or that depends."""
         return keras_choice(self._target)
 
-    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
+    def packed(
+        self, gang: GangSpec, env: Mapping[str, str], limit: int, preload: Sequence[str] | None
+    ) -> PackedProgram:
         """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
         # One reading for all: a call that read its modules for each took 160 ms for 440 files, before its first trial.
         sources = Sources()
         target = self._target
         if preload is None:
-            choice = preload_choice(target, gang, env, sources=sources)
+            by_code = self.keras_choice() if self.uses_keras() else None
+            backend, _ = keras_setting(lambda: by_code, env)
+            keras = KerasInTrials(backend, by_code is not None)
+            choice = preload_choice(target, gang, env, sources=sources, keras=keras)
         else:
             choice = PreloadChoice(tuple(preload))
         code = pack(target, limit, sources=sources, values=self._values)
@@ -131,14 +137,16 @@ class StoredProgram:
         """As `FunctionProgram.keras_choice`. By its source."""
         return keras_choice_in(self._plan.text)
 
-    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
-        """As `FunctionProgram.packed`."""
+    def packed(
+        self, gang: GangSpec, env: Mapping[str, str], limit: int, preload: Sequence[str] | None
+    ) -> PackedProgram:
+        """As `FunctionProgram.packed`. Keras is left to trials, which may run it on another backend than before."""
         plan = self._plan
         return PackedProgram(
             name=plan.function,
             code=self._code,
             parts=plan.parts,
-            preload=plan.preload if preload is None else preload,
+            preload=shared(plan.preload) if preload is None else preload,
             text=plan.text,
         )
 

@@ -1,5 +1,7 @@
 """The values that a training function saves beside its model: numbers, strings and arrays, in lists and dicts."""
 
+import base64
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -71,3 +73,22 @@ def _key(key: Any, path: Path) -> str:
 
 def _named(path: Path) -> str:
     return f"ctx.checkpoint.save({path[0]}=...): {path[0]}" + "".join(f"[{key!r}]" for key in path[1:])
+
+
+def encoded(values: Mapping[str, Any]) -> bytes:
+    """The values as JSON, with the bytes of arrays in Base64. Raises TypeError for what a checkpoint cannot have."""
+    packed, arrays = pack(values)
+    listed = [(path, leaf.dtype.str, leaf.shape, base64.b64encode(leaf.tobytes()).decode()) for path, leaf in arrays]
+    return json.dumps({"values": packed, "arrays": listed}).encode()
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """The values that `encoded` made `data` of."""
+    document = json.loads(data)
+    return unpack(
+        document["values"],
+        (
+            (path, np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy())
+            for path, dtype, shape, content in document["arrays"]
+        ),
+    )

@@ -39,6 +39,7 @@ class Pool:
         notes=(), runs_jobs=False, inherits=False, gpu_mib=0, check_run=str, check_data=str, tokens=lambda address: None
     )
     agents = 2
+    preload = ()
 
     def __init__(self, run: Callable[..., Any]) -> None:
         self.run = run

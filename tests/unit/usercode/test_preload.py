@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.usercode.preload import pool_modules
+from sparktrain.usercode.preload import KerasInTrials, keras_left_by_pool, pool_modules, shared
 from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve
 
@@ -144,6 +144,45 @@ def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch)
     choice = preload_choice(cell("def train():\n    import keras, numpy"))
     assert choice.modules == ("numpy",)
     assert choice.notes == ("keras (4.0 s) is imported in each trial: here it runs on jax",)
+
+
+ON_JAX = "sparktrain.training.frameworks.keras.preloads.on_jax"
+ON_TORCH = "sparktrain.training.frameworks.keras.preloads.on_torch"
+
+
+@pytest.mark.parametrize(
+    ("body", "keras", "env", "modules"),
+    [
+        ("import keras, numpy", KerasInTrials("jax"), (), ("jax", "numpy", ON_JAX)),
+        ("import keras", KerasInTrials("torch"), ("KERAS_BACKEND",), (ON_TORCH, "torch", "torch._dynamo")),
+        (
+            "import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras",
+            KerasInTrials("jax", by_code=True),
+            (),
+            ("jax", ON_JAX),
+        ),
+        ("import os; os.environ['KERAS_BACKEND'] = x; import keras", KerasInTrials("jax"), (), ()),
+        ("import keras", KerasInTrials("jax"), ("JAX_PLATFORMS",), ()),
+        ("import keras", KerasInTrials("jax"), ("KERAS_HOME",), ()),
+        ("import keras", KerasInTrials("numpy"), ("KERAS_BACKEND",), ()),
+        ("import keras", KerasInTrials("tensorflow"), (), ("keras",)),
+        ("import numpy", KerasInTrials("jax"), (), ("numpy",)),
+    ],
+)
+def test_keras_is_imported_on_the_backend_that_all_trials_have(
+    body: str, keras: KerasInTrials, env: tuple[str, ...], modules: tuple[str, ...]
+) -> None:
+    choice = preload_choice(cell(f"def train(x=1):\n    {body}"), env=env, keras=keras)
+    assert choice.modules == modules
+    assert shared(choice.modules) == tuple(name for name in modules if name not in (ON_JAX, ON_TORCH))
+
+
+def test_a_pool_imports_keras_on_the_backend_of_its_process_and_leaves_others() -> None:
+    modules = pool_modules("jax")
+    assert modules == ("numpy", "jax", ON_JAX)
+    assert keras_left_by_pool((ON_JAX, "jax"), modules) == ""
+    left = "keras (4.0 s) is imported in each trial: the pool may train on other backends"
+    assert keras_left_by_pool((ON_TORCH, "torch"), modules) == left
 
 
 @pytest.mark.parametrize(

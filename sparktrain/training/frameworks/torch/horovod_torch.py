@@ -6,6 +6,7 @@ members that the gang already knows: Gloo's key-value server runs in each member
 
 import atexit
 import os
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ from sparktrain.errors import FormError, SpecError
 from sparktrain.patched_imports import patch_when_imported
 
 if TYPE_CHECKING:
+    from sparktrain.training.context import TrainContext
     from sparktrain.training.gang_join import JoinedGang
 
 _MODULE = "horovod.torch"
+_ELASTIC = f"{_MODULE}.elastic"
 _ALONE = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 """Without them Horovod looks for MPI, which it is built without."""
 _TIMEOUT_S = 30.0
@@ -52,8 +55,30 @@ def _patch(module: ModuleType, gang: "JoinedGang", backend: Backend) -> None:
     def shutdown() -> None:
         """Nothing: the members leave Horovod together, when the training function has returned."""
 
+    _put_elastic(module)
     module.init = init  # type: ignore[attr-defined]
     module.shutdown = shutdown  # type: ignore[attr-defined]
+
+
+def provide(trial: "TrainContext") -> None:
+    """Have `hvd.elastic` save and resume by `trial`, once it is imported. Call it before the training function."""
+
+    def put(_: ModuleType) -> None:
+        from sparktrain.training.frameworks.torch import horovod_elastic
+
+        horovod_elastic.provide(trial)
+
+    patch_when_imported(_MODULE, put)
+
+
+def _put_elastic(module: ModuleType) -> None:
+    """Have imports of Horovod's own `elastic`, with a driver of its own, find the one over checkpoints of the gang."""
+    from sparktrain.training.frameworks.torch import horovod_elastic
+
+    for name in [name for name in sys.modules if name.startswith(f"{_ELASTIC}.")]:
+        del sys.modules[name]
+    sys.modules[_ELASTIC] = horovod_elastic
+    module.elastic = horovod_elastic  # type: ignore[attr-defined]
 
 
 def _connect(gang: "JoinedGang", backend: Backend, start: Any) -> None:

@@ -1,18 +1,16 @@
 """PyTorch as a framework. Imports nothing of it."""
 
-import os
 import sys
 from typing import Any
 
 from sparktrain.errors import EnvironmentMismatchError
 from sparktrain.patched_imports import patch_when_imported
 from sparktrain.training.frameworks.contract import Framework, contains
+from sparktrain.training.frameworks.torch_devices import has_devices
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
 _GLOO = "gloo/gloo/"
 _MIB = 2**20
-_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/dxg", "/dev/davinci_manager")
-"""Files of hosts with devices for torch: of NVIDIA, AMD and Intel, those of WSL, and of Ascend."""
 
 
 class Torch(Framework):
@@ -52,7 +50,7 @@ class Torch(Framework):
         """See base class. Those of its GPUs too, once they are initialised."""
         torch = sys.modules[self.module]
         # For devices that are not initialised it formats the stack of its caller: 3 ms and 600 page faults.
-        if any(os.path.exists(device) for device in _DEVICES):
+        if has_devices():
             torch.manual_seed(value)
         else:
             torch.default_generator.manual_seed(value)

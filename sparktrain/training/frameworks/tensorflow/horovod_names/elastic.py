@@ -3,17 +3,15 @@
 Horovod continues in the processes that are left; a gang restarts, so that its processes know each other again.
 """
 
-import base64
 import copy
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.extras import pack, unpack
+from sparktrain.training.checkpoint.extras import decoded, encoded
 from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_ring, current_trial
 from sparktrain.training.frameworks.tensorflow.horovod_names.tensorflow_names import assign_all
@@ -66,11 +64,11 @@ class ObjectState:
         """Give all members the chief's values. Every member calls it; it blocks until all do."""
         ring = current_ring("hvd.elastic.State.sync()")
         # As JSON and arrays: a member unpickles nothing that another one sends.
-        data = np.frombuffer(_encoded(self._values()), np.uint8).astype(np.int32)
+        data = np.frombuffer(encoded(self._values()), np.uint8).astype(np.int32)
         length = int(user_ops.broadcast(ring, data.size))
         # A broadcast needs arrays of one shape, and the chief's values may be of another length.
         sent = user_ops.broadcast(ring, np.resize(data, length))
-        vars(self).update(_decoded(np.asarray(sent).astype(np.uint8).tobytes()))
+        vars(self).update(decoded(np.asarray(sent).astype(np.uint8).tobytes()))
         self.save()
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
@@ -177,24 +175,6 @@ class TensorFlowKerasState(TensorFlowState):
 
 
 KerasState = TensorFlowKerasState
-
-
-def _encoded(values: Mapping[str, Any]) -> bytes:
-    """The values as JSON, with the bytes of arrays in Base64. Raises TypeError for what a checkpoint cannot have."""
-    packed, arrays = pack(values)
-    listed = [(path, leaf.dtype.str, leaf.shape, base64.b64encode(leaf.tobytes()).decode()) for path, leaf in arrays]
-    return json.dumps({"values": packed, "arrays": listed}).encode()
-
-
-def _decoded(data: bytes) -> dict[str, Any]:
-    document = json.loads(data)
-    return unpack(
-        document["values"],
-        (
-            (path, np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy())
-            for path, dtype, shape, content in document["arrays"]
-        ),
-    )
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:

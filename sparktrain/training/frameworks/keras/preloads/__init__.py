@@ -1,0 +1,1 @@
+"""Modules that zygotes import to have Keras on another backend than TensorFlow."""
