@@ -41,9 +41,15 @@ OWN_SESSIONS = tuple(
 )
 """Its files that use none of that."""
 FORKED = tuple(
-    f"tests/training/test_{name}.py" for name in ("broken_rings", "out_of_step", "programs_gang", "rings", "staged")
-)
+    f"tests/training/test_{name}.py"
+    for name in (
+        "broken_rings", "horovod_programs", "local_steps", "memory_saver", "out_of_step", "programs_gang", "rings",
+        "staged",
+    )
+)  # fmt: skip
 """Tests of gangs that are forked from one process, which has loaded TensorFlow and Horovod for all of them."""
+CLUSTERS = ("tests/training/test_member_shares.py", "tests/training/test_strategy.py")
+"""Tests of TensorFlow's strategies, forked from another process that has loaded TensorFlow alone."""
 GANGS = (
     "tests/examples/test_gangs.py",
     *(
@@ -52,6 +58,7 @@ GANGS = (
     ),
 )
 """Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""
+TOGETHER = (READERS, FORKED, CLUSTERS, GANGS)
 IDLE_S = 20.0
 """After it the agents of a pool of tests end: no memory is held for files that do not use them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
@@ -67,12 +74,9 @@ class Rings(LoadScopeScheduling):
     daemons or a session, and the others take a file at a time, as it does too from then on."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(READERS):
-            return READERS[0]
-        if nodeid.startswith(FORKED):
-            return FORKED[0]
-        if nodeid.startswith(GANGS):
-            return GANGS[0]
+        for files in TOGETHER:
+            if nodeid.startswith(files):
+                return files[0]
         if nodeid.startswith(SESSION) and not nodeid.startswith(OWN_SESSIONS):
             return SESSION
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
