@@ -58,13 +58,15 @@ GANGS = (
     ),
 )
 """Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""
-TOGETHER = (READERS, FORKED, CLUSTERS, GANGS)
+LOSSES = ("tests/faults/test_same_bits.py", "tests/faults/test_training.py")
+"""Tests of losses on the two agents of the pool of their ring."""
+TOGETHER = (READERS, FORKED, CLUSTERS, GANGS, LOSSES)
 IDLE_S = 20.0
 """After it the agents of a pool of tests end: no memory is held for files that do not use them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
-LATE = ("spark", "hosts", "examples", "faults", "training", "torch", "process", "gpu")
+LATE = ("spark", "examples", "faults", "hosts", "training", "torch", "process", "gpu")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
-all workers end at about the same time."""
+all workers end at about the same time. The JVMs of `hosts` start when those of `hadoop` have ended."""
 LONG = ("tests/process/test_streams.py",)
 """Files that come first in their ring, for the same reason."""
 
