@@ -41,9 +41,15 @@ OWN_SESSIONS = tuple(
 )
 """Its files that use none of that."""
 FORKED = tuple(
-    f"tests/training/test_{name}.py" for name in ("broken_rings", "out_of_step", "programs_gang", "rings", "staged")
-)
+    f"tests/training/test_{name}.py"
+    for name in (
+        "broken_rings", "horovod_programs", "local_steps", "memory_saver", "out_of_step", "programs_gang", "rings",
+        "staged",
+    )
+)  # fmt: skip
 """Tests of gangs that are forked from one process, which has loaded TensorFlow and Horovod for all of them."""
+CLUSTERS = ("tests/training/test_member_shares.py", "tests/training/test_strategy.py")
+"""Tests of TensorFlow's strategies, forked from another process that has loaded TensorFlow alone."""
 GANGS = (
     "tests/examples/test_gangs.py",
     *(
@@ -52,12 +58,15 @@ GANGS = (
     ),
 )
 """Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""
+LOSSES = ("tests/faults/test_same_bits.py", "tests/faults/test_training.py")
+"""Tests of losses on the two agents of the pool of their ring."""
+TOGETHER = (READERS, FORKED, CLUSTERS, GANGS, LOSSES)
 IDLE_S = 20.0
 """After it the agents of a pool of tests end: no memory is held for files that do not use them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
-LATE = ("spark", "hosts", "examples", "faults", "training", "torch", "process", "gpu")
+LATE = ("spark", "examples", "faults", "hosts", "training", "torch", "process", "gpu")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
-all workers end at about the same time."""
+all workers end at about the same time. The JVMs of `hosts` start when those of `hadoop` have ended."""
 LONG = ("tests/process/test_streams.py",)
 """Files that come first in their ring, for the same reason."""
 
@@ -67,12 +76,9 @@ class Rings(LoadScopeScheduling):
     daemons or a session, and the others take a file at a time, as it does too from then on."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(READERS):
-            return READERS[0]
-        if nodeid.startswith(FORKED):
-            return FORKED[0]
-        if nodeid.startswith(GANGS):
-            return GANGS[0]
+        for files in TOGETHER:
+            if nodeid.startswith(files):
+                return files[0]
         if nodeid.startswith(SESSION) and not nodeid.startswith(OWN_SESSIONS):
             return SESSION
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]

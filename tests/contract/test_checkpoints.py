@@ -23,7 +23,7 @@ class TestInADirectory(CheckpointContract):
 
 @pytest.mark.usefixtures("aws")
 class TestInS3(CheckpointContract):
-    stride = 17
+    stride = 29
 
     @pytest.fixture
     def store(self, s3_server: str) -> Store:
@@ -33,7 +33,7 @@ class TestInS3(CheckpointContract):
 
 @pytest.mark.all(
     case="a fault at each third operation of a checkpoint in S3",
-    covered_by="at each seventeenth; at each one in memory",
+    covered_by="at each twenty-ninth; at each one in memory",
 )
 class TestInS3Often(TestInS3):
     stride = 3

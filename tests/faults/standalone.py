@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from sparktrain.cluster.spark_session import jvm_here
 from tests.support.local_spark import spark_home
 from tests.support.processes import Sighted, descendants, wait_until
 
@@ -55,7 +56,8 @@ class Standalone:
     ) -> "subprocess.Popen[bytes]":
         home = spark_home()
         line = [*enter, os.path.join(home, "bin", "spark-class"), program, "--host", host, "--webui-port", "0", *words]
-        env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": host}
+        small = {"SPARK_DAEMON_JAVA_OPTS": jvm_here(), "SPARK_DAEMON_MEMORY": "256m"}
+        env = {**os.environ, **small, "SPARK_HOME": home, "SPARK_LOCAL_IP": host}
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(line, env=env, stdout=log, stderr=log, cwd=self._folder)
         self._stack.callback(process.wait)

@@ -1,7 +1,7 @@
 """A gang that loses a member ends with the bits of an undisturbed one, also in what each member has of its own."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,6 @@ OTHERS = pytest.mark.all(
 )
 Members = list[tuple[dict[str, Any], dict[str, list[float]]]]
 """By rank: the variables by path, and the history of `fit`."""
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two warm agents on this machine."""
-    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
-        yield made
 
 
 def trained(pool: st.Pool, folder: Path, **faults: Any) -> tuple[st.RunResult, Members]:

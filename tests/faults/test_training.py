@@ -1,7 +1,7 @@
 """A killed training ends with the weights of an undisturbed one, and a member that hangs is replaced."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,6 @@ OTHER_GROWTH = pytest.mark.all(
 )
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two warm agents on this machine."""
-    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
-        yield made
 
 
 def trained(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class TestInHdfs(CheckpointContract):
-    stride = 17
+    stride = 29
 
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
@@ -23,7 +23,7 @@ class TestInHdfs(CheckpointContract):
 
 @pytest.mark.all(
     case="a fault at each third operation of a checkpoint in HDFS",
-    covered_by="at each seventeenth; `contract/test_checkpoints`: at each one",
+    covered_by="at each twenty-ninth; `contract/test_checkpoints`: at each one",
 )
 class TestInHdfsOften(TestInHdfs):
     stride = 3

@@ -30,15 +30,13 @@ class TestReportsInHdfsOften(TestReportsInHdfs):
     stride = 1
 
 
+@pytest.mark.all(
+    case="appended reports by WebHDFS",
+    covered_by="by the native protocol; `contract/test_metric_log`: in S3 and in a directory; `hadoop/test_store`: "
+    "each operation by WebHDFS",
+)
 class TestReportsByWebHdfs(MetricLogContract):
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")
         return WebHdfsStore.at(StoreAddress(f"{url}{tmp_path}", timeout_s=30.0))
-
-    @pytest.mark.all(
-        case="a crash anywhere in appended reports, by WebHDFS",
-        covered_by="by the native protocol; `contract/test_metric_log`: in S3 and in a directory",
-    )
-    def test_stored_appends_survive_a_crash_anywhere(self, store: Store) -> None:
-        super().test_stored_appends_survive_a_crash_anywhere(store)

@@ -12,8 +12,13 @@ from tests.hadoop.following import wait_running
 from tests.support.hadoop import Yarn
 
 RESUMED = pytest.mark.all(
-    case="another application resumes the run from a pack that lost its driver; from a pack with TensorFlow too",
-    covered_by="the lost driver is reported; `faults/test_driver_death`: another driver resumes",
+    case="a run from a pack that loses its driver for good is reported, and another application resumes it; from a "
+    "pack with TensorFlow too",
+    covered_by="a driver from a pack that refuses its call; `unit/submit/test_verdict`; `faults/test_driver_death`: "
+    "another driver resumes",
+)
+WITHOUT_A_PACK = pytest.mark.all(
+    case="a driver without a pack that refuses its call", covered_by="a driver from a pack that does"
 )
 
 TRAIN = Path(__file__).with_name("yarn_where.py")
@@ -40,17 +45,10 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
-@pytest.mark.parametrize(
-    ("pack", "resumes"),
-    [
-        (SMALL_PACKS, False),
-        pytest.param(SMALL_PACKS, True, marks=RESUMED),
-        pytest.param(TRAINING_PACKS, True, marks=RESUMED),
-    ],
-    ids=["reported", "resumed", "resumed-large"],
-)
+@RESUMED
+@pytest.mark.parametrize("pack", [SMALL_PACKS, TRAINING_PACKS], ids=["small", "large"])
 def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_by_another_application(
-    yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, resumes: bool, request: pytest.FixtureRequest
+    yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(UPLOADED[pack])
     sweep = [
@@ -65,7 +63,7 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
         "--dir",
         "hdfs:///submitted",
     ]
-    name = f"killed-{pack}-{resumes}"
+    name = f"killed-{pack}"
     words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", name]
     place = ["--deploy-mode", "cluster", "--label", "gpu", "--packs", f"hdfs:///{pack}", "--package", *PACKAGES[pack]]
     with command(yarn_cluster, tmp_path / "first", *place, *words) as first:
@@ -78,8 +76,6 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
     # Its Python has seen that its JVM is gone, or was ended as soon.
     assert re.search(r"; the same call resumes (it|the run)\n", first.stderr)
     check_python(marks)
-    if not resumes:
-        return
 
     with command(yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/{name}", "--json") as again:
         assert again.wait(ENDS_S) == 0, again.output
@@ -94,13 +90,23 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
     check_python(marks)
 
 
+OF_THIS_MACHINE = ["--pack", "none", "--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"]
+
+
+@pytest.mark.usefixtures("packs")
+@pytest.mark.parametrize(
+    "python",
+    [
+        ["--packs", f"hdfs:///{SMALL_PACKS}", "--package", *SMALL],
+        pytest.param(OF_THIS_MACHINE, marks=WITHOUT_A_PACK),
+    ],
+    ids=["pack", "none"],
+)
 def test_a_call_that_the_driver_refuses_in_its_container_has_its_code_and_its_words(
-    yarn_cluster: Yarn, tmp_path: Path
+    yarn_cluster: Yarn, tmp_path: Path, python: list[str]
 ) -> None:
     words = ["sweep", f"{TRAIN}:no_such", "--grid", "x=1", "--dir", "hdfs:///submitted", "--name", "refused"]
-    python = ["--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"]
-    place = ["--deploy-mode", "cluster", "--pack", "none", *python]
-    with command(yarn_cluster, tmp_path / "call", *place, *words) as done:
+    with command(yarn_cluster, tmp_path / "call", "--deploy-mode", "cluster", *python, *words) as done:
         assert done.wait(ENDS_S) == 2, done.stderr
     assert "exited with 2 before it ended a run" in done.stderr
     assert "the end of what the driver printed:\n" in done.stderr

@@ -136,8 +136,7 @@ def test_a_run_recovers_from_all_that_yarn_takes_and_only_what_it_did_not_take_c
 
 @pytest.mark.all(
     case="YARN restarts a driver in its container; a decommissioned node, a restart of the ResourceManager",
-    covered_by="`hadoop/test_submit`: another application resumes the run of a lost driver; "
-    "`unit/cluster/test_executor_loss` for the others",
+    covered_by="`faults/test_driver_death`: another driver resumes; `unit/cluster/test_executor_loss` for the others",
 )
 def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourcemanager_and_nodes_come_and_go(
     breakable_yarn: Yarn, tmp_path: Path

@@ -44,7 +44,12 @@ def by_pyright() -> Found:
     return {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in errors}
 
 
-@pytest.mark.parametrize("find", [by_mypy, by_pyright], ids=["mypy", "pyright"])
+BY_MYPY = pytest.mark.all(
+    case="what mypy reports of programs of users", covered_by="what pyright reports; `make types`: the package"
+)
+
+
+@pytest.mark.parametrize("find", [pytest.param(by_mypy, marks=BY_MYPY), by_pyright], ids=["mypy", "pyright"])
 def test_each_mistake_is_reported_at_its_line_and_nothing_else(find: Callable[[], Found]) -> None:
     assert len(marked()) >= 25
     assert find() == marked()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparktrain import process_tree
+from sparktrain import deferred_wrappers, process_tree
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
@@ -129,6 +129,7 @@ def main() -> None:
     process_tree.die_with_parent(signal.SIGKILL, int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    deferred_wrappers.defer()
     for module in ("keras", "tensorflow", "numpy"):
         importlib.import_module(module)
     for line in sys.stdin:

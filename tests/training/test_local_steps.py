@@ -13,6 +13,11 @@ from tests.training.local_stepping import OPTIMIZERS
 ON_HOROVOD = pytest.mark.all(
     case="the simulation of six optimizers on Horovod's ring", covered_by="on TensorFlow's ring"
 )
+OTHER_OPTIMIZERS = pytest.mark.all(
+    case="the simulation of plain gradient descent, Adam and scaled losses",
+    covered_by="of momentum, moving averages and accumulated gradients; an average after each step of plain descent; "
+    "`training/test_local_gangs`: mixed precision",
+)
 OTHER_INTERVALS = pytest.mark.all(
     case="the simulation with averages after three steps, and at the ends of epochs alone",
     covered_by="after four steps; an average after each step on both rings",
@@ -21,6 +26,7 @@ OTHER_INTERVALS = pytest.mark.all(
 EQUAL = 1e-6
 EVERY = list(OPTIMIZERS)
 SOME = ["momentum", "ema", "accumulating"]
+OTHERS = [name for name in EVERY if name not in SOME]
 PLAIN = ["sgd", "eagerly", "embedding"]
 """Fits with plain gradient descent: the mean of its steps is the step by the mean gradient."""
 
@@ -48,11 +54,18 @@ def test_an_average_after_each_step_of_plain_sgd_is_one_process_on_the_whole_bat
 
 
 @both
-@pytest.mark.parametrize("local", [4, *(pytest.param(steps, marks=OTHER_INTERVALS) for steps in (3, 100))])
-def test_members_compute_what_a_simulation_in_one_process_computes(backend: str, local: int) -> None:
-    expected = run_gang(local_stepping.simulated, 1, "none", size=2, names=EVERY, local=local)[0]
-    members = run_gang(local_stepping.member, 2, backend, names=EVERY, local=local)
-    for name in EVERY:
+@pytest.mark.parametrize(
+    ("local", "names"),
+    [
+        (4, SOME),
+        pytest.param(4, OTHERS, marks=OTHER_OPTIMIZERS),
+        *(pytest.param(steps, EVERY, marks=OTHER_INTERVALS) for steps in (3, 100)),
+    ],
+)
+def test_members_compute_what_a_simulation_in_one_process_computes(backend: str, local: int, names: list[str]) -> None:
+    expected = run_gang(local_stepping.simulated, 1, "none", size=2, names=names, local=local)[0]
+    members = run_gang(local_stepping.member, 2, backend, names=names, local=local)
+    for name in names:
         assert members[0][name] == members[1][name], name
         close(members[0][name], expected[name], name)
 
