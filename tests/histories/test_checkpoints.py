@@ -157,7 +157,7 @@ def _agent_deletes() -> Any:
 
 def _generations_share_a_folder() -> Any:
     folder = CheckpointLayout(f"{LAYOUT.checkpoints(TRIAL)}/gen-0001")
-    return patch.object(RunLayout, "generation", lambda self, trial, generation: folder)
+    return patch.object(RunLayout, "generation", lambda self, *place: folder)
 
 
 def _manifest_first() -> Any:
