@@ -21,6 +21,8 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
+_INTERNALS = ("_autoconvert_optionals", "_compile_metrics", "_compute_loss", "_distribute_strategy")
+"""What a step that can be repeated uses of Keras's trainer; another version of Keras may lack it."""
 _STARTS = ("on_train_batch_begin", "on_batch_begin")
 
 
@@ -94,6 +96,7 @@ class HealTogether(InternalCallback):
         metrics = getattr(model, "_compile_metrics", None)
         plain = (
             backend_in_use() == TENSORFLOW
+            and all(hasattr(model, name) for name in _INTERNALS)
             and vars(model).get("train_step") is None
             and type(model).train_step is keras.Model.train_step
             and not (model.run_eagerly or model.jit_compile or own_optimizers(model))

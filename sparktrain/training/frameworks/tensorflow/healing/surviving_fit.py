@@ -154,7 +154,7 @@ class SurvivingFit:
         self._healing.healed(self._steps)
 
     def _is_able(self, *, in_step: bool) -> bool:
-        if self._model.stop_training or any(not name.startswith(_GRADIENTS) for name in self._healing.traced_names):
+        if self._model.stop_training or not self._repeats_alone():
             return False
         return in_step or self._can_repeat_event()
 
@@ -198,6 +198,10 @@ class SurvivingFit:
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.save(folder, tensors, document)
+
+    def _repeats_alone(self) -> bool:
+        """Whether a member can train a batch by itself for what a step changes beside the weights."""
+        return all(name.startswith(_GRADIENTS) for name in self._healing.traced_names)
 
     def _can_repeat_event(self) -> bool:
         """Whether another process can repeat the event of Keras in which a collective has failed.
@@ -254,7 +258,7 @@ class SurvivingFit:
         if self._has_healed:
             self._has_healed = False
             self._healing.settle()
-        if self._position.fed:  # known once a feed is read
+        if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
             self._healing.declare(True)
 
 
