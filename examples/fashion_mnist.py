@@ -49,7 +49,7 @@ def train(learning_rate, dropout, ctx, epochs=6, kill_at=None):
         ctx.shard((images[:IMAGES], labels[:IMAGES]), batch_size=BATCH, shuffle=True),
         epochs=epochs,
         validation_data=(images[IMAGES:], labels[IMAGES:]),
-        callbacks=[*ctx.keras_callbacks(checkpoint_every=100), *drill(kill_at, ctx)],
+        callbacks=[*ctx.keras_callbacks(checkpoint_every=100), *drill(kill_at, ctx, model)],
         verbose=0,
     )
     ctx.export(model)
@@ -57,16 +57,20 @@ def train(learning_rate, dropout, ctx, epochs=6, kill_at=None):
     return {"accuracy": accuracy, "loss": loss}
 
 
-def drill(kill_at, ctx):
-    """A failure drill: the second member kills itself, once, after step `kill_at` of an epoch."""
+def drill(kill_at, ctx, model):
+    """A failure drill: the first process of the second member kills itself after step `kill_at`."""
     if kill_at is None or ctx.rank != 1 or ctx.generation > 1:
         return []
+    first_steps = []
+
+    def note(logs):
+        first_steps.append(int(model.optimizer.iterations))
 
     def kill(batch, logs):
-        if batch == kill_at:
+        if first_steps == [0] and model.optimizer.iterations == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return [keras.callbacks.LambdaCallback(on_train_batch_end=kill)]
+    return [keras.callbacks.LambdaCallback(on_train_begin=note, on_train_batch_end=kill)]
 
 
 def load(part, count, folder="/usr/share/datasets/fashion-mnist"):

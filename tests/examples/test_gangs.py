@@ -174,5 +174,6 @@ def test_the_demo_loses_a_member_and_resumes(tmp_path: Path) -> None:
     [trial] = json.loads(done.stdout)["trials"]
     assert trial["metrics"]["accuracy"] > 0.84
     [restart] = trial["restarts"]
-    assert (restart["kind"], restart["rank"], restart["resumed_from_step"]) == ("memory", 1, 100)
+    assert (restart["kind"], restart["rank"]) == ("memory", 1)
+    assert restart["resumed_from_step"] in range(100, 122)
     assert 0 <= restart["steps_lost"] <= 200

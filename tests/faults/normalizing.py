@@ -28,6 +28,9 @@ def normalize(
     notes = Path(folder)
 
     class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            """A `fit` with such a callback does not heal: all members restart."""
+
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             step = int(model.optimizer.iterations)
             mark = notes / f"killed-{step}"

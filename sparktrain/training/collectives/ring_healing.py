@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from sparktrain.clock import Clock, pause
-from sparktrain.errors import RingError
+from sparktrain.errors import CheckpointError, RingError
 from sparktrain.state.topology import Formation
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import AgentWire
@@ -148,7 +148,7 @@ class RingHealing:
 
         `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
         member that sends. Files from another host come into the new folder `target`. Blocks until all members call it.
-        Raises RingError, also where some member is not able to continue, and OSError.
+        Raises RingError, also where some member is not able to continue, and where the disk fails.
         """
         with self.continuity.healing():
             standings = self._standings(standing)
@@ -157,6 +157,9 @@ class RingHealing:
             try:
                 folder = self._files(standings, write, target)
                 results = self._results()
+            # A full disk here is no mistake of the function: all restart, as after any loss.
+            except (OSError, CheckpointError) as error:
+                raise RingError(f"the state for another process cannot be written: {error}") from error
             finally:
                 self.ring.source = 0
         if self.ring.calls is not None:
@@ -171,7 +174,7 @@ class RingHealing:
         """The folder with the state of the members that train, for a process that has joined their ring.
 
         Files from another host come into the new folder `target`. Until the first step collectives are echoes. Blocks.
-        Raises RingError, OSError.
+        Raises RingError.
         """
 
         def write(folder: Path, ranks: list[int]) -> None:

@@ -246,7 +246,8 @@ class Resume(InternalCallback):
         # The members that send their state have started the epoch: what callbacks do then is undone here.
         self._past.midway = batch > 0 or self._past.sent
         self._past.values = [(variable, model_state.held_value(variable)) for variable in variables]
-        if batch:
+        # Between two steps, the state that other members send is that after the step which this process only reads.
+        if batch or content.get(SENT, {}).get("read_only", False):
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]
             self._metrics = [(variable, variable.numpy()) for variable in metrics]
         continue_files(self, self._past, epoch)

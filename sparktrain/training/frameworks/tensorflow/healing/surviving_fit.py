@@ -185,7 +185,7 @@ class SurvivingFit:
             names = [type(callback).__name__ for callback in self._callbacks]
             agreed = [callback.agreed() for callback in self._callbacks] if in_step else self._agreed
             by_name = {name: list(numbers) for name, numbers in zip(names, agreed, strict=True)}
-            content[SENT] = {"drawn": self._past.drawn, "agreed": by_name}
+            content[SENT] = {"drawn": self._past.drawn, "agreed": by_name, "read_only": not in_step}
             extra = {FIT_STATE: content}
             state = capture(self._model, position.step, epoch=position.epoch, batch=position.batch, extra=extra)
         finally:
