@@ -165,6 +165,7 @@ class MemberSession:
 
     async def _restore_dir(self) -> str:
         """The folder to resume from; empty without one, and where another member sends the state from its memory."""
+        # The others are ahead of every checkpoint, and of what this agent may hold.
         if self._start.call.gang.ring:
             return ""
         memory = self._start.memory

@@ -248,6 +248,7 @@ class AgentWire:
         self._announce()
 
     def _announce(self) -> None:
+        # Outside of the lock for receiving: the callback ends connections, and may look at this one.
         with self._announcing:
             callback = self._on_broken
             broken = self._broken

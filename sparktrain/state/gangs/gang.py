@@ -114,6 +114,7 @@ class Gang:
 
     def depart(self, rank: Rank, absence: Absence) -> None:
         """Member `rank` is lost, and restarts alone."""
+        # At the loss: a member may report the step after it before all others have reported that the ring is healed.
         absence.step = self.progress.last_step
         self.attendance.heals.discard(rank)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))

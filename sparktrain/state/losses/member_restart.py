@@ -84,6 +84,8 @@ class MemberRestarts:
 
     def _break_ring(self, gang: Gang, rank: Rank) -> Commands:
         """Have the others leave the ring, and keep what they hold: blocked in a collective, they would wait for long"""
+        # A number for each ring: values of the rendezvous before, and reports of members that join too late, would
+        # count for the next one.
         gang.absences.newest_ring += 1
         ring = gang.absences.by_rank[rank].ring = gang.absences.newest_ring
         return [do.Send(agent, m.RingBroken(member, ring)) for agent, member in gang.live()]
@@ -193,6 +195,7 @@ class MemberRestarts:
             return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
         absence.reserved = True
         gang.move(rank, replace(place, port=message.port))
+        # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
             return [do.Send(agent, m.FormGang(each, gang.places, absence.ring)) for agent, each in gang.live()]
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
@@ -209,6 +212,8 @@ class MemberRestarts:
             return False
         rank, absence = healing
         absence.healed[message.member.rank] = message.step
+        # Not when the next process enters the function: until its state equals that of the others, a second loss could
+        # leave no member that has it.
         if len(absence.healed) == gang.size:
             self._sweep.returned(gang, rank, gang.heal(rank, at), at)
         return True
