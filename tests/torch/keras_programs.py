@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from sparktrain.clock import pause
+
 ROWS, BATCH, EPOCHS = 48, 12, 4
 STEPS = ROWS // BATCH
 
@@ -31,8 +33,12 @@ def model(seed: int) -> Any:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
 
 
-def train(folder: str, kill_at: int, compression: str, ctx: Any) -> dict[str, float]:
-    """Fit as a member, and write the weights; rank 1 of the first generation ends by a signal after a step."""
+def train(folder: str, kill_at: int, compression: str, ctx: Any, memory: str = "") -> dict[str, float]:
+    """Fit as a member, and write the weights; rank 1 of the first generation ends by a signal after a step.
+
+    `memory`: how often members copy their state to shared memory, in place of checkpoints in the store.
+    """
+    options = {"checkpoint_every": None, "memory_checkpoint": memory} if memory else {"checkpoint_every": "epoch"}
     trained = model(ctx.rank)
     optimizer = ctx.distribute(keras.optimizers.Adam(0.01), compression=compression)
     trained.compile(optimizer, "mse", metrics=["mae"])
@@ -42,12 +48,13 @@ def train(folder: str, kill_at: int, compression: str, ctx: Any) -> dict[str, fl
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.steps += 1
+            pause(0.02 if memory else 0)  # an agent holds a copy some milliseconds after its step
             if (ctx.rank, ctx.generation, self.steps) == (1, 1, kill_at):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     history = trained.fit(
         *share(ctx.rank, ctx.size), batch_size=BATCH // ctx.size, epochs=EPOCHS, shuffle=False, verbose=0,
-        callbacks=[*ctx.keras_callbacks(checkpoint_every="epoch"), Kill()],
+        callbacks=[*ctx.keras_callbacks(**options), Kill()],
     ).history  # fmt: skip
     np.save(Path(folder, f"rank-{ctx.rank}.npy"), flat(trained))
     return {"loss": history["loss"][-1], "mae": history["mae"][-1], "generation": ctx.generation}

@@ -63,6 +63,21 @@ def test_a_gang_trains_what_one_process_trains(
     assert result.history()["step"].tolist() == list(range(keras_programs.EPOCHS))
 
 
+def test_a_loss_resumes_from_shared_memory_without_a_checkpoint_in_the_store(
+    pool: st.Pool, tmp_path: Path, alone: Any
+) -> None:
+    params = {"folder": str(tmp_path), "kill_at": KILLED_AT, "compression": "none", "memory": "0.001s"}
+    result = pool.run(keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+
+    [restart] = result.restarts
+    assert restart.resumed_from_step in range(KILLED_AT - 4, KILLED_AT + 1)
+    assert not list((tmp_path / "runs").rglob("manifest*"))
+    assert result.metrics["loss"] == pytest.approx(float(alone["loss"]), rel=0, abs=EQUAL)
+    members = [np.load(tmp_path / f"rank-{rank}.npy") for rank in range(2)]
+    np.testing.assert_array_equal(*members)
+    np.testing.assert_allclose(members[0], alone["weights"], rtol=0, atol=EQUAL)
+
+
 def test_auto_connects_a_gang_of_keras_on_torch_by_torch(pool: st.Pool, tmp_path: Path) -> None:
     result = pool.run(keras_programs.name_backends, {}, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
     assert result.metrics == {"keras on torch": 1.0, "tensorflow": 0.0, "jax": 0.0, "mean": 0.5}

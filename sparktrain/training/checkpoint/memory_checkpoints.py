@@ -1,6 +1,5 @@
 """Memory checkpoints in a loop of the user's own: `ctx.memory_checkpoints`."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -13,11 +12,10 @@ from sparktrain.training.checkpoint.saver import is_split, state_module
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.metrics import passed_count
+from sparktrain.training.step_reports import StepReports
 
 _CALL = "memory.step"
 """In messages: the name that the documentation gives the object."""
-PROGRESS_S = 0.5
-"""How often a member reports its step."""
 
 
 class MemoryCheckpoints:
@@ -44,10 +42,9 @@ class MemoryCheckpoints:
         self._parts = tuple(parts)
         self._rounds = rounds
         self._stepped = stepped
-        self._clock = clock
+        self._reports = StepReports(stepped, clock)
         self._step = start
         self._first = True
-        self._reported_at = -math.inf
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
@@ -84,9 +81,7 @@ class MemoryCheckpoints:
             )
         self._first = False
         self._step = count
-        if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
-            self._reported_at = now
-            self._stepped(count, True)
+        self._reports.reached(count)
         if self._rounds is not None and self._rounds.is_due(count) and self._are_equal():
             self._rounds.agree(self._parts, count, (epoch, batch), lambda: extra)
 

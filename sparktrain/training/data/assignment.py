@@ -4,8 +4,10 @@ A round is what a gang of k members trains on in one step: batches i*k to i*k+k-
 have the same number of examples, because the members average their gradients with equal weights.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,17 @@ class Uneven(StrEnum):
     DROP = "drop"  # it is dropped; if only one batch is smaller, all are cut to its size
     PAD = "pad"  # it is filled with examples of weight zero
     REPEAT = "repeat"  # it is filled with examples from the start of the epoch
+
+
+def yields_batches(data: Any, flatten: Callable[[Any], Iterable[Any]]) -> bool:
+    """Whether `data` is a function or an iterable of batches, and holds no arrays; `flatten` lists what it nests."""
+    return callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data, flatten))
+
+
+def _holds_arrays(data: Any, flatten: Callable[[Any], Iterable[Any]]) -> bool:
+    return hasattr(data, "shape") or (
+        isinstance(data, tuple | dict) and all(leaf is None or hasattr(leaf, "shape") for leaf in flatten(data))
+    )
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Selection:
     def of(
         cls,
         columns: Sequence[Column],
+        *,
         features: Names | None,
         labels: Names | None,
         weight: str | None,

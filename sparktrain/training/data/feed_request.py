@@ -38,12 +38,12 @@ class FeedRequest:
         """
         selection = Selection.of(
             self.schema,
-            self.feature_columns,
-            self.label_columns,
-            self.weight_column,
-            self.stack,
-            self.subject,
-            floats,
+            features=self.feature_columns,
+            labels=self.label_columns,
+            weight=self.weight_column,
+            stack=self.stack,
+            subject=self.subject,
+            floats=floats,
         )
         if self.share.share.uneven is Uneven.PAD and self.label_columns is None:
             raise SpecError("uneven='pad' gives rows a weight, and needs labels for that: name them in label_columns")

@@ -12,7 +12,7 @@ from sparktrain.datasets.values import check_values, shaped, to_numpy
 from sparktrain.errors import DataError, SpecError, StreamError
 from sparktrain.optional_packages import require_tensorflow
 from sparktrain.training.data import assignment
-from sparktrain.training.data.batch_columns import Names
+from sparktrain.training.data.batch_columns import Names, Selection
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader
 from sparktrain.training.frameworks.imported import feeds_of
 
@@ -69,9 +69,20 @@ class StreamData:
         """
         batch_size = assignment.batch_of(batch_size)
         require_tensorflow("to_tf()", "use iter_batches()")
-        selected = (feature_columns, label_columns, weight_column, stack, self._subject)
         stream_feed = feeds_of("tensorflow").stream_feed
-        return stream_feed(self._chunks, self.schema, selected, batch_size, ahead=self._size == 1)
+
+        def select(floats: str) -> Selection:
+            return Selection.of(
+                self.schema,
+                features=feature_columns,
+                labels=label_columns,
+                weight=weight_column,
+                stack=stack,
+                subject=self._subject,
+                floats=floats,
+            )
+
+        return stream_feed(self._chunks, select, batch_size, ahead=self._size == 1)
 
     def iter_batches(
         self, *, batch_size: int, columns: Sequence[str] | None = None

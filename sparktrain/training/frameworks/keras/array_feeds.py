@@ -53,7 +53,7 @@ def shard(
             f"{_CALL} got a dataset of tf.data, and Keras runs on {keras.backend.backend()} in this process: pass "
             "arrays, or a function that returns an iterator over batches of NumPy; or let Keras run on TensorFlow"
         )
-    if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
+    if assignment.yields_batches(data, tree.flatten):
         assignment.check_unused("an iterable of batches", batch_size, shuffle)
         return _iterated(data, share, where, table, seed)
     return _of_arrays(data, share, assignment.batch_of(batch_size), seed if shuffle else None, where, table)
@@ -82,12 +82,6 @@ def row_feed(request: FeedRequest) -> BatchFeed:
 
 
 # --- arrays
-
-
-def _holds_arrays(data: Any) -> bool:
-    return hasattr(data, "shape") or (
-        isinstance(data, tuple | dict) and all(leaf is None or hasattr(leaf, "shape") for leaf in tree.flatten(data))
-    )
 
 
 def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, position: Position, table: Any) -> BatchFeed:

@@ -5,7 +5,6 @@ which come later, decide the same on all members. Callbacks run between the step
 """
 
 import hashlib
-import math
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -47,9 +46,8 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     ResumedState,
     stops_midway,
 )
+from sparktrain.training.step_reports import StepReports
 
-PROGRESS_S = 0.5
-"""The shortest time between two reports of a member's step."""
 AGREE_S = 1.0
 """About how often the members agree whether to stop; at most once a step."""
 
@@ -325,8 +323,7 @@ class ProgressCallback(InternalCallback):
         self._stepped = stepped
         self._check = check
         self._checked = False
-        self._clock = clock
-        self._reported_at = -math.inf
+        self._reports = StepReports(stepped, clock)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
@@ -340,7 +337,7 @@ class ProgressCallback(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         self._check_weights()
-        self._report_step()
+        self._reports.reached(self._position.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -348,7 +345,7 @@ class ProgressCallback(InternalCallback):
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        self._report_step()
+        self._reports.reached(self._position.step)
 
     def agreed(self) -> Agreed:
         """See base class."""
@@ -362,11 +359,6 @@ class ProgressCallback(InternalCallback):
         if not self._checked and is_averaged(self.model):
             self._check(self.model)
             self._checked = True
-
-    def _report_step(self) -> None:
-        if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
-            self._reported_at = now
-            self._stepped(self._position.step, True)
 
 
 class ReportMetrics(InternalCallback):

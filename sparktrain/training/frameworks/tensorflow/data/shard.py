@@ -68,7 +68,7 @@ def shard(
     if isinstance(data, tf.data.Dataset):
         assignment.check_unused("a tf.data.Dataset of batches", batch_size, shuffle)
         return _of_batches(class_weights.by_class(data, class_weight), share, where)
-    if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
+    if assignment.yields_batches(data, tf.nest.flatten):
         assignment.check_unused("an iterable of batches", batch_size, shuffle)
         turns = EpochOrder(data, seed) if changes(data) else None
         return _of_batches(class_weights.by_class(_generated(turns or data), class_weight), share, where, turns)
@@ -136,12 +136,6 @@ def _check_seeds(batches: Any) -> None:
 
 
 # --- arrays
-
-
-def _holds_arrays(data: Any) -> bool:
-    return hasattr(data, "shape") or (
-        isinstance(data, tuple | dict) and all(leaf is None or hasattr(leaf, "shape") for leaf in tf.nest.flatten(data))
-    )
 
 
 def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, position: Position) -> Any:

@@ -7,22 +7,20 @@ import keras
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from sparktrain.datasets.columns import Column
 from sparktrain.training.data.batch_columns import Selection
 from sparktrain.training.frameworks.tensorflow.data import pipeline
 
 Chunks = Callable[[int, Sequence[str]], Iterator[dict[str, NDArray[Any]]]]
 
 
-def stream_feed(
-    chunks: Chunks, schema: Sequence[Column], selected: tuple[Any, Any, Any, bool, str], batch_size: int, ahead: bool
-) -> Any:
+def stream_feed(chunks: Chunks, select: Callable[[str], Selection], batch_size: int, *, ahead: bool) -> Any:
     """The dataset of `StreamData.to_tf`.
 
+    `select` has the columns of a batch, with doubles as the type that it gets.
     `ahead`: read before the trainer asks. In a gang, members agree on steps by their ring, and all must call its
     collectives in the same order, so nothing reads ahead there. Raises SpecError, DataError.
     """
-    selection = Selection.of(schema, *selected, str(keras.backend.floatx()))
+    selection = select(str(keras.backend.floatx()))
     specs = tuple(
         tf.TensorSpec([None, *shape], tf.string if kind == "object" else tf.as_dtype(kind))
         for kind, shape in selection.types
