@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
 import sparktrain as st
 from sparktrain.clock import pause
 from tests.support import drill
 from tests.support.mortal import NAME, call, marked
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as `mortal`
 
 
 def sweep(folder: Path) -> Any:

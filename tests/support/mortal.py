@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import psutil
 
 import sparktrain as st
@@ -26,6 +27,8 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from tests.support import drill
 from tests.support.processes import Sighted, descendants, wait_until
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its trials import nothing that drivers need
 
 ENDS = ("python", "jvm", "both", "ctrl-c")
 """The ways to end a driver; the last one is SIGINT, repeated until it ends."""
