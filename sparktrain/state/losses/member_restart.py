@@ -197,7 +197,7 @@ class MemberRestarts:
         gang.move(rank, replace(place, port=message.port))
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
-            return [do.Send(agent, m.FormGang(each, gang.places, absence.ring)) for agent, each in gang.live()]
+            return [do.Send(agent, m.FormGang(peer, gang.places, absence.ring)) for agent, peer in gang.live()]
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
         return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
