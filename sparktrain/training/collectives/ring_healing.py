@@ -130,11 +130,13 @@ class RingHealing:
             raise error
         watch = self._watch()
         if watch is not None:
+            # Its thread receives from the same exchange, and would take what the others share to connect.
             watch.pause()
         self._healing_ring.break_off()
         formed = self._wire.next_ring(NEXT_RING_S)
         if formed is None:
             raise error
+        # The newest ring: while this member waited, another loss may have ended the one that was announced.
         number, places = formed
         formation = Formation(self.ring.rank, places)
         self._exchange.enter(number)
@@ -250,6 +252,7 @@ def _source(standings: Sequence[RingStanding]) -> int:
     if not survivors:
         raise RingError("no member of the ring has a state: all of them are new")
     source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
+    # A step ends with a collective of all: no member is further ahead than one step.
     steps = [standings[rank].steps for rank in survivors]
     if max(steps) - min(steps) > 1:
         raise RingError(f"members have applied different steps when their ring broke: {steps}, by rank")

@@ -87,6 +87,7 @@ def _connect(joining: Joining) -> _Connection:
                 formation, rendezvous.address, timeout_s=joining.timeout_s, operation_s=joining.operation_s
             )
         )
+        # Horovod has no way to end a collective that waits for a member that is gone, but its connections have.
         sockets_before = open_sockets()
         try:
             mpi_ops.init()

@@ -61,6 +61,7 @@ class HealingStep:
         trains = True
         if not self._arrived:
             self._arrived = True
+            # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
             step.get_concrete_function(self._batch)
             trains = self._arrive()
         outputs = self._trained(step) if trains else None

@@ -35,6 +35,7 @@ class StepValues(Passenger):
         self._pairs = [(variable, _shadow(variable)) for variable in changed]
         self._travelling = {name: value for name, value in own.items() if value.dtype == "float32"}
         self._sizes = [int(np.prod(variable.shape)) for variable in self._travelling.values()]
+        # As rows of one tensor of the gradients' type: Horovod joins it to them, where another type costs an operation.
         nbytes = 4 * sum(self._sizes) * ring.size
         gradient_bytes = sum(4 * int(np.prod(variable.shape)) for variable in model.trainable_variables)
         self.travel = 0 < nbytes <= max(TRAVEL_BYTES, TRAVEL_SHARE * gradient_bytes)

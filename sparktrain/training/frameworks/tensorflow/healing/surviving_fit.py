@@ -133,6 +133,7 @@ class SurvivingFit:
     def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
         able = self._is_able(in_step=in_step)
         self._healing.rejoin(error)
+        # Before this member may have to send its state.
         if in_step:
             self._values.put_back()
         results = len(self._healing.continuity.results)
@@ -254,6 +255,7 @@ class SurvivingFit:
     def _end_step(self) -> None:
         self._steps += 1
         self._healing.continuity.step()
+        # Before the callbacks: a process that takes part from here calls all of them.
         self._agreed = [callback.agreed() for callback in self._callbacks]
         if self._has_healed:
             self._has_healed = False
