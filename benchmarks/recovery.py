@@ -61,10 +61,19 @@ def _watch(folder, kills, victim, ctx):
 
         def on_train_batch_end(self, batch, logs=None):
             seen.append(batch)
-            if len(seen) == 1 and ctx.rank == 0:
-                Path(folder, f"step-{ctx.generation}").write_text(repr(time.time()))
-            if len(seen) == STEPS and ctx.rank == 1 and ctx.generation <= kills:
-                Path(folder, f"kill-{ctx.generation}").write_text(repr(time.time()))
+            # By the kills so far and not by generations: a ring that heals stays in its generation.
+            past_kills = sorted(Path(folder).glob("kill-*"))
+            number = len(past_kills) + 1
+            step = int(self.model.optimizer.iterations)
+            mark = Path(folder, f"step-{number}")
+            # In a process that was not killed, the end of the step that all had finished is no recovery.
+            recovers = len(seen) == 1 or not past_kills or step > int(past_kills[-1].read_text().split()[1])
+            if ctx.rank == 0 and recovers and not mark.exists():
+                mark.write_text(repr(time.time()))
+            if len(seen) == STEPS and ctx.rank == 1 and number <= kills:
+                draft = Path(folder, "draft")
+                draft.write_text(f"{time.time()!r} {step}")
+                draft.rename(Path(folder, f"kill-{number}"))
                 os.kill(pid_of(victim), signal.SIGKILL)
 
     return Watch()
@@ -119,7 +128,7 @@ def recoveries(
         params["rank"] = rank
     result = st.run(function, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
-    moment = {path.name: float(path.read_text()) for path in folder.iterdir()}
+    moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
 
 
