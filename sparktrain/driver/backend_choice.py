@@ -111,8 +111,8 @@ def check_imports(gang: GangSpec, imports: FrameworkImports) -> None:
     import the framework in turn.
     """
     trains = gang.backend.framework
-    others = sorted(imports.frameworks - {trains})
-    if gang.size == 1 or not trains or not others or len(others) < len(imports.frameworks) or imports.has_keras:
+    others = sorted(imports.own_frameworks - {trains})
+    if gang.size == 1 or not trains or not others or trains in imports.frameworks or imports.has_keras:
         return
     if imports.may_reach(trains):
         return
@@ -207,7 +207,7 @@ def needed_keras(gang: GangSpec, imports: FrameworkImports, chosen: str) -> str:
     the local disk.
     """
     trains = gang.keras_backend
-    if chosen or not imports.has_keras or trains in ("", TENSORFLOW, *imports.frameworks):
+    if chosen or not imports.uses_keras or trains in ("", TENSORFLOW, *imports.frameworks):
         return ""
     return "" if imports.may_reach(trains) else imports.line_of(KERAS)
 

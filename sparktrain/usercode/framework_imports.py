@@ -12,7 +12,7 @@ from types import ModuleType
 from sparktrain.config import uses
 from sparktrain.config.environment import JAX, TENSORFLOW, TORCH
 from sparktrain.usercode.dynamic_imports import imports_by_name
-from sparktrain.usercode.imports import Sources, plain_function_of, uses_of_globals
+from sparktrain.usercode.imports import Sources, imports_of_function, plain_function_of, uses_of_globals
 from sparktrain.usercode.serialize import imports_of_target, sources_of_target
 from sparktrain.usercode.source_imports import Imports, imports_of_source
 from sparktrain.usercode.target import Target
@@ -32,6 +32,8 @@ class FrameworkImports:
 
     modules: Collection[str] = ()
     """Dotted names; the last parts may be names within a module."""
+    own: Collection[str] = ()
+    """Those that the function and what it calls import or use: its module may have other functions, for others."""
     by_name: bool = False
     """Whether the code imports modules by names that only its run knows."""
     find: Callable[[str], str] = lambda _: ""
@@ -40,7 +42,17 @@ class FrameworkImports:
     @property
     def frameworks(self) -> set[str]:
         """Those of "tensorflow", "torch" and "jax" that the code imports by their own names, or by Horovod's."""
-        return {framework for name in self.modules if (framework := framework_of(name)) is not None}
+        return _frameworks(self.modules)
+
+    @property
+    def own_frameworks(self) -> set[str]:
+        """The same, of the function and what it calls alone."""
+        return _frameworks(self.own)
+
+    @property
+    def uses_keras(self) -> bool:
+        """Whether the function, or what it calls, imports or uses Keras."""
+        return any(_is_part(name, KERAS) for name in self.own)
 
     @property
     def has_keras(self) -> bool:
@@ -78,18 +90,23 @@ def framework_of(module: str) -> str | None:
 
 def framework_imports(target: Target) -> FrameworkImports:
     """Those of a function of this process. Imports nothing; blocks on the local disk."""
-    return _of(imports_of_target(target, Sources()), lambda package: next(_lines(target, package), ""))
+    own = imports_of_function(target.function).modules
+    return _of(imports_of_target(target, Sources()), own, lambda package: next(_lines(target, package), ""))
 
 
 def framework_imports_in(text: str, preload: Iterable[str] = ()) -> FrameworkImports:
     """Those of a stored function, by its source and by what its zygotes import."""
     imports = imports_of_source(text.encode())
     imports.modules.update(preload)
-    return _of(imports, lambda package: next(_in_source(text, "the stored function", package), ""))
+    return _of(imports, imports.modules, lambda package: next(_in_source(text, "the stored function", package), ""))
 
 
-def _of(imports: Imports, find: Callable[[str], str]) -> FrameworkImports:
-    return FrameworkImports(frozenset(imports.modules), imports_by_name(imports), find)
+def _of(imports: Imports, own: Collection[str], find: Callable[[str], str]) -> FrameworkImports:
+    return FrameworkImports(frozenset(imports.modules), frozenset(own), imports_by_name(imports), find)
+
+
+def _frameworks(modules: Collection[str]) -> set[str]:
+    return {framework for name in modules if (framework := framework_of(name)) is not None}
 
 
 def _lines(target: Target, package: str) -> Iterator[str]:

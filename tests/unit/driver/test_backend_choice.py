@@ -11,14 +11,15 @@ import pytest
 from sparktrain.cluster import preflight
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.driver import backend_choice
-from sparktrain.driver.backend_choice import check_imports, choose
+from sparktrain.driver.backend_choice import check_imports, choose, needed_keras
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.search.space import single
-from sparktrain.usercode.framework_imports import NO_IMPORTS, framework_imports_in
+from sparktrain.usercode.framework_imports import NO_IMPORTS, framework_imports, framework_imports_in
+from sparktrain.usercode.target import resolve
 from tests.support.run_stages import named
 from tests.unit.scripted import of_a_script
 
@@ -203,6 +204,19 @@ def test_a_backend_of_another_framework_is_refused_with_the_import(text: str, ba
     check_imports(GangSpec(backend=Backend(backend)), imports)
     with pytest.raises(SpecError, match=refused) if refused else nullcontext():
         check_imports(gang, imports)
+
+
+def test_what_other_functions_of_a_module_import_is_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "two_functions.py"
+    file.write_text("def train(ctx):\n    return ctx.size\n\n\ndef other():\n    import tensorflow, keras\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    imports = framework_imports(resolve(f"{file}:train"))
+    assert imports.frameworks == {"tensorflow"}
+    gang = GangSpec(workers=2, backend=Backend.TORCH)
+    check_imports(gang, imports)
+    assert needed_keras(gang, imports, "") == ""
 
 
 def test_a_library_that_requires_a_framework_may_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
