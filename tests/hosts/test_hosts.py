@@ -138,11 +138,18 @@ def test_a_trial_on_a_host_that_cannot_be_reached_runs_elsewhere_and_counts_once
     record_property("seconds until it starts elsewhere", round(again.at - cut_at, 1))
 
 
-@pytest.mark.all(case="a gang loses a host", covered_by="a gang on all hosts; a host that cannot be reached in a sweep")
+LOSES_A_HOST = pytest.mark.all(
+    case="a gang loses a host", covered_by="a gang on all hosts; a host that cannot be reached in a sweep"
+)
+
+
+@pytest.mark.parametrize(
+    "backend", [pytest.param("tensorflow", marks=LOSES_A_HOST), pytest.param("torch", marks=pytest.mark.torch)]
+)
 def test_a_gang_that_loses_a_host_continues_on_the_others(
-    cluster: Cluster, tmp_path: Path, record_property: Any
+    cluster: Cluster, tmp_path: Path, record_property: Any, backend: str
 ) -> None:
-    gang = {"workers": 2, "agents": HOSTS, "backend": "tensorflow"}
+    gang = {"workers": 2, "agents": HOSTS, "backend": backend}
     with cluster.started(tmp_path, st.run, together, {"folder": str(tmp_path)}, **gang) as running:
         notes = [read(tmp_path, f"start-{rank}-1") for rank in range(2)]
         wait_until(lambda: list(tmp_path.glob("runs/*/trials/**/manifest-*")), STARTS_S, "there is a checkpoint")
