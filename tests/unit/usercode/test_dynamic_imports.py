@@ -86,7 +86,7 @@ def test_a_module_that_the_function_imports_may_name_it(tmp_path: Path) -> None:
 def test_a_parameter_may_name_it() -> None:
     program = FunctionProgram(cell("import importlib\ndef train(module): return importlib.import_module(module)\n"))
     program.check("sweep", grid(module=["dynpack.cnn", "dynlone"]), "the space")
-    assert files(program.packed(ALONE, (), 2**20, None).code) == ALL
+    assert files(program.packed(ALONE, {}, 2**20, None).code) == ALL
 
 
 def test_a_file_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
