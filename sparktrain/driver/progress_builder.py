@@ -7,6 +7,7 @@ from sparktrain.display.progress import MemberLine, MemberState, Progress, Runni
 from sparktrain.display.time_left import time_left
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
+from sparktrain.formatting import count
 from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
@@ -160,7 +161,7 @@ def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop.reason}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine)
+    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine), _drained(machine)
     if any(waiting):
         return "; ".join(filter(None, (*waiting, missing)))
     return missing if machine.ready else "agents are loading the frameworks"
@@ -182,6 +183,16 @@ def _unwell(machine: Machine) -> str:
     if (excluded := sweep.health.exclusions(agents)) or sweep.gangs or not sweep.queue:
         return excluded
     return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
+
+
+def _drained(machine: Machine) -> str:
+    """Note on drained agents that still have members."""
+    drains = machine.sweep.drains if machine.sweep is not None else None
+    if drains is None or not drains.open:
+        return ""
+    busy = [agent for agent in machine.agents.all() if agent.member is not None and drains.covers(agent)]
+    hosts = ", ".join(dict.fromkeys(agent.host for agent in busy))
+    return f"draining {hosts}: {count(len(busy), 'member')} to move or finish" if busy else ""
 
 
 def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
