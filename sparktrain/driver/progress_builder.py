@@ -12,6 +12,7 @@ from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
+from sparktrain.state.prospects import useful
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 BEHIND_S = 5.0
@@ -199,6 +200,8 @@ def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
     """Note on agents that the run needs to make progress."""
     sweep = machine.sweep
     agents = len(machine.agents)
+    if sweep is not None and sweep.drains.active:
+        agents = useful(machine.agents.all(), sweep)
     if sweep is not None and sweep.shortage.of_least_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.shortage.of_least_since + sweep.spec.start_timeout_s - at)
         return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"

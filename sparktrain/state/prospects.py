@@ -21,6 +21,14 @@ def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     return [agent for agent in well if not drains.covers(agent)]
 
 
+def useful(agents: Iterable[AgentState], sweep: Sweep) -> int:
+    """How many agents are `able`, or drained and have a member: what is left to finish there is no shortage."""
+    agents = list(agents)
+    drains = sweep.drains
+    busy = sum(agent.member is not None and drains.covers(agent) for agent in agents) if drains.active else 0
+    return len(able(agents, sweep)) + busy
+
+
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Agents that may get a member now, longest idle first."""
     idle_agents = able(agents.idle_for(sweep.run, len(agents)), sweep)

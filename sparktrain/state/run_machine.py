@@ -36,7 +36,7 @@ from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, lost
 from sparktrain.state.placement import next_gang, places
-from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
+from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle, useful
 from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
 from sparktrain.state.sweep import Sweep
@@ -553,6 +553,6 @@ class RunMachine:
         if spent is not None:
             return self.stop(*spent, at + TIMEOUT_GRACE_S)
         agents = self._agents.all()
-        self.sweep.shortage.count(len(able(agents, self.sweep)), at)
+        self.sweep.shortage.count(useful(agents, self.sweep), at)
         end = hopeless(agents, self.sweep, at)
         return self.stop(*end, at) if end is not None else []

@@ -167,6 +167,15 @@ def test_a_trial_that_makes_no_checkpoint_is_left_to_finish(world: World) -> Non
     assert len(of(world, DrainDecided)) == 1
 
 
+def test_a_run_does_not_end_for_lack_of_agents_while_a_drained_one_finishes(world: World) -> None:
+    [agent] = gang(world, size=1, start_timeout_s=20.0)
+    world.drain(f"host-{agent}")
+    world.tick(60.0)
+    assert not world.all(do.EndRun)
+    world.succeed(agent)
+    assert world.status(0) == "succeeded"
+
+
 def test_a_drained_agent_gets_no_new_member() -> None:
     world = World(cases=3)
     world.begin(size=1)
