@@ -34,6 +34,7 @@ COMMANDS = {
     "export": "export_command",
     "doctor": "doctor_command",
     "enqueue": "upkeep_commands",
+    "drain": "upkeep_commands",
     "note": "upkeep_commands",
     "tag": "upkeep_commands",
     "fsck": "upkeep_commands",

@@ -32,6 +32,10 @@ ENQUEUE_EXAMPLES = """\
 One more trial, with the next free slot:
   sparktrain enqueue /shared/runs/mnist --param lr=0.01 --param units=64
 """
+DRAIN_EXAMPLES = """\
+A host before its maintenance: what trains there continues on others, from where it is:
+  sparktrain drain hdfs:///runs/mnist --host node-7
+"""
 NOTE_EXAMPLES = """\
 Why a trial matters, for those who look at the run later:
   sparktrain note /shared/runs/mnist --trial 3 "diverged after the warm-up"
@@ -123,6 +127,45 @@ def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
         out.document({"version": 1, "directory": place.where, "id": added.id, "params": json_value(added.params)})
     else:
         out.show(Lines([f"added to {place.where}: {shown(added.params)}; it starts with the next free slot"]))
+    return 0
+
+
+@with_help(
+    DRAIN_EXAMPLES,
+    {
+        **LOOKING_CODES,
+        2: "the call is wrong: a host or an agent that the run does not have, or a run that is over",
+    },
+)
+def drain(
+    directory: Directory,
+    host: Annotated[str | None, option(SHOWN, "HOST", "A host, with all agents on it.", "--host")] = None,
+    agent: Annotated[int | None, option(SHOWN, "N", "One agent, by its number.", "--agent")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Drain a host or an agent of a running run: it gets no new member, and what trains there moves elsewhere.
+
+    A gang continues on other agents without a lost step, a trial of one member from a checkpoint; one without
+    checkpoints is left to finish. No retry is used.
+    """
+    return common.look(lambda out: drain_agents(out, directory, host, agent), as_json=as_json, debug=debug)
+
+
+def drain_agents(out: Output, directory: str, host: str | None, agent: int | None) -> int:
+    """Drain a host or an agent. Blocks on the store, and until the driver answers, 30 s at most."""
+    from sparktrain.display.summary import Lines
+    from sparktrain.runs.additions.drain_requests import drain as ask
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+
+    place = run_in(directory, LOOK_TIMEOUT_S)
+    decided = ask(place, host, agent)
+    if out.as_json:
+        facts = {"id": decided.request, "host": decided.host, "agent": decided.agent}
+        out.document({"version": 1, "directory": place.where, **facts})
+    else:
+        subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
+        out.show(Lines([f"{place.where}: {subject} is being drained; see sparktrain status"]))
     return 0
 
 

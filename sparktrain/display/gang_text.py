@@ -18,6 +18,9 @@ def restart_line(number: int, restart: Restart) -> str:
         cost += ", alone"
     elif restart.resumed_from_step is None:
         cost += ", from the start"
+    if restart.drained:
+        host = "" if restart.host is None else f" from {formatting.plain(restart.host)}"
+        return f"restart {number}: rank {restart.rank} moved{host}: {formatting.plain(restart.cause)}; {cost}"
     cause = formatting.plain(restart.cause) + ("; the others kept their state" if restart.healed else "")
     return f"restart {number}: {member(restart.rank, restart.host)}: {cause}; {cost}"
 

@@ -14,6 +14,7 @@ from sparktrain.display.summary import Lines, Summary
 from sparktrain.display.sweep_view import failed_lines
 from sparktrain.runs.trial_result import FAILED_OR_LOST
 from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import TrialStatus
 
 _MOST_ROWS = 32
@@ -198,13 +199,18 @@ def _restarts(view: RunView) -> Iterator[Text]:
     lines = [
         (f"trial {trial.result.id}, " if view.total != 1 else "") + gang_text.restart_line(number, restart)
         for trial in view.trials
-        for number, restart in enumerate((record for record in trial.result.restarts if not record.paused), 1)
+        for number, restart in enumerate(_shown_restarts(trial), 1)
     ]
     if lines:
         yield Text()
     if len(lines) > _SHOWN_RESTARTS:
         yield Text(f"{len(lines) - _SHOWN_RESTARTS} earlier restarts", style="dim")
     yield from (Text(line, style="yellow") for line in lines[-_SHOWN_RESTARTS:])
+
+
+def _shown_restarts(trial: TrialView) -> Iterator[Restart]:
+    """Those after a loss, and those from drained agents; not those that a rule or a larger gang has caused."""
+    return (restart for restart in trial.result.restarts if not restart.paused or restart.drained)
 
 
 def _failures(view: RunView) -> RenderResult:

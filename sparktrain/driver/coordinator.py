@@ -25,6 +25,7 @@ from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.driver.agent_server import LEASE_S, Server
+from sparktrain.driver.drain_events import drain_event
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
@@ -44,6 +45,7 @@ from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.runs.additions.drain_requests import pending_drains
 from sparktrain.runs.history import observation
 from sparktrain.runs.trial_result import result_of
 from sparktrain.state import commands as do
@@ -64,6 +66,9 @@ TICK_S = 0.1
 
 TOKENS_S = 0.5
 """Interval at which a run checks whether to renew its delegation tokens."""
+
+DRAINS_S = 2.0
+"""Interval at which a run looks for what users ask it to drain."""
 
 OUTLOOK_S = 5.0
 """Interval at which the cluster is asked what agents wait for."""
@@ -214,6 +219,7 @@ class Coordinator:
             # second.
             run.tally = Tally(work.spec, self._sweep().trials.values())
             self._background(self._look_out(run))
+            self._background(self._take_drains(run))
             end = await run.end
             # A result has the path of its log and its files, so they must be stored before the caller gets it.
             await run.uploads.settle()
@@ -476,6 +482,21 @@ class Coordinator:
             outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
             run.outlook = "; ".join(filter(None, (self._server.absences.summary() if missing else "", outlook)))
             await self._clock.sleep(self._outlook_s)
+
+    async def _take_drains(self, run: ActiveRun) -> None:
+        """Feed what users ask to drain, as long as the run lasts."""
+        while self._run is run:
+            await self._clock.sleep(DRAINS_S)
+            answered = frozenset(self._sweep().drains.answered)
+            try:
+                read = partial(pending_drains, run.work.store, run.work.layout, answered)
+                requests = await aside(read, "sparktrain-drains")
+            # A request can wait for the store; the run must not end because of it.
+            except OSError as error:
+                logger.debug("requests to drain cannot be read now: %s", error)
+                continue
+            for request in requests if self._run is run else ():
+                self.feed(drain_event(request, run.work, self._clock.now()))
 
     async def _explain_losses(self, loss_reasons: TaskFailures) -> None:
         """Ask Spark why agents were lost, as long as some loss has no reason."""

@@ -7,10 +7,12 @@ from sparktrain.display.progress import MemberLine, MemberState, Progress, Runni
 from sparktrain.display.time_left import time_left
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
+from sparktrain.formatting import count
 from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
+from sparktrain.state.prospects import useful
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 BEHIND_S = 5.0
@@ -160,7 +162,7 @@ def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop.reason}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine)
+    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine), _drained(machine)
     if any(waiting):
         return "; ".join(filter(None, (*waiting, missing)))
     return missing if machine.ready else "agents are loading the frameworks"
@@ -184,10 +186,22 @@ def _unwell(machine: Machine) -> str:
     return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
 
 
+def _drained(machine: Machine) -> str:
+    """Note on drained agents that still have members."""
+    drains = machine.sweep.drains if machine.sweep is not None else None
+    if drains is None or not drains.open:
+        return ""
+    busy = [agent for agent in machine.agents.all() if agent.member is not None and drains.covers(agent)]
+    hosts = ", ".join(dict.fromkeys(agent.host for agent in busy))
+    return f"draining {hosts}: {count(len(busy), 'member')} to move or finish" if busy else ""
+
+
 def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
     """Note on agents that the run needs to make progress."""
     sweep = machine.sweep
     agents = len(machine.agents)
+    if sweep is not None and sweep.drains.active:
+        agents = useful(machine.agents.all(), sweep)
     if sweep is not None and sweep.shortage.of_least_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.shortage.of_least_since + sweep.spec.start_timeout_s - at)
         return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"

@@ -21,7 +21,7 @@ _OWN_FILES = re.compile(
     rf"""
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
-    | (?:enqueued|labels)/\d{{13,}}-{_HEX}{{8}}\.json
+    | (?:enqueued|labels|drains)/\d{{13,}}-{_HEX}{{8}}\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -37,7 +37,7 @@ _OWN_FILES = re.compile(
 _OWN_FOLDERS = re.compile(
     rf"""
     (?:
-        plans | code | boards | enqueued | labels | journal | reports
+        plans | code | boards | enqueued | labels | drains | journal | reports
         | data(?:/[^/]+-{_HEX}{{12}})? | feeds(?:/[^/]+-{_HEX}{{8}})?
         | trials(?:/\d{{4,}}(?:
             /checkpoints(?:/gen-\d{{4,}}(?:-restart-\d+)?(?:/data)?)?
@@ -271,6 +271,15 @@ class RunLayout:
     def label(self, name: str) -> str:
         """A note or a tag of a trial."""
         return f"{self.labels}/{name}.json"
+
+    @property
+    def drains(self) -> str:
+        """The folder with what users ask the driver to drain."""
+        return f"{self.path}/drains"
+
+    def drain(self, request: str) -> str:
+        """A request to drain a host or an agent."""
+        return f"{self.drains}/{request}.json"
 
     @property
     def boards(self) -> str:

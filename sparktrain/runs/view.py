@@ -1,7 +1,7 @@
 """A run as its directory shows it: what each trial does, and which driver owns the run. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -253,8 +253,30 @@ def view_of(data: RunData) -> RunView:
         driver=data.driver,
         trials=trials,
         commands=next_commands(data.plan, local=times.local),
-        notes=data.notes,
+        notes=(*data.notes, *_drain_notes(data.records)),
     )
+
+
+def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
+    """What the newest driver drains, or has drained."""
+    drains: dict[str, fact.DrainDecided] = {}
+    completed: set[str] = set()
+    for record in records:
+        match record:
+            case fact.DriverStarted():
+                drains = {request: decided for request, decided in drains.items() if decided.agent is None}
+            case fact.DrainDecided(problem=""):
+                drains[record.request] = record
+            case fact.DrainCompleted(request=request):
+                completed.add(request)
+            case fact.RunEnded():
+                completed.update(drains)
+    notes: dict[str, str] = {}
+    for request, decided in drains.items():
+        subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
+        done = "is drained: no member runs there, and none starts"
+        notes[subject] = done if request in completed else "is being drained: its members move, or finish"
+    return (f"{subject} {note}" for subject, note in notes.items())
 
 
 class _Times:

@@ -236,9 +236,12 @@ class Advise(Message, frozen=True, tag=True):
 
 
 class AskSnapshot(Message, frozen=True, tag=True):
-    """The gang may grow: all its members take a snapshot after the same step, and train no more for a while."""
+    """The gang is to continue on more agents, or on others: all its members take a snapshot after the same step, and
+    train no more for a while."""
 
     member: Member
+    in_store: bool = False
+    """The snapshot becomes a checkpoint: no agent of the gang stays that could hold it. Of a member that is alone."""
 
 
 class MemberMoved(Message, frozen=True, tag=True):

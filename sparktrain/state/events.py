@@ -149,6 +149,19 @@ class TrialStopAsked(Event, frozen=True, tag=True):
     reason: str
 
 
+class DrainAsked(Event, frozen=True, tag=True):
+    """The user drains a host or an agent: it gets no new member, and the members that it has move elsewhere."""
+
+    run: RunId
+    request: str
+    """Id of the request: each one counts once."""
+    host: str = ""
+    agent: int | None = None
+    """Number of the agent's slot; None where the request names a host."""
+    problem: str = ""
+    """Why the request cannot be accepted, where the driver knows that."""
+
+
 class AgentsUnavailable(Event, frozen=True, tag=True):
     """The Spark job of the agents is over and will not be resubmitted."""
 

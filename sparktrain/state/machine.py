@@ -73,6 +73,7 @@ class Machine:
                 | on.QuestionAnswered()
                 | on.StopAsked()
                 | on.TrialStopAsked()
+                | on.DrainAsked()
                 | on.AgentsUnavailable()
                 | on.LossExplained()
             ):
@@ -90,6 +91,8 @@ class Machine:
                 return run.stop(event.reason, Ending.STOPPED, event.at + event.grace_s)
             case on.TrialStopAsked() if event.run == run.sweep.run:
                 return run.on_trial_stop(event)
+            case on.DrainAsked() if event.run == run.sweep.run:
+                return run.on_drain(event)
             case on.AgentsUnavailable():
                 return run.stop(event.reason, Ending.UNAVAILABLE, event.at)
             case on.LossExplained():

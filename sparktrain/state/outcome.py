@@ -115,9 +115,11 @@ class Restart(Struct, frozen=True):
     alone: bool = False
     """Only this member restarted, in the same generation: beside parameter servers, or in a ring that healed."""
     paused: bool = False
-    """The gang was not lost: a rule paused the trial, which gave back its slots, or a larger gang continues."""
+    """The gang was not lost: a rule paused the trial, which gave back its slots, or another gang continues."""
     healed: bool = False
     """The other members kept their processes and their state, and formed a ring with the next process of this one."""
+    drained: bool = False
+    """This member's agent was drained, and the trial continues on other agents; then `paused` is true, too."""
 
     @property
     def excused(self) -> bool:

@@ -14,9 +14,19 @@ AGENTS_TIMEOUT_S = 10.0
 def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     """Agents that may get members of the run, now or later."""
     hopeless = _hopeless_hosts(sweep)
-    if not hopeless and sweep.health.all_well:
+    drains = sweep.drains
+    if not hopeless and sweep.health.all_well and not drains.active:
         return list(agents)
-    return [agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent)]
+    well = (agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent))
+    return [agent for agent in well if not drains.covers(agent)]
+
+
+def useful(agents: Iterable[AgentState], sweep: Sweep) -> int:
+    """How many agents are `able`, or drained and have a member: what is left to finish there is no shortage."""
+    agents = list(agents)
+    drains = sweep.drains
+    busy = sum(agent.member is not None and drains.covers(agent) for agent in agents) if drains.active else 0
+    return len(able(agents, sweep)) + busy
 
 
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
@@ -28,8 +38,10 @@ def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
 def first_idle(agents: Agents, sweep: Sweep, at: float) -> AgentState | None:
     """The one of `idle` that has GPUs, if one has, and is idle for longest."""
     hopeless = _hopeless_hosts(sweep)
+    drains = sweep.drains
     return agents.first_idle(
-        sweep.run, lambda agent: agent.host not in hopeless and not sweep.health.backs_off(agent, at)
+        sweep.run,
+        lambda agent: agent.host not in hopeless and not sweep.health.backs_off(agent, at) and not drains.covers(agent),
     )
 
 
@@ -59,7 +71,9 @@ def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | Non
         return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)
     if fit < limits.least and (note := health.exclusions(alive)):
         return Stop(note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
-    reason = f"{len(alive)} of {limits.least} agents that a trial needs within {start_timeout_s:g} s"
+    drained = sum(sweep.drains.covers(agent) for agent in alive) if sweep.drains.active else 0
+    also = f"; {drained} more {'is' if drained == 1 else 'are'} drained" if drained else ""
+    reason = f"{len(alive) - drained} of {limits.least} agents that a trial needs within {start_timeout_s:g} s{also}"
     return Stop(reason, Ending.NO_AGENTS) if late else None
 
 

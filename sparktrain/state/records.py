@@ -262,6 +262,28 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """Its agents are processes of the driver's machine, without Spark."""
 
 
+class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
+    """A user has asked to drain a host or an agent, and the driver has accepted that, or refused it.
+
+    A host gets no member for the rest of the run, and an agent none under this driver.
+    """
+
+    request: str
+    """Id of the request."""
+    host: str = ""
+    """The host; of an agent, the one that it is on."""
+    agent: int | None = None
+    """Number of the agent's slot; None where all agents of the host are drained."""
+    problem: str = ""
+    """Why the request was refused."""
+
+
+class DrainCompleted(Record, frozen=True, tag=True, kw_only=True):
+    """No agent that a request to drain concerns has a member any more."""
+
+    request: str
+
+
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):
     """The run is over."""
 
@@ -293,5 +315,7 @@ AnyRecord = (
     | HorizonLearned
     | Exploited
     | TrialConcluded
+    | DrainDecided
+    | DrainCompleted
     | RunEnded
 )

@@ -59,6 +59,10 @@ def fold(sweep: Sweep, records: Iterable[fact.AnyRecord]) -> None:
                 sweep.pruned.fold_closed(record)
             case fact.HorizonLearned() | fact.RungReached() | fact.TrialPromoted() | fact.Exploited():
                 _fold_rule(sweep, record)
+            case fact.DrainDecided():
+                sweep.drains.fold(record)
+            case fact.DrainCompleted(request=request):
+                sweep.drains.complete(request)
             case fact.RunEnded():
                 _end(sweep, record)
             case _:
@@ -76,6 +80,7 @@ def _fold_rule(sweep: Sweep, record: StopperRecord | fact.Exploited) -> None:
 
 def _take_over(sweep: Sweep, driver: fact.DriverStarted) -> None:
     """Requeue trials without a result, first those that were running."""
+    sweep.drains.take_over()
     for trial in sweep.trials.values():
         if _has_no_result(trial, driver):
             if trial.checkpoints.all_corrupt:

@@ -89,6 +89,26 @@ def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     return Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
 
 
+def continuation_of(trial: Trial, gang: Gang) -> Restart:
+    """The restart of the trial after its gang has paused, for a larger one or for one on other agents."""
+    pause = gang.stop.pause
+    assert pause is not None
+    kept_steps = [step for step in (trial.checkpoints.newest_step, gang.checkpoints.kept_step) if step is not None]
+    step = max(kept_steps, default=None)
+    lost = 0 if gang.progress.last_step is None else max(0, gang.progress.last_step - (step or 0))
+    return Restart(
+        rank=pause.drained or 0,
+        host=gang.places[pause.drained or 0].host,
+        kind=FailureKind.STOPPED,
+        cause=pause.reason,
+        seconds=0.0,
+        resumed_from_step=step,
+        steps_lost=lost if pause.in_store else 0,
+        paused=True,
+        drained=pause.drained is not None,
+    )
+
+
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:
     """The decision for a failure of `kind`, where a trial may be restarted `limit` times.
 

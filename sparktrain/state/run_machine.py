@@ -13,6 +13,8 @@ after the agents of the first have reported its end or are lost. Deadlines are c
 gang, a hang, a trial's timeout, the 15 s in which a stopped member must have ended, and those of the run.
 """
 
+from msgspec.structs import replace
+
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
@@ -26,14 +28,15 @@ from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
 from sparktrain.state.gangs.gang_rounds import GangRounds
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
+from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.growth import Growths
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.memory_snapshots import MemorySnapshot
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, lost
 from sparktrain.state.placement import next_gang, places
-from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
+from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle, useful
 from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
 from sparktrain.state.sweep import Sweep
@@ -74,6 +77,7 @@ class RunMachine:
         self._memory = MemoryTier(sweep)
         self._restarts = MemberRestarts(sweep, agents, self._memory)
         self._growths = Growths(sweep, agents, self._memory)
+        self._draining = Draining(sweep, agents, self._memory)
         self._rounds = GangRounds()
 
     # ---- agents
@@ -93,7 +97,11 @@ class RunMachine:
         if gang is None:
             return []
         self._lost.lose(agent, agent.member)
-        return self._member_over(gang, agent.member.rank, lost(agent.host, reason), at)
+        outcome = lost(agent.host, reason)
+        # It was announced: no retry is spent, also where the agent was gone before its member could move.
+        if self.sweep.drains.covers(agent) and outcome.failure is not None:
+            outcome = replace(outcome, failure=replace(outcome.failure, loss=Loss.DECOMMISSIONED))
+        return self._member_over(gang, agent.member.rank, outcome, at)
 
     def on_loss_explained(self, event: on.LossExplained) -> Commands:
         """The cluster has reported why an agent was lost."""
@@ -130,7 +138,7 @@ class RunMachine:
             case m.MemberAsked():
                 return [refused(agent, message.member)]
             case m.CheckpointStored():
-                return self._on_checkpoint(gang, agent, message)
+                return self._on_checkpoint(gang, agent, message, at)
             case m.CheckpointFailed():
                 return self._on_checkpoint_failed(gang, agent, message)
             case m.PartStored():
@@ -173,7 +181,7 @@ class RunMachine:
             commands.append(do.Send(agent_id, m.Advise(message.member)))
         return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
 
-    def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointStored) -> Commands:
+    def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointStored, at: float) -> Commands:
         checkpoint = message.checkpoint
         if message.member.rank != CHIEF or checkpoint.generation != gang.generation:
             return [refused(agent, message.member)]
@@ -189,7 +197,8 @@ class RunMachine:
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
         gang.checkpoints.doomed += self.sweep.acknowledge(gang, checkpoint)
-        return [*acks, *self._delete(gang)]
+        ends = self._draining.stored(gang, at)
+        return [*acks, *self._delete(gang), *(self._stop_members(gang, at) if ends else [])]
 
     def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
         # Each process of a rank has a folder of its own, and a manifest names files of one folder.
@@ -241,8 +250,9 @@ class RunMachine:
     def _on_held(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld, at: float) -> Commands:
         if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):
             return [refused(agent, message.member)]
-        grows = message.paused and self._growths.held(gang, message.member.rank, at)
-        return self._stop_members(gang, at) if grows else []
+        rank = message.member.rank
+        ends = message.paused and (self._growths.held(gang, rank, at) or self._draining.held(gang, rank, at))
+        return self._stop_members(gang, at) if ends else []
 
     def _on_reported(self, gang: Gang, agent: AgentId, message: m.MemberReported, at: float) -> Commands:
         rank = message.member.rank
@@ -328,7 +338,7 @@ class RunMachine:
         if gang.stop.by is not None:
             return []
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
-        grace_s = 0.0 if gang.stop.grows or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
+        grace_s = 0.0 if gang.stop.continues or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
         gang.stop.by = at + grace_s + STOP_TIMEOUT_S
         for rank in gang.absences.in_stage(AbsenceStage.WAITING):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
@@ -359,7 +369,11 @@ class RunMachine:
         smallest = self.sweep.spec.gang.min_workers
         short_since = self.sweep.shortage.of_whole_since
         has_formed = trial.generation != NOT_FORMED
-        if smallest is None or not has_formed or short_since is None or at < short_since + SHRINK_AFTER_S:
+        if smallest is None or not has_formed:
+            return full_size
+        # Nothing replaces the agents that a drained gang leaves: it would wait for that in vain.
+        is_drained = bool(trial.restarts) and trial.restarts[-1].drained
+        if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
             return full_size
         return max(smallest, min(full_size, len(able(self._agents.all(), self.sweep))))
 
@@ -431,6 +445,11 @@ class RunMachine:
         """The user stops one trial; `advance` advises the members of one that runs."""
         return self._conclude(self.sweep.stop_trial(event.trial, event.reason))
 
+    def on_drain(self, event: on.DrainAsked) -> Commands:
+        """The user drains a host or an agent: the members there pause where they can."""
+        self._draining.decide(event)
+        return self._draining.advance(event.at)
+
     def _advice(self, gang: Gang) -> Commands:
         return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]
 
@@ -490,7 +509,8 @@ class RunMachine:
         commands: Commands = []
         for gang in self._rounds.due(self.sweep.gangs):
             commands += self._check_gang(gang, at)
-        return commands + self._check_run(at)
+        # Not after each event: with 10,000 agents a look at all of them takes a millisecond.
+        return [*commands, *self._draining.advance(at), *self._check_run(at)]
 
     def _check_gang(self, gang: Gang, at: float) -> Commands:
         if gang.status is GangStatus.ENDED:
@@ -533,6 +553,6 @@ class RunMachine:
         if spent is not None:
             return self.stop(*spent, at + TIMEOUT_GRACE_S)
         agents = self._agents.all()
-        self.sweep.shortage.count(len(able(agents, self.sweep)), at)
+        self.sweep.shortage.count(useful(agents, self.sweep), at)
         end = hopeless(agents, self.sweep, at)
         return self.stop(*end, at) if end is not None else []

@@ -21,11 +21,12 @@ from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence
+from sparktrain.state.losses.drains import Drains
 from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
-from sparktrain.state.restart import Decision, decide, history_of, restart_of
+from sparktrain.state.restart import Decision, continuation_of, decide, history_of, restart_of
 from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
@@ -59,6 +60,7 @@ class Sweep:
         self.ever_entered = False
         """Some member has entered the training function: executors can load it."""
         self.health = Health()
+        self.drains = Drains()
         self.failures = Failures(limits)
         self.stop: Stop | None = None
         """Why nothing new starts."""
@@ -274,7 +276,7 @@ class Sweep:
             trial.settle(failure=None, metrics=metrics, extra=outcome.extra)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
-        if trial.takeover.reason or (gang.stop.grows and outcome.failure is not None and gang.fault.cause is None):
+        if trial.takeover.reason or (gang.stop.continues and outcome.failure is not None and gang.fault.cause is None):
             return self._again(trial, gang)
         pauses = trial.pause.due is not None or gang.stop.advised_until is not None
         if pauses and not (outcome.failure is None and self.pruned.is_whole(trial)):
@@ -319,18 +321,17 @@ class Sweep:
         return None
 
     def _again(self, trial: Trial, gang: Gang) -> Trial | None:
-        """The gang is gone, and another one follows: for another trial's state, for a larger gang, or because the trial
-        is promoted and has no checkpoint to wait with. Returns the trial where the run stops."""
+        """The gang is gone, and another one follows: for another trial's state, on more agents or on others, or because
+        the trial is promoted and has no checkpoint to wait with. Returns the trial where the run stops."""
         reason = trial.takeover.reason
         trial.takeover.reason = ""
         if self.stop is not None:
             return self._stopped(trial)
         step = trial.checkpoints.newest_step
-        if not reason and gang.stop.growth is not None and gang.stop.grows:
-            reason = gang.stop.growth.reason
-            step = gang.checkpoints.kept_step
-            trial.restart_history.failed_at = gang.fault.failed_at
         again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
+        if not reason and gang.stop.continues:
+            again = continuation_of(trial, gang)
+            trial.restart_history.failed_at = gang.fault.failed_at
         trial.restart_history.add(again)
         trial.settle(failure=None)
         self._facts.append(fact.GangRestarted(trial=trial.id, restart=again))

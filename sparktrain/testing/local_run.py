@@ -148,7 +148,7 @@ class LocalRun:
     def moved(self, rank: int) -> None:
         """See base class. There is no other member."""
 
-    def take_asked(self) -> bool:
+    def take_asked(self, *, in_store: bool = False) -> bool:
         """See base class."""
         return False
 

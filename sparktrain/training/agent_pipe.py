@@ -48,8 +48,11 @@ class Wire(Protocol):
         """
         ...
 
-    def take_asked(self) -> bool:
-        """Whether the coordinator has asked for a snapshot since the last call; returns at once."""
+    def take_asked(self, *, in_store: bool = False) -> bool:
+        """Whether the coordinator has asked for a snapshot since the last call; returns at once.
+
+        `in_store`: for one that becomes a checkpoint, and not for one in memory.
+        """
         ...
 
     def snapshot_answer(self, timeout_s: float) -> m.SnapshotAnswered | None:
@@ -74,7 +77,8 @@ class AgentWire:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._has_obeyed = False
-        self._snapshot_asked = False
+        self._asked: set[bool] = set()
+        """The snapshots that were asked for: True stands for one in the store."""
         self._judged: int | None = None
         """The newest step that the rules of the run have judged; None where none judge."""
         self._next_judged = 0
@@ -132,11 +136,11 @@ class AgentWire:
                 return answer  # answers come in the order of their questions
         return None
 
-    def take_asked(self) -> bool:
+    def take_asked(self, *, in_store: bool = False) -> bool:
         """See base class."""
         self._receive()
-        is_requested = self._snapshot_asked
-        self._snapshot_asked = False
+        is_requested = in_store in self._asked
+        self._asked.discard(in_store)
         return is_requested
 
     # ---- rendezvous of the gang
@@ -259,8 +263,8 @@ class AgentWire:
 
     def _take(self, message: m.ToMember) -> None:
         match message:
-            case AskSnapshot():
-                self._snapshot_asked = True
+            case AskSnapshot(in_store=in_store):
+                self._asked.add(in_store)
             case Advise():
                 self._has_obeyed = True
             case Judged(step=step, next=following, stops=stops):

@@ -26,7 +26,7 @@ STEPS = st.lists(
             [
                 *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
                 *("twice", "tick", "hang", "write", "corrupt", "step", "again", "explain", "leave", "load", "start"),
-                "hold",
+                *("hold", "drain"),
             ]
         ),
         st.integers(0, 7),
@@ -38,7 +38,7 @@ MEMORY_STEPS = st.lists(
         st.sampled_from(
             [
                 *("start", "start", "start", "hold", "hold", "hold", "ring", "lost", "lose", "join", "join", "write"),
-                *("tick", "corrupt", "explain", "again", "step", "crash", "succeed"),
+                *("tick", "corrupt", "explain", "again", "step", "crash", "succeed", "drain"),
             ]
         ),
         st.integers(0, 7),
@@ -89,6 +89,8 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
         world.explain(names[which % len(names)], losses[which % len(losses)])
     elif what == "again" and world.fed:
         world.feed(replace(world.fed[which % len(world.fed)], at=world.at))
+    elif what == "drain":
+        world.drain(f"host-{which % 3}", request=str(len(world.records)))
     elif agent is None:
         return
     elif what == "reserve":
@@ -304,7 +306,7 @@ def counted(trial: Trial) -> list[int]:
         if restart.resumed_from_step is not None and restart.resumed_from_step > reached:
             reached = restart.resumed_from_step
             counts.append(0)
-        counts[-1] += not restart.excused
+        counts[-1] += not (restart.excused or restart.paused)
     return counts
 
 

@@ -101,6 +101,16 @@ class Memory:
     def __init__(self) -> None:
         self.saved: list[tuple[StagePosition, float | None, list[Any]]] = []
         self.restored: list[StagePosition] = []
+        self.moves = False
+        self.waits: list[int] = []
+        """The steps after which the training has waited to move."""
+
+    def is_move_due(self) -> bool:
+        moves, self.moves = self.moves, False
+        return moves
+
+    def await_move(self) -> None:
+        self.waits.append(self.saved[-1][0].step)
 
     def peek(self) -> StagePosition | None:
         return self.saved[-1][0] if self.saved else None

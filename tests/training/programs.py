@@ -53,7 +53,7 @@ class NullWire:
     def stop_advised(self) -> bool:
         return False
 
-    def take_asked(self) -> bool:
+    def take_asked(self, *, in_store: bool = False) -> bool:
         return False
 
     def ask(self, question: bytes, timeout_s: float | None) -> None:

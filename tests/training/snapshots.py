@@ -25,7 +25,7 @@ class Holder:
     def send(self, message: MemoryWritten) -> None:
         self.taken.append(message)
 
-    def take_asked(self) -> bool:
+    def take_asked(self, *, in_store: bool = False) -> bool:
         return False
 
 

@@ -265,6 +265,24 @@ def test_checkpoints_by_time_and_of_the_best_epoch() -> None:
     assert saved == [(3, 0, 3, None), (4, 1, 0, -3.0), (7, 1, 3, None), (8, 2, 0, -2.0)]
 
 
+@pytest.mark.parametrize(("every", "steps"), [("epoch", [2, 4]), ("30s", [2]), (None, [])])
+def test_a_member_alone_that_is_asked_to_move_saves_after_the_step_and_waits(
+    every: str | None, steps: list[int]
+) -> None:
+    outside, memory = Outside(), Memory()
+    callbacks = callbacks_of(built(), LocalRing(), outside, snapshots=memory, checkpoint_every=every)
+    callbacks.model.stop_training = False
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    for batch in range(4):
+        memory.moves = batch == 1
+        callbacks.on_train_batch_end(batch, {})
+    callbacks.on_epoch_end(0, {})
+
+    assert [at.step for at, _, _ in memory.saved] == steps
+    assert memory.waits == steps[:1]
+
+
 def test_an_epoch_that_is_stopped_in_its_middle_is_not_saved() -> None:
     memory = Memory()
     callbacks = callbacks_of(built(), LocalRing(), Outside(stop=True), snapshots=memory, checkpoint_every="epoch")

@@ -131,7 +131,7 @@ def _details(result: TrialResult) -> TrialDetails:
 
 def _restart(restart: Restart) -> RestartRow:
     return RestartRow(
-        kind="paused" if restart.paused else str(restart.kind),
+        kind="drained" if restart.drained else "paused" if restart.paused else str(restart.kind),
         cause=restart.cause[:LONGEST_ERROR],
         host=restart.host,
         seconds=round(restart.seconds, 3),

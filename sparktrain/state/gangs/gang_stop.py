@@ -6,8 +6,8 @@ from sparktrain.ids import Rank
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 
-GROWTH_INTERVAL_S = 60.0
-"""From a request to pause for a larger gang to the next one. The members may take half of it to their snapshots; then
+PAUSE_INTERVAL_S = 60.0
+"""From a request to pause for another gang to the next one. The members may take half of it to their snapshots; then
 they train on as they are."""
 
 
@@ -40,21 +40,20 @@ class GangFault(Struct, gc=False):
             self.cause = self.follower
 
 
-class Growth(Struct, gc=False):
-    """The members of a gang pause, so that a larger one continues."""
+class GangPause(Struct, gc=False, kw_only=True):
+    """The members of a gang pause, so that a larger one continues, or one on other agents."""
 
-    size: int
-    """Members of the larger one, as many as there are agents for."""
+    reason: str
+    """Why the gang ends, in one line."""
     asked_at: float
+    drained: Rank | None = None
+    """The first member on a drained agent; None where the gang grows."""
+    in_store: bool = False
+    """The gang ends at a checkpoint in the store, and not at snapshots in memory."""
     paused: set[Rank] = set()
     """Members that have paused, with a snapshot in memory."""
     complete: bool = False
-    """All have: the gang ends."""
-
-    @property
-    def reason(self) -> str:
-        """Why the gang ends, in one line."""
-        return f"grows to {self.size} members: agents are there again"
+    """All have, or the checkpoint counts: the gang ends."""
 
 
 class GangStop(Struct, gc=False):
@@ -64,7 +63,7 @@ class GangStop(Struct, gc=False):
     """Once members were advised to stop, because the trial is pruned or paused: when they are stopped."""
     by: float | None = None
     """Once members must stop: when those that have not ended are given up, with their agents."""
-    growth: Growth | None = None
+    pause: GangPause | None = None
     """Since members were asked to pause."""
 
     @property
@@ -73,17 +72,17 @@ class GangStop(Struct, gc=False):
         return self.by is not None or self.advised_until is not None
 
     @property
-    def grows(self) -> bool:
-        """The gang ends because a larger one continues."""
-        return self.growth is not None and self.growth.complete
+    def continues(self) -> bool:
+        """The gang ends because another one continues, on more agents or on others."""
+        return self.pause is not None and self.pause.complete
 
     def pauses(self, at: float) -> bool:
-        """Whether members may have paused, because they were asked to for a larger gang."""
-        return self.growth is not None and at < self.growth.asked_at + GROWTH_INTERVAL_S
+        """Whether members may have paused, because they were asked to for another gang."""
+        return self.pause is not None and at < self.pause.asked_at + PAUSE_INTERVAL_S
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         self.by = later(self.by, seconds)
         self.advised_until = later(self.advised_until, seconds)
-        if self.growth is not None:
-            self.growth.asked_at += seconds
+        if self.pause is not None:
+            self.pause.asked_at += seconds

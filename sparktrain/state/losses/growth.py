@@ -9,7 +9,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.gangs.gang_stop import Growth
+from sparktrain.state.gangs.gang_stop import GangPause
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
@@ -36,7 +36,9 @@ class Growths:
             if not self._may_grow(gang, at):
                 continue
             if spare := len(idle(self._agents, self._sweep, at)):
-                gang.stop.growth = Growth(min(full_size, gang.size + spare), at)
+                size = min(full_size, gang.size + spare)
+                reason = f"grows to {size} members: agents are there again"
+                gang.stop.pause = GangPause(reason=reason, asked_at=at)
                 commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
         return commands
 
@@ -62,14 +64,14 @@ class Growths:
 
         Not without the agents for that: then the members train on by themselves.
         """
-        growth = gang.stop.growth
-        if growth is None or gang.stop.has_started or gang.fault.cause is not None:
+        pause = gang.stop.pause
+        if pause is None or pause.drained is not None or gang.stop.has_started or gang.fault.cause is not None:
             return False
-        growth.paused.add(rank)
-        if len(growth.paused) < gang.size or not idle(self._agents, self._sweep, at):
+        pause.paused.add(rank)
+        if len(pause.paused) < gang.size or not idle(self._agents, self._sweep, at):
             return False
         # The members end by the snapshot that all hold, so this is no failure: the next gang resumes from it without a
         # lost step.
-        growth.complete = True
+        pause.complete = True
         gang.fault.failed_at = at
         return True

@@ -47,7 +47,7 @@ class MemoryTier:
         cause = gang.fault.first
         tried = gang.checkpoints.memory_step is not None and gang.attendance.running_since is None
         unread = tried and cause is not None and cause.kind in _UNREAD
-        resumes = (cause is not None or gang.stop.grows) and not unread
+        resumes = (cause is not None or gang.stop.continues) and not unread
         if not resumes or trial.stopping or trial.status is not TrialStatus.RUNNING:
             self.held.forget(trial.id)
         newest = self.held.newest(trial.id)

@@ -1,10 +1,9 @@
 """How the members of a gang agree on memory checkpoints, whatever trains: all take one after the same step.
 
-One member of each host copies its state, in turns; all where a larger gang is to continue from it. Each copy has the
+One member of each host copies its state, in turns; all where another gang is to continue from it. Each copy has the
 random numbers of the chief, and what each member has of its own.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,8 @@ from sparktrain.training.collectives.ring import Ring
 
 LOOK_S = 0.5
 """How often the members of a gang that may grow look whether it does."""
+DRAIN_LOOK_S = 2.0
+"""How often those of any other gang look whether it is to leave its agents."""
 
 
 class MemoryRounds:
@@ -32,7 +33,7 @@ class MemoryRounds:
         """`interval_s`: see `SnapshotSchedule`."""
         self._ring = ring
         self._memory = memory
-        self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else math.inf)
+        self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else DRAIN_LOOK_S)
         self._clock = clock
         self._last = self._agreed = (0, 0.0)
         """Step and time of the newest snapshot, and of the newest agreement."""

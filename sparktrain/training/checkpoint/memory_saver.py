@@ -39,7 +39,7 @@ PART_BYTES = 2**16
 broadcast of equal length."""
 _LENGTH_BYTES = 8
 PAUSE_S = 10.0
-"""How long a member waits for the end of its gang, once a larger one is to continue."""
+"""How long a member waits for the end of its gang, once another one is to continue."""
 FINISH_TIMEOUT_S = 60.0
 """How long a snapshot waits for the checksum of the one before."""
 
@@ -115,7 +115,7 @@ class MemorySaver:
     @property
     def is_pause_due(self) -> bool:
         """Whether the next snapshot is one that `pause` follows."""
-        self._pause_due = self._pause_due or (self.may_grow and self._link.take_asked())
+        self._pause_due = self._pause_due or self._link.take_asked()
         return self._pause_due
 
     def part(self, parts: Sequence[Any], extra: Mapping[str, Any]) -> bytes:
@@ -155,7 +155,7 @@ class MemorySaver:
         """Copy the state of `parts` to shared memory; a thread hands it to the agent.
 
         `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. Blocks
-        for the copy; with `paused` until the gang ends for a larger one, at most 10 s. A failure is a notice, and ends
+        for the copy; with `paused` until the gang ends for another one, at most 10 s. A failure is a notice, and ends
         the snapshots of this member.
         """
         chiefs = self.learn(part)
@@ -172,7 +172,7 @@ class MemorySaver:
             self._pause_due = False
             self._settle()
             pause(PAUSE_S)
-            notice("the gang was to grow, and has not: no agent was there any more; training continues")
+            notice("the gang was to continue on other agents, and has not: none was there any more; training continues")
 
     def close(self) -> None:
         """Wait for the newest snapshot. A later `take` does nothing."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from sparktrain.clock import Clock
+from sparktrain.clock import Clock, pause
 from sparktrain.errors import CheckpointError
 from sparktrain.model_kinds import named_kinds
 from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
@@ -50,6 +50,8 @@ FINISH_TIMEOUT_S = 300.0
 """How long a member waits for its last save after its function has returned."""
 SAVE_TIMEOUT_S = 20.0
 """How long `save` waits for the save before it; shorter than the rest of a gang waits for its chief."""
+MOVE_S = 10.0
+"""How long a member waits for its end once it has the checkpoint from which its trial continues elsewhere."""
 QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
@@ -348,6 +350,19 @@ class CheckpointSaver:
     def is_chief(self) -> bool:
         """Whether this member saves."""
         return self._rank == 0
+
+    def is_move_due(self) -> bool:
+        """Whether the trial is to continue on another agent from its next checkpoint, since the last call."""
+        return self._link.take_asked(in_store=True)
+
+    def await_move(self) -> None:
+        """Wait until what was saved is a checkpoint, and then for the end of this process, 10 s at most.
+
+        Blocks. Returns where the save fails, or takes longer than a call of `save` waits for it: training continues.
+        """
+        if not self._wait(self._save_timeout_s):
+            pause(MOVE_S)
+            notice("the trial was to continue on another agent, and has not; training continues")
 
     def peek(self) -> Restored | None:
         """The position of the newest checkpoint, and what was saved with it; None without one. Changes nothing.

@@ -23,6 +23,11 @@ def test_a_restart_on_one_line(restart: Restart, cost: str) -> None:
     assert restart_line(1, restart) == f"restart 1: rank 2 on gpu-4: killed by SIGKILL; 1.2 s{cost}"
 
 
+def test_a_move_from_a_drained_agent_on_one_line() -> None:
+    moved = Restart(1, "host-b", FailureKind.STOPPED, "drained", 0.4, 80, 0, paused=True, drained=True)
+    assert restart_line(1, moved) == "restart 1: rank 1 moved from host-b: drained; 0.4 s, no step repeated"
+
+
 def test_a_ring_that_healed_on_one_line() -> None:
     healed = replace(KILLED, seconds=0.4, alone=True, healed=True, resumed_from_step=80, steps_lost=0)
     line = "restart 1: rank 2 on gpu-4: killed by SIGKILL; the others kept their state; 0.4 s, no step repeated"

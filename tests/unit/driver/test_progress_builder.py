@@ -27,6 +27,7 @@ from sparktrain.state.trial import Attempt, Trial, TrialStatus
 from sparktrain.store.url import open_store
 from tests.support.run_stages import plain_request, with_spec
 from tests.unit.driver.journals import NoJournal
+from tests.unit.state.gangs import gang
 from tests.unit.state.world import LEASE_S, World
 
 RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
@@ -117,6 +118,20 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: RunRequest) -> 
     world.tick(5.0)
     world.tick(10.0)
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (1 of 2); gives up in 50 s"
+
+
+def test_drained_agents_are_named_until_no_member_is_left_there(work: RunRequest) -> None:
+    world = World(cases=1)
+    first, second = gang(world)
+    world.drain(f"host-{second}")
+    world.tick(1.0)
+    assert progress_of(world.machine, work, world.at).note == "draining host-a1: 1 member to move or finish"
+    world.write(first, 5)
+    for agent in (first, second):
+        world.fail(agent, FailureKind.STOPPED)
+    world.tick(2.0)
+    note = progress_of(world.machine, work, world.at).note
+    assert note.startswith("waiting for agents (1 of 2); gives up in ")
 
 
 def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: RunRequest) -> None:

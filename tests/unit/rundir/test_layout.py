@@ -88,6 +88,7 @@ HEX = "0123456789abcdef" * 4
 OWN = (
     RUN.spec, RUN.results, RUN.old_results(2), RUN.plan(HEX[:16]), RUN.code(HEX), f"{RUN.boards}/{HEX[:8]}.json",
     RUN.enqueued(f"1700000000000-{HEX[:8]}"), RUN.label(f"1700000000000-{HEX[:8]}"),
+    RUN.drain(f"1700000000000-{HEX[:8]}"),
     RUN.data_manifest("train", HEX[:12]), f"{RUN.dataset('a-b', HEX[:12])}/00007-12-{HEX[:8]}-3.arrow",
     f"{RUN.dataset('train', HEX[:12])}/table-{HEX[:8]}-0.arrow", f"{RUN.feed('rows', HEX[:8])}/ended",
     f"{RUN.feed('rows', HEX[:8])}/0000000001-0000000002", RUN.journal.term(1), RUN.journal.batch(12345, 1),

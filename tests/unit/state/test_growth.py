@@ -5,7 +5,7 @@ import pytest
 from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.gangs.gang_stop import GROWTH_INTERVAL_S
+from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
 from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import GangFormed, GangRecovered
@@ -153,10 +153,10 @@ def test_without_the_agent_it_trains_on_and_is_asked_again_later(world: World) -
     train(world, agents, 14)
     world.commands.clear()
     world.join("newer")
-    world.tick(GROWTH_INTERVAL_S / 2)
+    world.tick(PAUSE_INTERVAL_S / 2)
     assert not asked(world)
     train(world, agents, 16)
-    world.tick(GROWTH_INTERVAL_S / 2)
+    world.tick(PAUSE_INTERVAL_S / 2)
     assert asked(world) == set(agents)
 
 

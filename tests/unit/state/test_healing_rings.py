@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.gangs.gang_stop import GROWTH_INTERVAL_S
+from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
 from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.losses.member_restart import MOVE_TIMEOUT_S
 from sparktrain.state.machine import Machine
@@ -261,13 +261,13 @@ def test_members_that_pause_to_grow_do_not_heal() -> None:
 
 def test_members_that_could_not_grow_heal_again() -> None:
     world = World()
-    [start] = placed(world.fail(grown(world, GROWTH_INTERVAL_S)[1], FailureKind.MEMORY))
+    [start] = placed(world.fail(grown(world, PAUSE_INTERVAL_S)[1], FailureKind.MEMORY))
     assert start.may_grow, "as the others do, it looks for a request to pause"
 
 
 def test_a_ring_that_heals_does_not_grow() -> None:
     world = World()
-    agents = grown(world, GROWTH_INTERVAL_S)
+    agents = grown(world, PAUSE_INTERVAL_S)
     world.fail(agents[1], FailureKind.MEMORY)
     world.commands.clear()
     world.join("newer")

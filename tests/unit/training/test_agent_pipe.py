@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
-from sparktrain.state.agent_messages import Advise, FormGang, Judged, PeerShared, RingBroken
+from sparktrain.state.agent_messages import Advise, AskSnapshot, FormGang, Judged, PeerShared, RingBroken
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
 
@@ -38,6 +38,16 @@ def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_befor
     assert agent.receive() == m.Reserved(4000)
     assert wire.stop_advised()
     assert [wire.shared(1.0), wire.shared(1.0), wire.shared(0.0)] == [("a", b"1"), ("b", b"2"), None]
+
+
+def test_each_kind_of_snapshot_that_was_asked_for_is_told_once(ends) -> None:
+    wire, agent = ends
+    agent.send(AskSnapshot(MEMBER))
+    assert wire.take_asked(in_store=True) is False
+    assert [wire.take_asked(), wire.take_asked()] == [True, False]
+    agent.send(AskSnapshot(MEMBER, in_store=True))
+    assert wire.take_asked() is False
+    assert [wire.take_asked(in_store=True), wire.take_asked(in_store=True)] == [True, False]
 
 
 def test_a_member_whose_agent_is_gone_is_not_left_waiting(ends) -> None:

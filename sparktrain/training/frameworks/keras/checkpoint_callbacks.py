@@ -96,6 +96,14 @@ class FitCheckpoints:
         facts = {"epoch": place.epoch, "batch": place.batch, "extra": content}
         self._checkpoints.save_of_all(place.step, model, members, score=score, keep=self._keep, **facts)
 
+    def is_move_due(self) -> bool:
+        """See `CheckpointSaver`."""
+        return self._checkpoints.is_move_due()
+
+    def await_move(self) -> None:
+        """See `CheckpointSaver`."""
+        self._checkpoints.await_move()
+
 
 @dataclass(frozen=True)
 class Cadence:
@@ -268,6 +276,7 @@ class SaveCheckpoints(InternalCallback):
     and the chief lets the others know when a time is over. A save that is due with the last step of an epoch happens
     at the end of the epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens
     after the next, so that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
+    A member that trains alone also saves after the step in which it is asked to move, and waits there for its end.
     """
 
     last = True
@@ -286,11 +295,13 @@ class SaveCheckpoints(InternalCallback):
         self._checkpoints = checkpoints
         self._keep = keep
         self._cadence, self._scoring = when
+        self._saves = self._cadence != Cadence() or self._scoring.monitor is not None
         self._clock = clock
         self._last = (0, 0.0)
         self._next_look = 0
         """The step after which the members agree again on whether a time is over."""
         self._quiet = False
+        self._is_moving = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
@@ -325,6 +336,11 @@ class SaveCheckpoints(InternalCallback):
 
     def _due(self) -> bool:
         step, at = self._last
+        # Without saves a trial is left to finish where it is. In a gang all have to agree on the step of a save.
+        if self._ring.size == 1 and self._saves and not self._quiet:
+            self._is_moving = self._is_moving or self._checkpoints.is_move_due()
+        if self._is_moving:
+            return True
         if self._cadence.steps is not None:
             return self._position.step - step >= self._cadence.steps
         if self._cadence.seconds is None:
@@ -359,6 +375,9 @@ class SaveCheckpoints(InternalCallback):
             return
         place = StagePosition(position.step, epoch, batch, fit_content(position, self._keep, self.model))
         self._checkpoints.save(self.model, place, members, score)
+        if self._is_moving:
+            self._is_moving = False
+            self._checkpoints.await_move()
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:

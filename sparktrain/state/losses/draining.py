@@ -1,0 +1,122 @@
+"""An announced loss: agents that are drained get no new member, and members that they have move elsewhere. Pure.
+
+A gang that takes snapshots in memory pauses after the same step on all members, as it does to grow; then it ends, and
+the next one resumes there on other agents, without a lost step. Where no such snapshot outlasts the drained agents,
+the gang ends when its next checkpoint counts: a member that trains alone is asked for one, and pauses after it. A
+trial that makes none is left to finish. Neither counts as a loss.
+"""
+
+from sparktrain.ids import Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state import records as fact
+from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang_stop import GangPause
+from sparktrain.state.losses.drains import matching_agents
+from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.sweep import Sweep
+
+DRAINED = "drained"
+"""Why a gang ends that leaves drained agents, in one word."""
+
+
+class Draining:
+    """Decides how the members of drained agents leave them. The state machine calls it at each tick."""
+
+    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
+        self._sweep = sweep
+        self._agents = agents
+        self._memory = memory
+
+    def decide(self, event: on.DrainAsked) -> None:
+        """Accept a request, or note why it is refused; each one counts once."""
+        drains = self._sweep.drains
+        if event.request in drains.answered:
+            return
+        matches, problem = matching_agents(self._agents.all(), event.host, event.agent)
+        problem = event.problem or problem
+        host = matches[0].host if matches else event.host
+        decided = fact.DrainDecided(request=event.request, host=host, agent=event.agent, problem=problem)
+        drains.fold(decided)
+        if event.agent is not None and not problem:
+            drains.agents.update(agent.id for agent in matches)
+        self._sweep.note([decided])
+
+    def advance(self, at: float) -> list[do.Command]:
+        """Have the members of gangs on drained agents pause where they can, and note which requests are complete."""
+        drains = self._sweep.drains
+        if not drains.open:
+            return []
+        busy = [agent for agent in self._agents.all() if agent.member is not None and drains.covers(agent)]
+        for request, decided in list(drains.open.items()):
+            if not any(_concerns(decided, agent) for agent in busy):
+                drains.complete(request)
+                self._sweep.note([fact.DrainCompleted(request=request)])
+        commands: list[do.Command] = []
+        for trial in dict.fromkeys(agent.member.trial for agent in busy if agent.member is not None):
+            gang = self._sweep.gangs.get(trial)
+            if gang is not None and self._may_pause(gang) and not gang.stop.pauses(at):
+                commands += self._pause(gang, at)
+        return commands
+
+    def held(self, gang: Gang, rank: Rank, at: float) -> bool:
+        """Member `rank` has paused, and its agent holds the snapshot; whether the gang can end.
+
+        Also without an agent for the next one: those that it has are about to leave.
+        """
+        pause = gang.stop.pause
+        if pause is None or pause.drained is None or pause.in_store or not self._may_pause(gang):
+            return False
+        pause.paused.add(rank)
+        return len(pause.paused) == gang.size and self._complete(gang, pause, at)
+
+    def stored(self, gang: Gang, at: float) -> bool:
+        """A checkpoint of the gang counts; whether the gang ends there, because its agents are drained."""
+        drained = self._drained(gang)
+        if drained is None or not self._may_pause(gang) or self._outlives(gang):
+            return False
+        pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=True)
+        gang.stop.pause = pause
+        return self._complete(gang, pause, at)
+
+    def _complete(self, gang: Gang, pause: GangPause, at: float) -> bool:
+        pause.complete = True
+        gang.fault.failed_at = at
+        return True
+
+    def _pause(self, gang: Gang, at: float) -> list[do.Command]:
+        in_store = not self._outlives(gang)
+        if in_store and gang.size > 1:
+            return []  # its members agree on the steps of their checkpoints: it ends at the next one
+        drained = self._drained(gang)
+        gang.stop.pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=in_store)
+        return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in gang.live()]
+
+    def _may_pause(self, gang: Gang) -> bool:
+        absent = bool(gang.attendance.ended or gang.absences.by_rank)
+        failing = gang.fault.first is not None or gang.stop.has_started or absent
+        ends = self._sweep.stop is not None or self._sweep.trials[gang.trial].stopping
+        return not (failing or ends) and gang.status is GangStatus.RUNNING
+
+    def _outlives(self, gang: Gang) -> bool:
+        """The members take snapshots in memory, and an agent that is not drained will hold the next one."""
+        newest = self._memory.held.newest(gang.trial)
+        if newest is None or newest.generation != gang.generation:
+            return False
+        trains = any(pace.training for pace in gang.progress.paces.values())
+        return trains and len(self._drained_ranks(gang)) < gang.size
+
+    def _drained(self, gang: Gang) -> Rank | None:
+        """The first member on a drained agent."""
+        return next(iter(self._drained_ranks(gang)), None)
+
+    def _drained_ranks(self, gang: Gang) -> list[Rank]:
+        agents = map(self._agents.get, gang.agents)
+        drains = self._sweep.drains
+        return [Rank(rank) for rank, agent in enumerate(agents) if agent is not None and drains.covers(agent)]
+
+
+def _concerns(decided: fact.DrainDecided, agent: AgentState) -> bool:
+    return agent.host == decided.host and decided.agent in (None, agent.slot)

@@ -1,0 +1,49 @@
+"""Trainings on agents that are drained, with the time of each step of each member."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+STEP_S = 0.02
+AFTER = 20
+"""Steps of a training after it has moved."""
+GO = "go"
+"""The file with which a training that does not move may end."""
+
+
+class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Writes each step down, and ends some steps after the training has moved, or once it may."""
+
+    def __init__(self, folder: Path, ctx: Any, moves: bool) -> None:
+        super().__init__()
+        self._file = (folder / f"{ctx.trial}-{ctx.generation}-{ctx.rank}.jsonl").open("a")
+        self._go = folder / GO
+        self._ctx = ctx
+        self._count = 0
+        self._moves = moves
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        time.sleep(STEP_S)  # the work of a step
+        step = int(self.model.optimizer.iterations.numpy())
+        print(json.dumps([time.time(), step]), file=self._file, flush=True)
+        if self._moves:
+            self._count += 1
+            self.model.stop_training = self._ctx.generation > 1 and self._count >= AFTER
+        elif self._go.exists():
+            self.model.stop_training = True
+
+
+def leave(folder: str, ctx: Any, number: int = 0) -> dict[str, float]:
+    """Train until the first trial has moved to another agent."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
+    x = np.random.default_rng(3).normal(size=(6000, 5)).astype("float32")
+    data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
+    callbacks = [*ctx.keras_callbacks(), Note(Path(folder), ctx, moves=number == 0)]
+    model.fit(data, epochs=500, verbose=0, callbacks=callbacks)
+    return {"steps": int(model.optimizer.iterations.numpy())}

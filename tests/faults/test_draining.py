@@ -1,0 +1,119 @@
+"""Agents that are drained while real members train on them."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain import cli
+from sparktrain.state.agents import AgentState
+from tests.faults.leaving import GO, leave
+
+pytestmark = pytest.mark.timeout(240)
+STARTED_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[st.Pool]:
+    """One agent more than the trainings take."""
+    with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as opened:
+        yield opened
+
+
+def beside(folder: Path, drains: Callable[[], None]) -> threading.Thread:
+    """Once each training has made some steps, a thread drains."""
+
+    def wait() -> None:
+        started(folder)
+        drains()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def started(folder: Path) -> None:
+    """Wait until both members have made some steps."""
+    deadline = time.monotonic() + STARTED_S
+    pause = threading.Event()
+    while time.monotonic() < deadline:
+        files = list(folder.glob("*.jsonl"))
+        if len(files) == 2 and all(path.read_text().count("\n") > 60 for path in files):
+            return
+        pause.wait(0.1)
+    raise AssertionError(f"the members have not made 60 steps within {STARTED_S:g} s")
+
+
+def agent_of(pool: st.Pool, trial: int, rank: int) -> AgentState:
+    """The agent that has a member."""
+    coordinator = pool._agents._coordinator
+    assert coordinator is not None
+    agents = coordinator._machine.agents.all()
+    return next(agent for agent in agents if agent.member and (agent.member.trial, agent.member.rank) == (trial, rank))
+
+
+def steps_of(folder: Path, member: str) -> list[list[float]]:
+    return [json.loads(line) for line in (folder / f"{member}.jsonl").read_text().splitlines()]
+
+
+def test_a_gang_leaves_a_drained_agent_without_a_repeated_step(
+    three: st.Pool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+    slots: list[int] = []
+
+    def drains() -> None:
+        slots.append(agent_of(three, 0, 1).slot)
+        codes.append(cli.main(["drain", str(tmp_path / "runs" / "moved"), "--agent", "9"]))
+        codes.append(cli.main(["drain", str(tmp_path / "runs" / "moved"), "--agent", str(slots[0])]))
+        slots.append(-1)
+
+    thread = beside(tmp_path, drains)
+    result = three.run(
+        leave, {"folder": str(tmp_path)}, workers=2, backend="horovod", dir=str(tmp_path / "runs"), name="moved",
+        max_retries=0, progress=False,
+    )  # fmt: skip
+    thread.join(60)
+    assert codes == [2, 0]
+    assert "the run has no agent 9: its agents are 0 on " in capfd.readouterr().err
+    [restart] = result.restarts
+    assert (restart.rank, restart.cause, restart.steps_lost, restart.drained) == (1, "drained", 0, True)
+    for rank in (0, 1):
+        steps = [step for generation in (1, 2) for _, step in steps_of(tmp_path, f"0-{generation}-{rank}")]
+        assert steps == list(range(1, len(steps) + 1)), "none twice, none lost"
+    assert cli.main(["status", str(tmp_path / "runs" / "moved")]) == 0
+    output = capfd.readouterr().out
+    assert f"rank 1 moved from {restart.host}: drained; " in output
+    assert "no step repeated" in output
+    assert cli.main(["fsck", str(tmp_path / "runs" / "moved")]) == 0
+
+
+@pytest.mark.all(
+    case="a trial of a sweep on an agent that is drained",
+    covered_by="a gang; `unit/state/test_draining`, `histories/test_draining`",
+)
+def test_a_trial_continues_on_another_agent_from_the_step_at_which_it_is_asked(tmp_path: Path) -> None:
+    directory = str(tmp_path / "runs" / "swept")
+    codes: list[int] = []
+    options: dict[str, Any] = {"dir": str(tmp_path / "runs"), "name": "swept", "max_retries": 0, "progress": False}
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
+
+        def drains() -> None:
+            codes.append(cli.main(["drain", directory, "--agent", str(agent_of(pool, 0, 0).slot)]))
+            (tmp_path / GO).touch()
+
+        thread = beside(tmp_path, drains)
+        result = pool.sweep(leave, {"number": [0, 1], "folder": [str(tmp_path)]}, metric="steps", mode="max", **options)
+        thread.join(60)
+    assert codes == [0]
+    moved, other = result.trials
+    [restart] = moved.restarts
+    assert (restart.drained, restart.steps_lost, other.restarts) == (True, 0, ())
+    steps = [step for generation in (1, 2) for _, step in steps_of(tmp_path, f"0-{generation}-0")]
+    assert steps == list(range(1, len(steps) + 1)), "it paused after the checkpoint"
+    assert moved.metrics["steps"] == len(steps)
