@@ -50,6 +50,10 @@ class SystemClock:
         return time.strftime("%Y%m%d-%H%M%S", time.localtime(self.wall()))
 
 
+now_ns = time.monotonic_ns
+"""Nanoseconds of a clock that never jumps, for what is noted in each step: without a call of Python around it."""
+
+
 def time_of_day(wall: float) -> str:
     """Format seconds since 1970 as `2026-01-31 23:59:59`, in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))

@@ -54,7 +54,7 @@ GANGS = (
     "tests/examples/test_gangs.py",
     *(
         f"tests/training/test_{name}.py"
-        for name in ("horovod_elastic", "local_gang", "local_gangs", "own_strategies", "ps_gangs")
+        for name in ("horovod_elastic", "local_gang", "local_gangs", "own_strategies", "ps_gangs", "slow_members")
     ),
 )
 """Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""

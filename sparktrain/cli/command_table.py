@@ -27,6 +27,7 @@ COMMANDS = {
     "top": "top_command",
     "logs": "inspect_commands",
     "best": "inspect_commands",
+    "trace": "trace_command",
     "board": "board_command",
     "report": "report_command",
     "page": "page_command",

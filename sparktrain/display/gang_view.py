@@ -13,6 +13,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.display import gang_text
 from sparktrain.display.parts import GAP, metrics, objective_first, table
 from sparktrain.display.progress import MemberLine, MemberState, Progress
+from sparktrain.runs.steps.step_lines import slow_line, step_time, times_text
 
 LAG = 0.2
 """A member is a straggler when its steps per second are below the median by more than this part."""
@@ -21,6 +22,9 @@ _HOST_WIDTH = 20
 _MARK_WIDTH = 11
 _REPORTED_WIDTH = 12
 """Least width of a column of metrics."""
+_TIMES = ("compute", "wait", "data")
+"""Columns with the parts of a step."""
+_TIME_WIDTH = 8
 _RINGS = (Role.CHIEF, Role.WORKER)
 
 
@@ -81,6 +85,12 @@ def counts(progress: Progress, over: bool = False) -> Text:
     return line.append(f"  {state_counts or 'not started'}", "not bold")
 
 
+def slow_member(progress: Progress) -> str:
+    """The member that the others of the running gang wait for, on one line; empty where they are about equal."""
+    slow = next((trial.slow for trial in progress.running_trials), None)
+    return "" if slow is None else slow_line(slow, [member.host for member in members_of(progress)])
+
+
 def newest(progress: Progress) -> str:
     """The step, pace and metrics of the chief, as parts of a line."""
     return "  ".join(_newest(progress))
@@ -91,7 +101,7 @@ def status(progress: Progress) -> str:
     parts = counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
     lag = straggler(progress)
     slow = [f"rank {lag.rank} is {lag} the median"] if lag else []
-    return "; ".join(filter(None, [parts, ", ".join(_newest(progress)), *slow]))
+    return "; ".join(filter(None, [parts, ", ".join(_newest(progress)), *slow, slow_member(progress)]))
 
 
 def member_lines(progress: Progress) -> list[str]:
@@ -108,6 +118,7 @@ class MemberTable:
         self._host = 4
         self._role = False
         self._marked = False
+        self._timed = False
 
     def draw(self, progress: Progress, width: int, rows: int) -> Table:
         """A table of at most `rows` members, the straggler among them."""
@@ -117,6 +128,10 @@ class MemberTable:
         grid = table(header_style="dim")
         columns = self._columns()
         used_width = sum(size + GAP for _, size, _ in columns)
+        times = [(name, _TIME_WIDTH, True) for name in _TIMES] if self._timed else []
+        times = times if used_width + sum(size + GAP for _, size, _ in times) - GAP <= width else []
+        columns += times
+        used_width += sum(size + GAP for _, size, _ in times)
         for name, size, right in columns:
             grid.add_column(Text(name), justify="right" if right else "left", width=size, no_wrap=True)
         free_width = width - used_width
@@ -125,6 +140,7 @@ class MemberTable:
         for member in shown(members, lag, rows):
             marked = lag is not None and lag.rank == member.rank
             cells = self._cells(member, f"{lag}" if marked else "")
+            cells += _times(member) if times else []
             if free_width >= _REPORTED_WIDTH:
                 cells.append(metrics(objective_first(member.metrics, progress.metric)))
             grid.add_row(*map(Text, cells), style="yellow" if marked else "")
@@ -135,6 +151,7 @@ class MemberTable:
         self._host = max([self._host, *(min(_HOST_WIDTH, size) for size in hosts)])
         self._role |= any(member.role not in _RINGS for member in members)
         self._marked |= lag is not None
+        self._timed |= any(member.times is not None for member in members)
 
     def _columns(self) -> list[tuple[str, int, bool]]:
         """Heading, width, and whether cells end at the right."""
@@ -158,6 +175,11 @@ def shown(members: Sequence[MemberLine], lag: Lag | None, rows: int) -> list[Mem
     return first
 
 
+def _times(member: MemberLine) -> list[str]:
+    of = member.times
+    return [""] * len(_TIMES) if of is None else [step_time(part) for part in (of.compute_s, of.wait_s, of.data_s)]
+
+
 def _newest(progress: Progress) -> list[str]:
     members = members_of(progress)
     if not members:
@@ -173,6 +195,7 @@ def _member_line(member: MemberLine, lag: Lag | None, objective: str | None) -> 
     parts = [f"step {member.step}"] if member.step is not None else []
     parts += [f"{_pace(member)} steps/s"] if member.steps_per_s is not None else []
     parts += [f"{lag} the median"] if lag is not None and lag.rank == member.rank else []
+    parts += [times_text(member.times)] if member.times is not None else []
     parts += [metrics(objective_first(member.metrics, objective))] if member.metrics else []
     role = "" if member.role in _RINGS else f" ({member.role})"
     details = f": {', '.join(parts)}" if parts else ""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
+from sparktrain.state.gangs.stragglers import SlowMember, StepTimes
 from sparktrain.state.outcome import Restart
 
 
@@ -31,6 +32,8 @@ class MemberLine(Struct, frozen=True):
     steps_per_s: float | None = None
     metrics: dict[str, float] = {}
     """The metrics of its newest report."""
+    times: StepTimes | None = None
+    """Where its steps go; None where no ring notes that."""
 
 
 class RunningTrial(Struct, frozen=True):
@@ -48,6 +51,8 @@ class RunningTrial(Struct, frozen=True):
     """The host of its chief."""
     members: tuple[MemberLine, ...] = ()
     """The members of its gang, by rank; none where a trial has one member."""
+    slow: SlowMember | None = None
+    """The member that the others wait for."""
 
 
 class Standing(Struct, frozen=True, kw_only=True):

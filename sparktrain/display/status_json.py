@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from sparktrain.runs.results_json import json_value, trial_json
 from sparktrain.runs.run_list import ListedRun, UnreadableRun
 from sparktrain.runs.view import RunView, TrialView
+from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
@@ -82,4 +85,10 @@ def _trial(trial: TrialView) -> dict[str, Any]:
         "step": trial.step,
         "report": reported,
         "checkpoint": saved,
+        "step_times": None if trial.step_times is None else _step_times(trial.step_times),
     }
+
+
+def _step_times(times: GangTimes) -> dict[str, Any]:
+    members = [{"compute_s": of.compute_s, "wait_s": of.wait_s, "data_s": of.data_s} for of in times.members]
+    return {"members": members, "slow": None if times.slow is None else to_builtins(times.slow)}

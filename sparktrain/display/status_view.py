@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -12,6 +13,7 @@ from sparktrain.display.parts import GAP, and_more, differing_first, one_line, t
 from sparktrain.display.run_outcome import outcome_lines
 from sparktrain.display.summary import Lines, Summary
 from sparktrain.display.sweep_view import failed_lines
+from sparktrain.runs.steps.step_lines import slow_line, step_lines
 from sparktrain.runs.trial_result import FAILED_OR_LOST
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.outcome import Restart
@@ -48,6 +50,7 @@ class StatusScreen:
             yield from self._header(options.max_width)
             rows = min(_MOST_ROWS, max(3, console.height - _RESERVED_LINES)) if console.is_terminal else _MOST_ROWS
             yield from _running(view, self._now, options.max_width, rows)
+            yield from _step_times(view)
             yield from _restarts(view)
             yield from _failures(view)
             yield from (Text(line, style="dim") for line in trial_table.label_lines(view.results))
@@ -74,6 +77,7 @@ class StatusScreen:
         result = self._view.as_outcome()
         if self._view.kind == "run":
             yield from console.render(Lines(outcome_lines(result, self._model)), options)
+            yield from _step_times(self._view)
         else:
             yield from console.render(Summary(result), options)
         yield Text(driver_words(self._view, self._now), style="dim")
@@ -192,6 +196,21 @@ def _newest(trial: TrialView) -> str:
         milestones.append(f"checkpoint after {formatting.count(trial.checkpoint.step, 'step')}")
     milestones += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
     return f"trial {trial.result.id}: {', '.join(milestones)}" if milestones else ""
+
+
+def _step_times(view: RunView) -> Iterator[Text]:
+    """Where the steps of gangs go, and which members are slow: of one gang all members, else the slow ones."""
+    for trial in view.trials:
+        times = trial.step_times
+        if times is None or (view.total != 1 and trial.result.status is not TrialStatus.RUNNING):
+            continue
+        hosts = [member.host for member in trial.result.members]
+        if view.total == 1:
+            yield Text()
+            yield from map(Text, step_lines(replace(times, slow=None), hosts))
+        if times.slow is not None:
+            prefix = "" if view.total == 1 else f"trial {trial.result.id}, "
+            yield Text(prefix + slow_line(times.slow, hosts), style="yellow")
 
 
 def _restarts(view: RunView) -> Iterator[Text]:

@@ -12,6 +12,7 @@ from sparktrain import formatting
 from sparktrain.display import standing
 from sparktrain.display.parts import STYLES, one_line
 from sparktrain.display.status_view import driver_words, state_words
+from sparktrain.runs.steps.step_lines import step_lines
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
@@ -159,6 +160,7 @@ class TopScreen:
         for number, trial in enumerate(self._rows[self._first : self._first + self._page], self._first):
             style = "reverse" if number == self._selected else STYLES.get(trial.result.status, "")
             lines.append(one_line(Text(self._row(trial, options.max_width), style=style)))
+        lines += self._step_lines()[: max(0, height - 1 - len(lines))]
         lines += [Text()] * (height - 1 - len(lines))
         yield Group(*lines, one_line(self._foot()))
 
@@ -171,6 +173,14 @@ class TopScreen:
         counts = standing.counts("", of)
         counts.append("".join(f"  {part}" for part in standing.best_part(of)), "bold green")
         return [one_line(line), one_line(counts), one_line(Text(driver_words(view, self._now), style="dim"))]
+
+    def _step_lines(self) -> list[Text]:
+        """Where the steps of the selected trial's gang go, for the lines that no trial needs."""
+        times = self._rows[self._selected].step_times if self._rows else None
+        if times is None:
+            return []
+        hosts = [member.host for member in self._rows[self._selected].result.members]
+        return [Text(), *(one_line(Text(line, style="dim")) for line in step_lines(times, hosts))]
 
     def _heading(self, width: int) -> Text:
         metric = formatting.shorten(formatting.plain(self._view.spec.metric or ""), 12)

@@ -55,7 +55,7 @@ def progress_of(
     trials = sweep.trials
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[trial_id] for trial_id in sorted(sweep.gangs) if trials[trial_id].status is TrialStatus.RUNNING]
-    running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
+    running = tuple(_running(trial, at, sweep.gangs[trial.id]) for trial in active)
     best = ended.best
     queued = len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
@@ -121,6 +121,7 @@ def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
         step=report.step if step is None and report is not None else step,
         steps_per_s=pace.per_s or None if pace is not None else None,
         metrics=report.metrics if report is not None else {},
+        times=pace.times if pace is not None else None,
     )
 
 
@@ -131,7 +132,7 @@ def _state(gang: Gang, rank: Rank) -> MemberState:
     return MemberState.TRAINING if trains else MemberState.STARTING
 
 
-def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> RunningTrial:
+def _running(trial: Trial, at: float, gang: Gang) -> RunningTrial:
     report = trial.attempt.last_report
     return RunningTrial(
         id=trial.id,
@@ -140,7 +141,8 @@ def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> Runnin
         step=report.step if report is not None else None,
         metrics=report.metrics if report is not None else {},
         host=trial.host,
-        members=members,
+        members=_members(trial, gang),
+        slow=gang.progress.slow,
     )
 
 

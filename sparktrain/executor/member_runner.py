@@ -39,6 +39,7 @@ from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer
+from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.store.folder_removal import discard
 from sparktrain.store.hadoop.token_file import token_variables
@@ -258,8 +259,8 @@ class MemberSession:
                     post(m.MemberHeals(self.member, heals))
                 case pm.Healed(ring=ring, step=step):
                     post(m.MemberHealed(self.member, ring, step))
-                case pm.Stepped(step=step, training=training):
-                    post(self._pace.stepped(step, training))
+                case pm.Stepped() as stepped:
+                    post(self._pace.stepped(stepped))
                 case pm.FunctionEnded(outcome=outcome):
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
@@ -366,7 +367,7 @@ class MemberSession:
             await events
         finally:
             events.cancel()
-        await storing.bring_all(*(["log.txt"] if is_whole else []))
+        await storing.bring_all(STEPS, *(["log.txt"] if is_whole else []))
         post(m.MemberStored(self.member, storing.problem))
         await asyncio.to_thread(discard, self._home)
 
@@ -420,11 +421,11 @@ class _Pace:
         self._clock = clock
         self._last: tuple[float, int] | None = None
 
-    def stepped(self, step: int, training: bool) -> m.MemberStepped:
+    def stepped(self, message: pm.Stepped) -> m.MemberStepped:
         """The message for the coordinator; its rate covers the time since the last call."""
         now = self._clock.now()
         per_s = 0.0
         if self._last is not None and now > self._last[0]:
-            per_s = max(0, step - self._last[1]) / (now - self._last[0])
-        self._last = (now, step)
-        return m.MemberStepped(self._member, step, per_s, training)
+            per_s = max(0, message.step - self._last[1]) / (now - self._last[0])
+        self._last = (now, message.step)
+        return m.MemberStepped(self._member, message.step, per_s, message.training, message.times)

@@ -23,6 +23,7 @@ from sparktrain.state.agent_messages import (
     PeerShared,
     RingBroken,
 )
+from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
 
@@ -205,6 +206,8 @@ class Stepped(Message, frozen=True, tag=True):
     """Steps finished so far, those before a restart included."""
     training: bool = True
     """More steps follow: a long silence is a hang."""
+    times: StepTimes | None = None
+    """Where the newest steps went; None where no ring notes that."""
 
 
 class Heals(Message, frozen=True, tag=True):

@@ -12,7 +12,7 @@ from sparktrain.store.base import path_problem
 _LONGEST_NAME_BYTES = 200
 """File systems allow 255; the rest is for suffixes such as `.tar.gz`."""
 
-_LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/log\.txt")
+_MEMBER = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/")
 _PART = re.compile(r"(?:part|(block))-([0-9a-f]{8})-(\d+)-(\d+)\.(?:parquet|jsonl\.gz)")
 
 
@@ -28,7 +28,9 @@ _OWN_FILES = re.compile(
     | reports/(?:part-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.parquet|block-{_HEX}{{8}}-\d{{8,}}-\d{{8,}}\.jsonl\.gz)
     | trials/\d{{4,}}/(?:
         checkpoints/gen-\d{{4,}}(?:-restart-\d+)?/(?:manifest-\d{{8,}}|data/\d{{8,}}-{_HEX}{{32}}\.[^/]+)
-        | generation-\d+/rank-\d+(?:-restart-\d+)?/(?:log\.txt|model\.keras|files/.+|growing/.+/\d{{12,}})
+        | generation-\d+/rank-\d+(?:-restart-\d+)?/(?:
+            log\.txt | model\.keras | steps\.msgpack | files/.+ | growing/.+/\d{{12,}}
+        )
     )
     """,
     re.VERBOSE | re.DOTALL,
@@ -50,6 +52,8 @@ _OWN_FOLDERS = re.compile(
 
 MODEL = "model.keras"
 """The Keras model that a member has exported, in its folder."""
+STEPS = "steps.msgpack"
+"""The times of a member's newest steps, in its folder."""
 EXPORTED = "files/exported-model"
 """The folder with a model of another kind: it travels with the other files of the member."""
 
@@ -86,6 +90,11 @@ class MemberLayout(Struct, frozen=True):
         return f"{self.path}/{MODEL}"
 
     @property
+    def steps(self) -> str:
+        """The times of its newest steps, if it was a member of a gang with a ring."""
+        return f"{self.path}/{STEPS}"
+
+    @property
     def exported(self) -> str:
         """The folder with a model of another kind than Keras, if the training function exported one."""
         return f"{self.path}/{EXPORTED}"
@@ -101,8 +110,8 @@ class MemberLayout(Struct, frozen=True):
         Raises SpecError for any other name, because names come from other processes and from the training function.
         """
         path = f"{self.path}/{name}"
-        if path not in (self.log, self.model) and not path.startswith(f"{self.files}/"):
-            raise SpecError(f"file {name!r} of a member must be log.txt, model.keras, or beneath files/")
+        if path not in (self.log, self.model, self.steps) and not path.startswith(f"{self.files}/"):
+            raise SpecError(f"file {name!r} of a member must be log.txt, model.keras, {STEPS}, or beneath files/")
         problem = path_problem(path)
         if problem:
             raise SpecError(f"file {name!r} of a member {problem}: rename it")
@@ -314,12 +323,20 @@ class RunLayout:
 
     def member_of_log(self, path: str) -> Member | None:
         """The member with the log at this path; None for any other path."""
-        match = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
+        member = self._member_of(path)
+        return member if member is not None and self.member(member).log == path else None
+
+    def member_of_steps(self, path: str) -> Member | None:
+        """The member with the times of steps at this path; None for any other path."""
+        member = self._member_of(path)
+        return member if member is not None and self.member(member).steps == path else None
+
+    def _member_of(self, path: str) -> Member | None:
+        match = _MEMBER.match(path.removeprefix(f"{self.path}/"))
         if match is None:
             return None
         trial, generation, rank, incarnation = map(int, match.groups(default="0"))
-        member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank), incarnation)
-        return member if self.member(member).log == path else None
+        return Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank), incarnation)
 
 
 def _again(incarnation: int) -> str:

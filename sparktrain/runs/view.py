@@ -19,6 +19,7 @@ from sparktrain.runs.trial_result import TrialResult, result_of
 from sparktrain.state import records as fact
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
+from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Report
 from sparktrain.state.recovery import folded
 from sparktrain.state.trial import Trial, TrialStatus
@@ -107,6 +108,8 @@ class TrialView:
     """All checkpoints that count, the oldest first."""
     last_step: int | None = None
     """The step of its last report, where it has ended and the driver has recorded that."""
+    step_times: GangTimes | None = None
+    """Where the steps of its newest gang go, as the journal has it every 30 seconds; None in a trial of one member."""
 
     @property
     def step(self) -> int | None:
@@ -330,4 +333,5 @@ def _trial(trial: Trial, run: RunData, times: _Times) -> TrialView:
         saved=times.saved.get(newest.manifest) if newest is not None else None,
         checkpoints=tuple(trial.checkpoints.retained),
         last_step=times.last_steps.get(trial.id),
+        step_times=trial.attempt.step_times,
     )

@@ -9,6 +9,7 @@ from msgspec import field
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import StoredPart
+from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.message import Large, Message, Small
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -63,6 +64,8 @@ class MemberStepped(Small, frozen=True, tag=True):
     """Since its previous message of this kind; 0 in the first."""
     training: bool = True
     """More steps follow: a long silence is a hang."""
+    times: StepTimes | None = None
+    """Where the newest steps went; None where no ring notes that."""
 
 
 class MemberAwaits(Small, frozen=True, tag=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Failure, Outcome, Report, Restart
 from sparktrain.state.trial import TrialStatus
 
@@ -135,6 +136,13 @@ class TrialReported(Record, frozen=True, tag=True, kw_only=True):
 
     trial: TrialId
     report: Report
+
+
+class StepsTimed(Record, frozen=True, tag=True, kw_only=True):
+    """Where the steps of a running gang go, at long intervals, and once another member is slow; for display."""
+
+    trial: TrialId
+    times: GangTimes
 
 
 class RungReached(Record, frozen=True, tag=True, kw_only=True):
@@ -308,6 +316,7 @@ AnyRecord = (
     | MemberRestarted
     | GangRecovered
     | TrialReported
+    | StepsTimed
     | RungReached
     | TrialPaused
     | TrialPromoted

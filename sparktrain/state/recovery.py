@@ -160,6 +160,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
             trial.restart_history.recover(seconds)
         case fact.TrialReported(report=report):
             trial.attempt.last_report = report
+        case fact.StepsTimed(times=times):
+            trial.attempt.step_times = times
         case fact.TrialConcluded(status=status):
             trial.status = status
             trial.outcome = record.outcome
@@ -211,6 +213,7 @@ class _Needed:
         self._checkpoints = checkpoints
         self._formed: set[TrialId] = set()
         self._reported: set[TrialId] = set()
+        self._timed: set[TrialId] = set()
         self._settled: set[TrialId] = set()
 
     def __call__(self, record: fact.AnyRecord) -> bool:
@@ -224,8 +227,11 @@ class _Needed:
                 return False  # the records of its checkpoints are not kept either
             case fact.TrialReported(trial=trial):
                 return self._first(self._reported, trial)
+            case fact.StepsTimed(trial=trial):
+                return self._first(self._timed, trial)
             case fact.GangFormed(trial=trial):
                 self._reported.add(trial)
+                self._timed.add(trial)
                 return self._first(self._formed, trial)
             case fact.TrialConcluded(trial=trial, status=status):
                 return status.observed or trial not in self._formed

@@ -122,7 +122,9 @@ class RunMachine:
             case m.MemberReported():
                 return self._on_reported(gang, agent, message, at)
             case m.MemberStepped():
-                gang.step(message.member.rank, Pace(message.step, at, message.steps_per_s, message.training))
+                pace = Pace(message.step, at, message.steps_per_s, message.training, message.times)
+                gang.step(message.member.rank, pace)
+                self.sweep.time_steps(gang, at)
                 return []
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)

@@ -18,6 +18,7 @@ from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.gangs.stragglers import LOOKED_STEPS, GangTimes, SlowMember
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence
@@ -31,6 +32,8 @@ from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
 """The journal gets a trial's reports no more often than this: they are for display."""
+TIMES_INTERVAL_S = 30.0
+"""The same for where the steps of a gang go, but where another member is slow."""
 
 
 class Sweep:
@@ -76,6 +79,7 @@ class Sweep:
         self._last_request = (0, 0)
         """Number of cases in the last request to the sampler, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
+        self._timed_at: dict[TrialId, float] = {}
         """When the last report of a trial was recorded."""
         self.paused: dict[TrialId, Trial] = {}
         """Trials that wait for their promotion."""
@@ -246,6 +250,20 @@ class Sweep:
         if self.stop is None and not gang.stop.has_started:
             judged = self.pruned.on_reports(trial, reports)
             self._facts += [*judged, *self.exploits.on_records(judged)]
+
+    def time_steps(self, gang: Gang, at: float) -> None:
+        """A member of the gang has finished steps; records where those of all go, where that has to be shown."""
+        progress = gang.progress
+        times = progress.times
+        if gang.size == 1 or len(times) < gang.size or any(of.steps < LOOKED_STEPS for of in times.values()):
+            return
+        attempt = self.trials[gang.trial].attempt
+        shown = attempt.step_times
+        is_due = at >= self._timed_at.get(gang.trial, -TIMES_INTERVAL_S) + TIMES_INTERVAL_S
+        if shown is None or is_due or _rank(shown.slow) != _rank(progress.slow):
+            self._timed_at[gang.trial] = at
+            attempt.step_times = GangTimes(tuple(times[rank] for rank in sorted(times)), progress.slow)
+            self._facts.append(fact.StepsTimed(trial=gang.trial, times=attempt.step_times))
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
@@ -512,3 +530,7 @@ class Sweep:
         """Each trial that was added is final, and no more will come."""
         no_more = self.stop is not None or (self.exhausted and not self.suggesting)
         return no_more and not self.queue and not self.gangs and not self.paused
+
+
+def _rank(slow: SlowMember | None) -> int | None:
+    return None if slow is None else slow.rank

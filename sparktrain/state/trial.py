@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
+from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Failure, Outcome, Report, Restart
 from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.transitions import check_move
@@ -80,6 +81,8 @@ class Attempt(Struct, gc=False):
     started_at: float | None = None
     """When it entered the training function."""
     last_report: Report | None = None
+    step_times: GangTimes | None = None
+    """Where its steps go; None before the journal has that."""
 
 
 class TrialPause(Struct, gc=False):

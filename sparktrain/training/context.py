@@ -4,6 +4,7 @@ import importlib
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
+from sparktrain.rundir.layout import STEPS
+from sparktrain.rundir.step_file import encoded
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
@@ -268,6 +271,9 @@ class TrainContext:
             self._memory.close()
         if self._checkpoints is not None:
             self._checkpoints.finish()
+        if (steps := self._gang.step_file()) is not None:
+            with suppress(OSError):  # a full disk here is no mistake of the function
+                Path(self._assignment.log_path).with_name(STEPS).write_bytes(encoded(steps))
 
     def strategy(self, kind: str | None = None, **options: Any) -> Any:
         """A `tf.distribute.Strategy` for this gang, or for the devices of this member.
@@ -586,4 +592,4 @@ class TrainContext:
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:
-        self._wire.send(Stepped(step, training))
+        self._wire.send(Stepped(step, training, self._gang.step_times()))

@@ -14,6 +14,8 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.rundir.step_file import StepFile
+from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
 from sparktrain.training.agent_pipe import AgentWire
@@ -99,6 +101,16 @@ class JoinedGang:
             self._watch_optimizers()
             self._watch_calls()
         return self._ring
+
+    def step_times(self) -> StepTimes | None:
+        """Where the newest steps of this member went, by its notes; None without any."""
+        notes = None if self._ring is None else self._ring.notes
+        return None if notes is None else notes.times()
+
+    def step_file(self) -> StepFile | None:
+        """The times of the newest steps of this member, by its notes; None without any."""
+        notes = None if self._ring is None else self._ring.notes
+        return None if notes is None else notes.file()
 
     def training_ring(self, use: str) -> Ring:
         """The ring for `use` of Keras, which trains by it. Raises StrategyError beside a strategy of the user's own,

@@ -73,6 +73,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
+from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -122,7 +123,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberReserved(member=MEMBER, port=4000),
     MemberShared(member=MEMBER, key="global/1", value=b"\x00\xff"),
     MemberStarted(member=MEMBER, pid=99),
-    MemberStepped(member=MEMBER, step=5, steps_per_s=2.5, training=False),
+    MemberStepped(member=MEMBER, step=5, steps_per_s=2.5, training=False, times=StepTimes(0.1, 0.02, 0.003, 20)),
     MemberAsked(member=MEMBER, number=2, question=b'{"kind": "start"}'),
     MemberAwaits(member=MEMBER, feed="train", waiting=True),
     MemberHeals(member=MEMBER, heals=True),

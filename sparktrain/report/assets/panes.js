@@ -49,6 +49,7 @@ class TrialPane {
       this.curve(row),
       this.part("Facts", facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")),
       details.restarts && h("section", {}, h("h3", {}, "Restarts"), h("ol", { class: "plain" }, details.restarts.map((each) => h("li", {}, h("b", {}, each.kind), ` ${each.cause}`, h("div", { class: "muted" }, restartText(each)))))),
+      row.step_times && h("section", {}, h("h3", {}, "Steps"), row.step_times.map((line) => h("p", {}, line))),
       failure && failure.first === row.id && texts(failure),
       live && h("section", {}, h("h3", {}, "Log"), this.log.element),
       h("section", {}, h("h3", {}, "On the command line"), headline.run.again && command(headline.run.again + row.id), details.generations > 0 && command(headline.run.logs + row.id)),

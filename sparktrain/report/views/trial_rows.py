@@ -8,6 +8,7 @@ from sparktrain.report.views.parameter_axes import flat
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.runs.record_times import dated
 from sparktrain.runs.results_json import json_value
+from sparktrain.runs.steps.step_lines import step_lines
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import TrialView
 from sparktrain.state.outcome import Restart
@@ -70,6 +71,8 @@ class TrialRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: float | None = None
     """When its first gang started."""
     ended: float | None = None
+    step_times: tuple[str, ...] = ()
+    """Where the steps of its gang go: a line for each member, and one for a slow member."""
     details: TrialDetails = TrialDetails()
 
 
@@ -95,6 +98,7 @@ def trial_rows(inputs: RunInputs) -> tuple[TrialRow, ...]:
 
 def _row(trial: TrialView, inputs: RunInputs, lifetimes: Lifetimes, steps: dict[int, int]) -> TrialRow:
     result = trial.result
+    hosts = [member.host for member in result.members]
     metrics = result.metrics or (trial.report.metrics if trial.report is not None else {})
     value = result.metrics.get(inputs.view.spec.metric or "")
     return TrialRow(
@@ -108,6 +112,7 @@ def _row(trial: TrialView, inputs: RunInputs, lifetimes: Lifetimes, steps: dict[
         seconds=round(result.seconds, 3),
         started=lifetimes.started.get(result.id),
         ended=lifetimes.ended.get(result.id) if result.status.final else None,
+        step_times=() if trial.step_times is None else tuple(step_lines(trial.step_times, hosts)),
         details=_details(result),
     )
 

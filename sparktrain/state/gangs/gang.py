@@ -185,7 +185,7 @@ class Gang:
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
-        self.progress.paces[rank] = pace
+        self.progress.step(rank, pace)
         self.absences.unproven.pop(rank, None)
 
     def postpone(self, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from sparktrain.ids import Rank
+from sparktrain.state.gangs.stragglers import SlowMember, StepTimes, slow_member
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Outcome
 
@@ -18,6 +19,8 @@ class Pace(Struct, gc=False):
     """0 before the second step."""
     training: bool = True
     """More steps are to come: a long silence is a hang."""
+    times: StepTimes | None = None
+    """Where the newest steps went; None where no ring notes that."""
 
 
 class GangAttendance(Struct, gc=False):
@@ -46,6 +49,8 @@ class MemberProgress(Struct, gc=False):
     paces: dict[Rank, Pace] = {}
     reported: dict[Rank, Pace] = {}
     """Steps of the newest reports."""
+    slow: SlowMember | None = None
+    """The member that the others wait for."""
     awaiting: set[tuple[Rank, str]] = set()
     """Members that wait for rows, or for other members that may, with the name of the stream."""
 
@@ -53,6 +58,17 @@ class MemberProgress(Struct, gc=False):
     def last_step(self) -> int | None:
         """The step of the member that is ahead; None before the first one."""
         return max((pace.step for pace in self.paces.values()), default=None)
+
+    @property
+    def times(self) -> dict[Rank, StepTimes]:
+        """Where the newest steps of the members went, of those that have noted it."""
+        return {rank: pace.times for rank, pace in self.paces.items() if pace.times is not None}
+
+    def step(self, rank: Rank, pace: Pace) -> None:
+        """Member `rank` has finished steps."""
+        self.paces[rank] = pace
+        if pace.times is not None:
+            self.slow = slow_member(self.times, None if self.slow is None else self.slow.rank)
 
     def await_rows(self, rank: Rank, feed: str, waiting: bool, at: float) -> None:
         """Member `rank` waits for rows of `feed`, or no more. The time of that is no silence of the member."""
@@ -74,6 +90,7 @@ class MemberProgress(Struct, gc=False):
         """The process of member `rank` is gone, and another one follows; whether it had finished steps."""
         self.awaiting = {(other_rank, feed) for other_rank, feed in self.awaiting if other_rank != rank}
         self.reported.pop(rank, None)
+        self.slow = None
         return self.paces.pop(rank, None) is not None
 
     def postpone(self, seconds: float) -> None:

@@ -42,7 +42,7 @@ class MemoryCheckpoints:
         self._parts = tuple(parts)
         self._rounds = rounds
         self._stepped = stepped
-        self._reports = StepReports(stepped, clock)
+        self._reports = StepReports(stepped, clock, None if rounds is None else rounds.ring)
         self._step = start
         self._first = True
         self._pid = os.getpid()

@@ -31,7 +31,7 @@ class MemoryRounds:
 
     def __init__(self, ring: Ring, memory: MemorySaver, interval_s: float | None, clock: Clock) -> None:
         """`interval_s`: see `SnapshotSchedule`."""
-        self._ring = ring
+        self.ring = ring
         self._memory = memory
         self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else DRAIN_LOOK_S)
         self._clock = clock
@@ -45,7 +45,7 @@ class MemoryRounds:
 
     def start(self, step: int, *, off: bool = False) -> None:
         """Training starts, or resumes, after `step`. No round follows with `off`, and in a gang that stays alone."""
-        self._off = off or (self._ring.size == 1 and not self._memory.may_grow)
+        self._off = off or (self.ring.size == 1 and not self._memory.may_grow)
         self._schedule.start(step)
         self._last = self._agreed = (step, self._clock.now())
 
@@ -103,7 +103,7 @@ class MemoryRounds:
         elif (due or requested) and able:
             self.sending = True
             part = self._chiefs_part(parts, extra)
-            members = gathered(self._ring, parts, "a memory checkpoint")
+            members = gathered(self.ring, parts, "a memory checkpoint")
             self.sending = False
             turn = self._schedule.turn(*memory.turns)
             self._last = step, now
@@ -116,7 +116,7 @@ class MemoryRounds:
 
     def _chiefs_part(self, parts: Sequence[Any], extra: Callable[[], Mapping[str, Any]]) -> bytes:
         """The chief's part of the snapshot, on every member."""
-        part = b"" if self._ring.rank else self._memory.part(parts, extra())
+        part = b"" if self.ring.rank else self._memory.part(parts, extra())
         first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
         if not (remaining := part_bytes(first) - PART_BYTES):
             return first
@@ -124,13 +124,13 @@ class MemoryRounds:
 
     def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""
-        rows = np.zeros((self._ring.size, len(mine)))
-        rows[self._ring.rank] = mine
-        [summed] = self._ring.allreduce_arrays([rows], average=False, name="memory")
+        rows = np.zeros((self.ring.size, len(mine)))
+        rows[self.ring.rank] = mine
+        [summed] = self.ring.allreduce_arrays([rows], average=False, name="memory")
         return summed
 
     def _broadcast(self, content: bytes, name: str) -> bytes:
-        [chiefs] = self._ring.broadcast_arrays([np.frombuffer(content, np.uint8)], name=name)
+        [chiefs] = self.ring.broadcast_arrays([np.frombuffer(content, np.uint8)], name=name)
         return chiefs.tobytes()
 
 

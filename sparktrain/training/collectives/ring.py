@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sparktrain.training.collectives.eager_call_log import EagerCallLog
+    from sparktrain.training.collectives.step_notes import StepNotes
     from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
     from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
 
@@ -44,6 +45,8 @@ class Ring(ABC):
     """The module with `average_by(ring, optimizer, compression)` for optimizers of Keras."""
     calls: "CallLog | EagerCallLog | None" = None
     """The collectives that this member has started; None where there is no other member to compare them with."""
+    notes: "StepNotes | None" = None
+    """When this member has ended its steps and has waited for the others; None for a member without others."""
     ps_model: "PsModel | None" = None
     """The parameter servers that apply this member's gradients; None where its own optimizer does."""
     local_steps: int | None = None

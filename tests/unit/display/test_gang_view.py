@@ -12,6 +12,7 @@ from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown, strag
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.sweep_view import Screen, status_line, summary
 from sparktrain.ids import TrialId
+from sparktrain.state.gangs.stragglers import SlowCause, SlowMember, StepTimes
 from sparktrain.state.outcome import FailureKind, Restart
 from tests.unit.display.test_sweep_view import drawn
 
@@ -203,3 +204,21 @@ def test_nothing_of_the_users_reaches_the_terminal_unescaped() -> None:
     for text in ("".join(picture(of, 200)), status_line(of), *member_lines(of)):
         assert text.isprintable()
         assert "\\x1b[2J[red]" in text
+
+
+def test_a_ring_shows_where_steps_go_and_which_member_is_slow() -> None:
+    times = [StepTimes(0.1, 0.0141), StepTimes(0.105, 0.0021, 0.007)]
+    of = progress(*(member(rank, step=8, times=each) for rank, each in enumerate(times)), in_step=True)
+    slow = SlowMember(1, 0.112, 0.1, SlowCause.COMPUTE)
+    of = replace(of, running_trials=(replace(of.running_trials[0], slow=slow),))
+    line = "rank 1 on gpu-2.example.com is slow: its steps take 112 ms, those of the others 100 ms; it computes longer"
+    assert picture(of, width=120)[4:] == [
+        line,
+        "",
+        "rank  host   state        step  steps/s   compute      wait      data  reported",
+        "   0  gpu-1  training        8     14.2    100 ms     14 ms      0 ms  accuracy 0.8831, loss 0.2857",
+        "   1  gpu-2  training        8     14.2    105 ms    2.1 ms    7.0 ms",
+    ]
+    assert picture(of, width=60)[6] == "rank  host   state        step  steps/s  reported"
+    assert line in status_line(of)
+    assert "computes 105 ms, waits for the others 2.1 ms, waits for data 7.0 ms" in member_lines(of)[1]

@@ -23,6 +23,7 @@ from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
 from sparktrain.training.collectives.ring import JAX_AVERAGING, LocalRing, Ring
+from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.jax import jax_gang, jax_values
 
 AXIS = "members"
@@ -45,6 +46,7 @@ class JaxRing(Ring):
     framework = "jax"
     keras_averaging = JAX_AVERAGING
     calls: EagerCallLog
+    notes: StepNotes
 
     def __init__(self, formation: Formation, shutdown: Callable[[], None], timeout_s: float) -> None:
         """`shutdown` disconnects this process, and blocks until all others do it too.
@@ -54,6 +56,7 @@ class JaxRing(Ring):
         self.rank = formation.rank
         self.size = formation.size
         self.calls = EagerCallLog()
+        self.notes = StepNotes()
         self._formation = formation
         self._shutdown = shutdown
         self._timeout_s = timeout_s
@@ -130,6 +133,7 @@ class JaxRing(Ring):
     def _operation(self, kind: str, name: str, shapes: Sequence[str], count: int = 0) -> Iterator[list[int]]:
         """Log a collective, and compare it with those of the others; yields the `count` of each. Raises RingError."""
         self.calls.note(kind, name, tuple(shapes))
+        entered_ns = self.notes.now_ns()
         with self._failing(name):
             digest = zlib.crc32(f"{kind} {name} {' '.join(shapes)}".encode())
             headers = self._rows(np.array([digest, count], np.int64).view(np.uint8))
@@ -137,6 +141,7 @@ class JaxRing(Ring):
             if (table[:, 0] != digest).any():
                 raise ValueError("the members call different operations")
             yield table[:, 1].tolist()
+        self.notes.call(entered_ns)
 
     @contextmanager
     def _failing(self, name: str) -> Iterator[None]:

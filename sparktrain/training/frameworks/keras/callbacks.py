@@ -16,6 +16,7 @@ import numpy as np
 
 from sparktrain.clock import Clock
 from sparktrain.config.direction import mode_of
+from sparktrain.config.environment import TORCH
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
@@ -34,6 +35,8 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     Scoring,
 )
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
+from sparktrain.training.frameworks.keras.feed_times import time_batches
+from sparktrain.training.frameworks.keras.fit_reader import fit_reader
 from sparktrain.training.frameworks.keras.healing_callback import BeforeUsers, HealTogether
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
@@ -114,7 +117,7 @@ def keras_callbacks(
     if warmup:
         chain += [WarmUp(ring, position, warmup)]
     chain += [Resume(ring, position, deps.checkpoints, past), StartTogether(ring, position, past, deps.compare)]
-    chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
+    chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(deps)]
     if ring.ps_model is not None:
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
@@ -315,20 +318,24 @@ class WarmUp(InternalCallback):
 class ProgressCallback(InternalCallback):
     """Reports the member's step, which shows progress, and checks the weights after the first average."""
 
-    def __init__(
-        self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
-    ) -> None:
+    def __init__(self, deps: CallbackDeps) -> None:
         super().__init__()
-        self._position = position
-        self._stepped = stepped
-        self._check = check
+        self._position = deps.position
+        self._stepped = deps.stepped
+        self._check = deps.check
         self._checked = False
-        self._reports = StepReports(stepped, clock)
+        self._reports = StepReports(deps.stepped, deps.clock, deps.ring)
+        self._notes = deps.ring.notes if deps.ring.framework == TORCH else None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         self._checked = False
         self._stepped(self._position.step, True)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._notes is not None and (reader := fit_reader()) is not None:
+            time_batches(reader, self._notes)
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""

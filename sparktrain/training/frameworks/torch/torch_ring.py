@@ -28,6 +28,7 @@ from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.torch import torch_values
 from sparktrain.training.frameworks.torch.torch_environment import environment
 
@@ -90,12 +91,14 @@ class TorchRing(Ring):
     framework = "torch"
     keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
     calls: EagerCallLog
+    notes: StepNotes
 
     def __init__(self, formation: Formation, store: dist.Store, timeout_s: float) -> None:
         """`timeout_s` is that of an operation, in a group that the ring makes."""
         self.rank = formation.rank
         self.size = formation.size
         self.calls = EagerCallLog()
+        self.notes = StepNotes()
         self._formation = formation
         self._store = store
         self._timeout_s = timeout_s
@@ -221,9 +224,11 @@ class TorchRing(Ring):
         self.calls.note(kind, name, tuple(shapes))
         types = {device.type for device in self.group._device_types}
         first = torch.device("cpu" if "cpu" in types else "cuda")
+        entered_ns = self.notes.now_ns()
         with self._failing(name):
             self._compare(f"{kind} {name} {shapes}", first)
             yield lambda device: device if device.type in types else first
+        self.notes.call(entered_ns)
 
     def _compare(self, call: str, device: torch.device) -> None:
         """Raises RuntimeError where members make different calls."""

@@ -26,6 +26,7 @@ from sparktrain.rundir.journal.file_format import (
     encode,
 )
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
@@ -44,6 +45,7 @@ from sparktrain.state.records import (
     RunEnded,
     RungReached,
     SaveFailed,
+    StepsTimed,
     TrialAnswered,
     TrialConcluded,
     TrialPaused,
@@ -83,6 +85,8 @@ restarts = st.builds(
     losses,
     st.booleans(),
 )
+step_times = st.builds(StepTimes, finite, finite, finite, numbers)
+slow_members = st.builds(SlowMember, numbers, finite, finite, st.sampled_from(list(SlowCause)))
 FIELDS = {
     DriverStarted: {
         "plan": text,
@@ -110,6 +114,7 @@ FIELDS = {
     LossRecorded: {"generation": numbers, "restart": restarts, "place": st.none() | numbers},
     MemberRestarted: {"generation": numbers, "restart": restarts},
     TrialReported: {"report": st.builds(Report, numbers, metrics)},
+    StepsTimed: {"times": st.builds(GangTimes, st.lists(step_times, max_size=3).map(tuple), st.none() | slow_members)},
     RungReached: {"rule": text, "rung": numbers, "step": numbers, "value": st.none() | finite, "reason": text},
     CaseClosed: {"case": numbers, "reason": text},
     HorizonLearned: {"rule": text, "most": numbers},

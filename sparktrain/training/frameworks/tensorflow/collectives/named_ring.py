@@ -13,8 +13,10 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
+from sparktrain.training.frameworks.tensorflow.collectives.call_times import CallTimes
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import PREFIX, OpNames, as_written
 
@@ -25,6 +27,7 @@ class NamedRing(Ring):
     """See base class."""
 
     calls: CallLog
+    notes: StepNotes
     _ends_with_error = False
     """Whether an operation that has failed ends all others of the process."""
 
@@ -34,6 +37,9 @@ class NamedRing(Ring):
         self.size = formation.size
         self.timeout_s = timeout_s
         self.calls = CallLog()
+        self.notes = StepNotes()
+        self._times = CallTimes()
+        self.notes.traced = self._times.newest
         self._formation = formation
         self._moved = moved
         self._names = OpNames()
@@ -45,7 +51,9 @@ class NamedRing(Ring):
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
-        return self._lasting(lambda: self._broadcast(tensors, name), lambda: list(tensors), name)
+        return self._lasting(
+            lambda: self._timed(tensors, lambda: self._broadcast(tensors, name)), lambda: list(tensors), name
+        )
 
     def _broadcast(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         with self._operation("broadcast", name, tensors) as unique:
@@ -59,7 +67,9 @@ class NamedRing(Ring):
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
         [gathered] = self._lasting(
-            lambda: [self._allgather(tensor, name)], lambda: [tf.concat([tensor] * self.size, 0)], name
+            lambda: self._timed([tensor], lambda: [self._allgather(tensor, name)]),
+            lambda: [tf.concat([tensor] * self.size, 0)],
+            name,
         )
         return gathered
 
@@ -92,6 +102,20 @@ class NamedRing(Ring):
             return self.continuity.call(operate, echo)
         self.traced_names.add(name)
         return echo() if self.continuity.alone else operate()
+
+    def _timed(self, tensors: Sequence[tf.Tensor], operate: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
+        """The result of `operate`; notes how long this member waits for it once `tensors` are there."""
+        if tf.executing_eagerly():
+            entered_ns = self.notes.now_ns()
+            results = operate()
+            self.notes.call(entered_ns)
+            return results
+        with tf.name_scope(PREFIX):
+            started = self._times.start(tensors)
+        results = operate()
+        with tf.name_scope(PREFIX):
+            self._times.end(started, results)
+        return results
 
     @abstractmethod
     def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:

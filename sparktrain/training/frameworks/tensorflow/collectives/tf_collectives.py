@@ -126,6 +126,9 @@ class CollectiveRing(NamedRing):
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class."""
+        return self._timed(tensors, lambda: self._allreduce(tensors, average, name))
+
+    def _allreduce(self, tensors: Sequence[tf.Tensor], average: bool, name: str) -> list[tf.Tensor]:
         with self._operation("allreduce", name, tensors) as unique:
             carried = [carry(tensor, _REDUCED) for tensor in tensors]
 

@@ -1,0 +1,1 @@
+"""Where the steps of gangs go, as text and as a trace."""

@@ -1,0 +1,83 @@
+"""Which member of a gang is slow, from how long each of them works in a step and waits for the others. Pure.
+
+In a ring all members end a step together, so that their rates are equal. The slow one is the one that works longest,
+and waits least.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from statistics import median
+
+from msgspec import Struct
+
+from sparktrain.ids import Rank
+
+LOOKED_STEPS = 20
+"""Steps that a member has to finish before it is compared."""
+SLOWER = 0.065
+"""A member is slow when it works longer by more than this part. Over 20 steps that vary by 3 %, one that is 10 %
+slower is above it, and none of equal members is."""
+STAYS_SLOWER = 0.04
+"""It stays slow down to this part, so that the answer does not change with each report."""
+
+
+class StepTimes(Struct, frozen=True, gc=False):
+    """Where the newest steps of a member went, in seconds for each step."""
+
+    compute_s: float
+    wait_s: float = 0.0
+    """In collectives: for the slowest member, and for the network."""
+    data_s: float = 0.0
+    """Until a batch was there."""
+    steps: int = LOOKED_STEPS
+    """Steps that these are means of, without the shortest and the longest ones."""
+
+    @property
+    def work_s(self) -> float:
+        """What the member takes without the others."""
+        return self.compute_s + self.data_s
+
+
+class SlowCause(StrEnum):
+    """What a slow member does longer than the others."""
+
+    DATA = "data"
+    COMPUTE = "compute"
+
+
+class SlowMember(Struct, frozen=True):
+    """The member that the others wait for."""
+
+    rank: int
+    work_s: float
+    """How long it works in a step."""
+    others_s: float
+    """The median of that over the other members."""
+    cause: SlowCause
+
+
+class GangTimes(Struct, frozen=True):
+    """Where the newest steps of all members of a gang went."""
+
+    members: tuple[StepTimes, ...]
+    """By rank."""
+    slow: SlowMember | None = None
+    """The member that the others wait for."""
+
+
+def slow_member(times: Mapping[Rank, StepTimes], before: int | None = None) -> SlowMember | None:
+    """The slow one of the members, by the newest times of all of them; None where all are about equal.
+
+    `before` is the rank of the one that was slow so far. None of fewer than two members is slow.
+    """
+    if len(times) < 2 or any(of.steps < LOOKED_STEPS for of in times.values()):
+        return None
+    rank = max(times, key=lambda member: times[member].work_s)
+    peers = [of for member, of in times.items() if member != rank]
+    usual_s = median(of.work_s for of in peers)
+    excess_s = times[rank].work_s - usual_s
+    if excess_s <= (STAYS_SLOWER if rank == before else SLOWER) * usual_s:
+        return None
+    data_s = times[rank].data_s - median(of.data_s for of in peers)
+    cause = SlowCause.DATA if 2 * data_s > excess_s else SlowCause.COMPUTE
+    return SlowMember(int(rank), times[rank].work_s, usual_s, cause)

@@ -1,0 +1,46 @@
+"""A gang with a slow member: the run names it, and a trace shows the steps of all ranks."""
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+import sparktrain as st
+from sparktrain import cli
+from sparktrain.clock import SystemClock
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.gangs.stragglers import SlowCause
+from tests.training import step_programs
+from tests.training.step_programs import SLOWER_S, STEPS
+
+ON_TENSORFLOW = pytest.mark.all(case="a slow member of TensorFlow's ring", covered_by="one of Horovod's ring")
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("backend", ["horovod", pytest.param("tensorflow", marks=ON_TENSORFLOW)])
+def test_a_member_that_sleeps_in_each_step_is_named_and_traced(
+    gang_pool: st.Pool, tmp_path: Path, backend: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = str(tmp_path / "runs")
+    gang_pool.run(step_programs.train, workers=2, backend=backend, dir=runs, name="slow", progress=False)
+    [trial] = Observer(run_in(f"{runs}/slow"), SystemClock()).look().trials
+    times = trial.step_times
+    assert times is not None
+    assert times.slow is not None
+    assert (times.slow.rank, times.slow.cause) == (1, SlowCause.COMPUTE)
+    waits = [of.wait_s for of in times.members]
+    assert waits[0] - waits[1] > SLOWER_S / 2
+    assert cli.main(["status", f"{runs}/slow"]) == 0
+    assert "rank 1 on " in (shown := capfd.readouterr().out)
+    assert "it computes longer" in shown
+    assert cli.main(["trace", f"{runs}/slow", "--last", "10", "-o", str(tmp_path / "trace.json")]) == 0
+    events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    steps = {(event["pid"], event["name"]) for event in events if event["tid"] == 0}
+    assert steps == {(rank, f"step {number}") for rank in (0, 1) for number in range(STEPS - 9, STEPS + 1)}
+    calls = [event for event in events if event["tid"] == 1]
+    ends = [[event["ts"] + event["dur"] for event in calls if event["pid"] == rank] for rank in (0, 1)]
+    assert len(ends[0]) == len(ends[1]) >= 9
+    apart = [abs(one - other) for one, other in zip(*ends, strict=True)]
+    assert median(apart) < 1e6 * SLOWER_S / 2
