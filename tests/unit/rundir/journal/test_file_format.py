@@ -34,6 +34,8 @@ from sparktrain.state.records import (
     CheckpointAcknowledged,
     CheckpointCorrupt,
     CheckpointsDropped,
+    DrainCompleted,
+    DrainDecided,
     DriverStarted,
     Exploited,
     GangFormed,
@@ -134,6 +136,8 @@ FIELDS = {
         "failure": st.none() | failures,
         "seconds": finite,
     },
+    DrainDecided: {"request": text, "host": text, "agent": st.none() | numbers, "problem": text},
+    DrainCompleted: {"request": text},
     RunEnded: {"ending": text, "reason": text, "seconds": finite},
 }
 records = st.lists(
