@@ -136,8 +136,8 @@ class Interruption:
 
 
 def _method(original: Any, replacement: Any) -> Any:
-    def method(machine: Any, gang: Any, agent: Any, message: Any) -> Any:
-        return replacement(original(machine, gang, agent, message), message)
+    def method(machine: Any, gang: Any, agent: Any, message: Any, *at: float) -> Any:
+        return replacement(original(machine, gang, agent, message, *at), message)
 
     return method
 

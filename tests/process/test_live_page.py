@@ -25,12 +25,13 @@ TRIALS = 40
 
 
 def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:
-    """Trial 3 fails; trials 5 and 7 last until they are asked to stop; others are short."""
+    """Trial 3 fails; trials 5 and 7 last until they are asked to stop, the last one until the run is to end; others are
+    short. The page of a run ends with it."""
     print(f"<b>first line</b> of {x}", flush=True)
     ctx.report(0, y=float(x))
     if x == 3:
         raise ValueError("no <script>alert(1)</script> here")
-    while x in (5, 7) and not ctx.should_stop() and not Path(folder, "over").exists():
+    while x in (5, 7, TRIALS - 1) and not ctx.should_stop() and not Path(folder, "over").exists():
         time.sleep(0.02)
     return {"y": float(x)}
 

@@ -21,7 +21,7 @@ class CallTimes:
 
     def start(self, tensors: Sequence[tf.Tensor]) -> tf.Tensor:
         """An operation that yields when `tensors` are there. The collective does not wait for it."""
-        self._prepare()
+        self.prepare()
         with tf.device(_HOST):
             # A tensor of a GPU is there once the host has it: its kernel has only been started before.
             on_host = [tf.identity(tensor) for tensor in tensors] if self._has_gpus else tensors
@@ -43,7 +43,8 @@ class CallTimes:
         clock_ns = now_ns()
         return np.asarray((rows[rows[:, 0] > 0] - wall_s) * 1e9, np.int64) + clock_ns
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make the variable. A function that is traced first without it is traced twice, as with any variable."""
         if self._rows is None:
             with tf.init_scope(), tf.device(_HOST):
                 self._has_gpus = bool(tf.config.list_logical_devices("GPU"))

@@ -99,6 +99,7 @@ class NamedRing(Ring):
     ) -> list[tf.Tensor]:
         """The result of `operate`, or of `echo`, as `Continuity` has it."""
         if tf.executing_eagerly():
+            self._times.prepare()  # fit has eager collectives before its step is traced
             return self.continuity.call(operate, echo)
         self.traced_names.add(name)
         return echo() if self.continuity.alone else operate()
