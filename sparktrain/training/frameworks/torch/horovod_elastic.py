@@ -4,8 +4,7 @@ Horovod continues in the processes that are left; a gang restarts, so that its p
 """
 
 import copy
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import horovod.torch as hvd
@@ -15,6 +14,7 @@ import torch
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import decoded, encoded
+from sparktrain.training.elastic_state import ElasticState, resuming
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
@@ -44,7 +44,7 @@ def _trial(name: str) -> "TrainContext":
     return _Current.trial
 
 
-class TorchState:
+class TorchState(ElasticState):
     """A model, an optimizer, and other objects with `state_dict`, and values, as attributes.
 
     A value is a number, a string, an array, or lists and dicts of them. Blocks nowhere but in `sync` and `commit`.
@@ -62,8 +62,7 @@ class TorchState:
                     "an array, or lists and dicts of them: pass it as an array, by .numpy()"
                 )
         vars(self).update(given)
-        self._callbacks: list[Callable[[], object]] = []
-        self._commits = 0
+        super().__init__()
         self.save()
 
     def save(self) -> None:
@@ -106,22 +105,6 @@ class TorchState:
         vars(self).update(decoded(sent))
         self.save()
 
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Have `callbacks` called, in this order, when a restarted gang resumes."""
-        self._callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        """Call the reset callbacks."""
-        self.reset()
-        for callback in self._callbacks:
-            callback()
-
-    def reset(self) -> None:
-        """For subclasses: called before the reset callbacks."""
-
-    def check_host_updates(self) -> None:
-        """Does nothing: the driver restarts a gang when its hosts change."""
-
     def resume(self) -> bool:
         """Take states and values of the newest checkpoint; False where there is none. Blocks on the local disk.
 
@@ -140,21 +123,8 @@ class TorchState:
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a training function `function(state, ...)`, so that a restarted gang resumes it at the last commit.
-
-    A lost member ends the processes of all, and the next generation calls the program from its start: here `state`
-    takes the last commit, the reset callbacks run, and all members get the chief's states. Blocks until all call it.
-    """
-
-    @functools.wraps(function)
-    def resumed(state: TorchState, *args: Any, **options: Any) -> Any:
-        again = _trial("hvd.elastic.run()").generation > 1
-        if state.resume() or again:
-            state.on_reset()
-        state.sync()
-        return function(state, *args, **options)
-
-    return resumed
+    """Decorate a training function `function(state, ...)`, to resume at the last commit: see `resuming`."""
+    return resuming(function, _trial)
 
 
 def _has_state(value: object) -> bool:

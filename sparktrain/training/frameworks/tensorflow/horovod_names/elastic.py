@@ -4,7 +4,6 @@ Horovod continues in the processes that are left; a gang restarts, so that its p
 """
 
 import copy
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import decoded, encoded
+from sparktrain.training.elastic_state import ElasticState, resuming
 from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_ring, current_trial
 from sparktrain.training.frameworks.tensorflow.horovod_names.tensorflow_names import assign_all
@@ -24,7 +24,7 @@ _ELSEWHERE = {
 _RESERVED = ("model", "optimizer", "variables")
 
 
-class ObjectState:
+class ObjectState(ElasticState):
     """Values that all members share, as attributes: numbers, strings, arrays, or lists and dicts of them.
 
     Blocks nowhere but in `sync` and `commit`.
@@ -36,8 +36,7 @@ class ObjectState:
             raise SpecError(f"hvd.elastic: a value of the state is called {clashes[0]!r}, which the state uses itself")
         self._names = tuple(values)
         vars(self).update(values)
-        self._callbacks: list[Callable[[], object]] = []
-        self._commits = 0
+        super().__init__()
         self.save()
 
     def save(self) -> None:
@@ -70,22 +69,6 @@ class ObjectState:
         sent = user_ops.broadcast(ring, np.resize(data, length))
         vars(self).update(decoded(np.asarray(sent).astype(np.uint8).tobytes()))
         self.save()
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Have `callbacks` called, in this order, when a restarted gang resumes."""
-        self._callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        """Call the reset callbacks."""
-        self.reset()
-        for callback in self._callbacks:
-            callback()
-
-    def reset(self) -> None:
-        """For subclasses: called before the reset callbacks."""
-
-    def check_host_updates(self) -> None:
-        """Does nothing: the driver restarts a gang when its hosts change."""
 
     def resume(self) -> bool:
         """Take the values of the newest checkpoint; False where there is none. Blocks on the local disk."""
@@ -178,23 +161,8 @@ KerasState = TensorFlowKerasState
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a training function `function(state, ...)`, so that a restarted gang resumes it at the last commit.
-
-    A lost member ends the processes of all, and the next generation calls the program from its start: here `state`
-    takes the last commit, the reset callbacks run, and all members get the chief's values. Blocks until all call it.
-    """
-
-    @functools.wraps(function)
-    def resumed(state: ObjectState, *args: Any, **options: Any) -> Any:
-        again = current_trial("hvd.elastic.run()").generation > 1
-        if state.resume() or again:
-            state.on_reset()
-        state.sync()
-        # Errors reach the caller: Horovod's own `run` returns None after an error of an operation that it does not
-        # know, and the failed worker counts as one that has succeeded.
-        return function(state, *args, **options)
-
-    return resumed
+    """Decorate a training function `function(state, ...)`, to resume at the last commit: see `resuming`."""
+    return resuming(function, current_trial)
 
 
 class CommitStateCallback(InternalCallback):
