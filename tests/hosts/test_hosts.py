@@ -106,8 +106,9 @@ def options(folder: Path) -> dict[str, Any]:
     return {"dir": str(folder / "runs"), "progress": False, "preload": []}
 
 
-def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
-    gang = {"workers": HOSTS, "backend": "tensorflow"}
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path, backend: str) -> None:
+    gang = {"workers": HOSTS, "backend": backend}
     with cluster.started(tmp_path, st.run, together, {"folder": str(tmp_path)}, **gang) as running:
         hosts = {read(tmp_path, f"start-{rank}-1").host for rank in range(HOSTS)}
     result = running.result(STARTS_S)
