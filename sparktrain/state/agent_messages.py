@@ -83,6 +83,13 @@ class MemberHeals(Small, frozen=True, tag=True):
     heals: bool
 
 
+class PeersSilent(Small, frozen=True, tag=True):
+    """The member cannot reach the hosts of other members of its gang: they acknowledge nothing."""
+
+    member: Member
+    ranks: tuple[Rank, ...]
+
+
 class MemberHealed(Small, frozen=True, tag=True):
     """The member has joined ring `ring`, its state equals that of the others, and it is about to train on."""
 
@@ -159,6 +166,7 @@ MemberMessage = (
     | MemberStepped
     | MemberAwaits
     | MemberHeals
+    | PeersSilent
     | MemberHealed
     | MemberAsked
     | MemberReported

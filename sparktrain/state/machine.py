@@ -152,7 +152,7 @@ class Machine:
         if slept_s and self.sweep is not None:
             self.sweep.postpone(slept_s)
         commands: Commands = []
-        for agent in self.agents.expired(at):
-            reason = "no heartbeat before its lease ran out"
+        for agent, lease_s in self.agents.expired(at).items():
+            reason = f"no heartbeat for {lease_s:g} s"
             commands += [do.DropAgent(agent, reason), *self._on_gone(agent, reason, at)]
         return [*commands, *(self._run.on_tick(at) if self._run is not None else [])]

@@ -132,6 +132,11 @@ class RunMachine:
             case m.MemberHeals(member=member, heals=heals):
                 gang.declare(member.rank, heals)
                 return []
+            case m.PeersSilent(ranks=ranks):
+                for rank in ranks:
+                    if 0 <= rank < gang.size:
+                        self._agents.doubt(gang.agents[rank])
+                return []
             case m.MemberHealed():
                 healed = self._restarts.healed(gang, message, at)
                 return self._delete(gang) if healed else [refused(agent, message.member)]

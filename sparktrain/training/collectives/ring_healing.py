@@ -29,6 +29,10 @@ from sparktrain.training.collectives.ring_exchange import RingExchange
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 
+SILENT_S = 3.0
+"""How long the host of another member may acknowledge nothing while this member can heal."""
+REPORTED_S = 1.0
+"""How long an agent may take to report the loss of its member, before others report its host."""
 ANNOUNCED_S = 10.0
 """How long a member with a failed collective waits for the announcement that the ring heals."""
 NEXT_RING_S = 300.0
@@ -112,6 +116,7 @@ class RingHealing:
         if heals == self._declared:
             return
         self._declared = heals
+        self._healing_ring.expect_answers(SILENT_S if heals else 0.0)
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
@@ -141,6 +146,7 @@ class RingHealing:
         formation = Formation(self.ring.rank, places)
         self._exchange.enter(number)
         self._healing_ring.rejoin(formation)
+        self._healing_ring.expect_answers(SILENT_S)
         self.on_formed(formation)
 
     def agree(
@@ -193,7 +199,15 @@ class RingHealing:
             remove(folder)
 
     def _announced(self) -> bool:
-        until = self._clock.now() + ANNOUNCED_S
+        if self._announced_within(REPORTED_S):
+            return True
+        # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
+        if silent := self._healing_ring.silent_ranks():
+            self._wire.peers_silent(silent)
+        return self._announced_within(ANNOUNCED_S - REPORTED_S)
+
+    def _announced_within(self, seconds: float) -> bool:
+        until = self._clock.now() + seconds
         while self._wire.ring <= self._exchange.number:
             if self._clock.now() >= until or self._wire.ended:
                 return False
