@@ -250,7 +250,7 @@ def form(
         healing.on_formed = gang.move
         return healing
 
-    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal)
+    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal if call.options.healing else None)
     if call.gang.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
     if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):

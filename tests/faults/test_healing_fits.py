@@ -30,14 +30,14 @@ def pool() -> Iterator[st.Pool]:
 
 
 def trained(
-    pool: st.Pool, folder: Path, size: int, sharded: bool, kills: list[Any]
+    pool: st.Pool, folder: Path, size: int, sharded: bool, kills: list[Any], **options: Any
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True)
     params = {"folder": str(notes), "kills": kills, "sharded": sharded}
     result = pool.run(
-        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False
+        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
     members = []
     for rank in range(size):
@@ -91,3 +91,10 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert not unequal
         assert facts["traces"] == 1, "no process traces its step a second time"
         assert (facts["history"], facts["wait"]) == (expected_facts["history"], expected_facts["wait"])
+
+
+@pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_healing_rings`: a run that does not heal")
+def test_all_members_restart_where_healing_is_off(pool: st.Pool, tmp_path: Path) -> None:
+    result, _, processes = trained(pool, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
+    assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]
+    assert processes == 4
