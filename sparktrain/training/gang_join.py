@@ -224,7 +224,8 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    exchange = RingExchange(wire, assignment.ring, SystemClock())
+    # While this process started, another loss may have ended the ring that it was to join.
+    exchange = RingExchange(wire, wire.ring if assignment.ring else 0, SystemClock())
     joining = backend.Joining(
         formation=formation,
         exchange=exchange,

@@ -46,6 +46,7 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         """See base class."""
         self._at("batch")
         self._at("later")
+        self._at("stop")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -61,15 +62,40 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             mark = self._notes / f"killed-{number}"
             if place == [self._rank, event, steps] and not mark.exists():
                 mark.touch()
-                if event == "later":
+                if event == "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                elif event == "later":
                     # In the next step, wherever that is then.
                     threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
                 else:
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
+    """Kill this process once the next one of another rank has entered its function: the ring heals then.
+
+    Such a place is (this rank, "healing", the other rank), and of the next process itself (its rank, "entering", 0).
+    """
+    for number, (victim, event, other) in enumerate(places):
+        mark = notes / f"killed-{number}"
+        if victim != rank or mark.exists():
+            continue
+        if event == "entering" and len(list(notes.glob(f"pid-{rank}-*"))) == 2:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif event == "healing":
+            threading.Thread(target=_kill_after, args=(notes, other, mark), daemon=True).start()
+
+
+def _kill_after(notes: Path, rank: int, mark: Path) -> None:
+    while len(list(notes.glob(f"pid-{rank}-*"))) < 2:
+        time.sleep(0.005)
+    mark.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Lag:
-    """Has a gang of three break after a step that one survivor has applied, and whose sum has not come to the other.
+    """Has a gang of three break after a step that one survivor has applied, while the other does not get its sum.
 
     Rank 0 applies the step; then rank 2 kills itself; then the sum of rank 1 fails as a collective of a broken ring.
     """
@@ -130,6 +156,7 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | Non
     if lag is not None:
         Lag(notes, ctx.rank, lag).install()
     (notes / f"pid-{ctx.rank}-{os.getpid()}").touch()
+    kill_in_healing(notes, ctx.rank, kills)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 8)).astype("float32")
     y = rng.integers(0, 3, ROWS)

@@ -94,7 +94,7 @@ def test_the_others_train_on_when_a_member_is_killed(
 
 
 @pytest.mark.all(
-    case="a survivor has applied the step whose sum the other has not got",
+    case="one survivor has applied a step, and the other one has not",
     covered_by="survivors that have come equally far",
 )
 def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(

@@ -65,9 +65,9 @@ class StepReader:
         batch = iterator.get_next()
         with tf.device(_HOST):
             parts = tf.nest.flatten(batch, expand_composites=True)
-            kept = [variable.assign(part).op for variable, part in zip(self._kept, parts, strict=True)]
+            assignments = [variable.assign(part).op for variable, part in zip(self._kept, parts, strict=True)]
         # Where a collective of the step fails, TensorFlow cancels what has not run yet.
-        with tf.control_dependencies(kept):
+        with tf.control_dependencies(assignments):
             return self._step(batch)
 
 

@@ -16,7 +16,7 @@ from sparktrain.errors import RingError
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
-from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
+from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
@@ -137,25 +137,35 @@ class SurvivingFit:
         self._report_healed()
 
     def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
-        able = self._is_able(in_step=in_step)
-        self._healing.rejoin(error)
-        # Before this member may have to send its state.
-        if in_step:
-            self._values.put_back()
-        results = len(self._healing.continuity.results)
-        standing = RingStanding(steps=self._steps, in_step=in_step, results=results, able=able)
-
-        def write(folder: Path, ranks: list[int]) -> None:
-            self._write(folder, ranks, in_step=in_step)
-
-        try:
-            agreement = self._healing.agree(standing, write)
-        except RingError as refusal:
-            raise refusal from error
+        """What the members of the next ring agree on; of the one after that where it breaks too."""
+        # At once: the gang restarts, and does not wait for a process that cannot help.
+        if not self._is_able(in_step=in_step):
+            raise error
+        agreement = None
+        while agreement is None:
+            self._healing.rejoin(error)
+            # Before this member may have to send its state.
+            if in_step:
+                self._values.put_back()
+            try:
+                agreement = self._agreement(in_step=in_step)
+            except RingRefusalError:
+                raise
+            except RingError as broken:
+                error = broken
         self._has_healed = True
         for callback in self._callbacks:
             callback.on_heal()
         return agreement
+
+    def _agreement(self, *, in_step: bool) -> RingAgreement:
+        results = len(self._healing.continuity.results)
+        standing = RingStanding(steps=self._steps, in_step=in_step, results=results)
+
+        def write(folder: Path, ranks: list[int]) -> None:
+            self._write(folder, ranks, in_step=in_step)
+
+        return self._healing.agree(standing, write)
 
     def _report_healed(self) -> None:
         self._healing.healed(self._steps)
@@ -181,7 +191,7 @@ class SurvivingFit:
         the batch of that step, and then calls the callbacks as the others do.
         """
         if 0 in ranks and any(isinstance(entry, SilencedCallback) for entry in self._external):
-            raise RingError("the chief is lost, and with it the state of a callback that wrote its files")
+            raise RingRefusalError("the chief is lost, and with it the state of a callback that wrote its files")
         position = self._position
         back = 0 if in_step else 1
         position.step -= back
