@@ -26,6 +26,7 @@ class GangArguments(AveragingArguments, total=False):
 
 class MemberArguments(TypedDict, total=False):
     log_limit: int
+    healing: bool
 
 class SearchArguments(TypedDict, total=False):
     trials: int | None

@@ -73,8 +73,8 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """A parameter server restarts alone too: the chief gives it its variables again. Members that restart alone may
     move to another host: they meet at these servers alone, and learn where they are."""
     heals: bool = False
-    """A ring keeps the processes of the others when it loses a member, where they can do that. Not in a run with
-    streams: these continue from a checkpoint, for all members."""
+    """A ring keeps the processes of the others when it loses a member, where they can do that. Not with `healing` off,
+    and not in a run with streams: these continue from a checkpoint, for all members."""
     alike_failures: int | None = None
     """The number of failed trials that ends the run when the first ones all fail in the same way."""
     total: int | None = None

@@ -216,7 +216,7 @@ class Sweep:
         trial = self.trials[gang.trial]
         failure = absence.failure
         lost = gang.member(rank)
-        step = min(absence.healed.values(), default=None)
+        step = min(gang.absences.healed.values(), default=None) if absence.ring else None
         restart = Restart(
             rank=int(rank),
             host=failure.host,

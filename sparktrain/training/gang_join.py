@@ -224,7 +224,8 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    exchange = RingExchange(wire, assignment.ring, SystemClock())
+    # While this process started, another loss may have ended the ring that it was to join.
+    exchange = RingExchange(wire, wire.ring if assignment.ring else 0, SystemClock())
     joining = backend.Joining(
         formation=formation,
         exchange=exchange,
@@ -250,7 +251,7 @@ def form(
         healing.on_formed = gang.move
         return healing
 
-    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal)
+    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal if call.options.healing else None)
     if call.gang.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
     if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):

@@ -44,7 +44,24 @@ DEEDS = [
         "lose",
         "write",
     ),
-    *("hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring", "lost", "leave"),
+    *(
+        "arrive",
+        "arrive",
+        "arrive",
+        "hold",
+        "again",
+        "explain",
+        "tick",
+        "hang",
+        "late",
+        "start",
+        "enter",
+        "succeed",
+        "fail",
+        "ring",
+        "lost",
+        "leave",
+    ),
 ]
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
@@ -65,6 +82,8 @@ class RingModel:
         self._formed: dict[RingKey, dict[Member, object]] = {}
         """The places that members of a ring have."""
         self._healed: dict[RingKey, set[Member]] = {}
+        self._fresh: set[Member] = set()
+        """Next processes in rings that have not healed yet."""
         self._recorded = 0
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
         """The newest incarnation of a chief that has an acknowledged checkpoint."""
@@ -78,6 +97,7 @@ class RingModel:
                 self._send(command.message)
             elif isinstance(command, do.PlaceMember):
                 self._place(command)
+        self._check_survivors(commands)
         for form in formed_in(commands):
             notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
             assert notified is None or len(notified) == len(form.places), "a member does not get the places of its ring"
@@ -96,16 +116,32 @@ class RingModel:
             notified.add(message.member.rank)
         elif isinstance(message, m.FormGang) and message.ring:
             assert message.ring == self._newest[generation], "a ring forms that is not the newest"
+            joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
+            assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
             self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
         elif isinstance(message, m.AckCheckpoint):
             newest = self._acknowledged.get(generation, 0)
             assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
             self._acknowledged[generation] = message.member.incarnation
 
+    def _check_survivors(self, commands: list[do.Command]) -> None:
+        """Half of the members, at least, have kept the process with which they trained in the ring that broke."""
+        broken = [each.message for each in commands if isinstance(each, do.Send)]
+        for message in broken:
+            if not isinstance(message, m.RingBroken) or self.world.machine.sweep is None:
+                continue
+            gang = self.world.machine.sweep.gangs.get(message.member.trial)
+            if gang is not None and gang.generation == message.member.generation:
+                key = gang.trial, gang.generation, message.ring
+                assert 2 * len(self._notified[key]) >= gang.size, "a ring heals that has lost most of its members"
+                assert message.member not in self._fresh, "a process without a state is asked to keep it"
+
     def _place(self, start: do.PlaceMember) -> None:
         newest = self._newest.get((start.member.trial, start.member.generation), 0)
         assert start.ring == (newest if start.member.incarnation else 0), "the member joins another ring"
         assert not (start.ring and start.memory), "the ring gives the member its state"
+        if start.ring:
+            self._fresh.add(start.member)
 
     def _hear(self, message: m.MemberMessage) -> None:
         if isinstance(message, m.MemberHeals):
@@ -123,8 +159,11 @@ class RingModel:
             assert len(set(map(str, formed.values()))) == 1, "members of a ring know different places"
             size = len(next(iter(formed.values())))
             assert len({member.rank for member in formed}) == size, "a member does not know the others of its ring"
-            notified = self._notified[key] | {Rank(record.restart.rank)}
+            lost = {Rank(each.restart.rank) for each in restarts[self._recorded :] if each.trial == record.trial}
+            notified = self._notified[key] | lost
+            self._fresh -= formed.keys()
             assert len(notified) == size, "a member has not left its ring"
+            assert not self._notified[key] & lost, "a member that kept its process counts as lost"
             assert formed.keys() <= self._healed.get(key, set()), "a ring counts as healed, and a member is not there"
             assert record.restart.healed
         self._recorded = len(restarts)
@@ -175,6 +214,9 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
         if which % 2:
             deed(world, "declare", which, names)
+    elif what == "arrive" and busy:
+        agent = busy[which % len(busy)]
+        world.heal(agent, newest_ring(world, world.running[agent]), which)
     elif what == "heal":
         for agent in busy[which % 2 :]:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
@@ -186,7 +228,7 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
     """One history, checked after each deed; returns how many rings healed in it."""
     draw = random.Random(seed)
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
-    size = draw.choice([2, 3])
+    size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
     least = draw.choice([None, 1])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
@@ -195,7 +237,8 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
     model = model_of(world)
-    for what in ["start", "declare", *draw.choices(DEEDS, k=EVENTS)]:
+    second_loss = ["die", "start", "arrive", "die", "start"]
+    for what in ["start", "declare", *draw.choice([[], second_loss]), *draw.choices(DEEDS, k=EVENTS)]:
         deed(world, what, draw.randint(0, 7), names)
         world.suggest()
         check_members(world)
@@ -238,26 +281,44 @@ def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_ste
 
 def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> bool:
     """The gang counts as healed when one member is there."""
-    healing = gang.absences.healing
-    if healing is None:
-        return False
-    rank, absence = healing
-    absence.healed[message.member.rank] = message.step
-    restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
+    for rank in list(gang.absences.by_rank):
+        gang.absences.healed[message.member.rank] = message.step
+        restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
     return True
 
 
-def _silent(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+_break_ring = MemberRestarts._break_ring
+
+
+def _silent(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """The others hear nothing of the loss."""
-    gang.absences.newest_ring += 1
-    gang.absences.by_rank[rank].ring = gang.absences.newest_ring
-    return []
+    commands = _break_ring(restarts, gang, at)
+    return [each for each in commands if not isinstance(each, do.Send) or not isinstance(each.message, m.RingBroken)]
 
 
-def _same_ring(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+def _same_ring(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """Each ring after the first has the same number."""
-    gang.absences.newest_ring = gang.absences.by_rank[rank].ring = 1
-    return [do.Send(agent, m.RingBroken(member, 1)) for agent, member in gang.live()]
+    gang.absences.newest_ring = 0
+    return _break_ring(restarts, gang, at)
+
+
+def _keeps_next(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
+    """The next process of a member that has places of the broken ring is to join the ring after it."""
+    reserved = [absence for absence in gang.absences.by_rank.values() if absence.reserved]
+    for absence in reserved:
+        absence.reserved = False
+    commands = _break_ring(restarts, gang, at)
+    for absence in reserved:
+        absence.reserved = True
+    return commands
+
+
+def _keeps_reports(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
+    """Who has joined the broken ring counts for the next one."""
+    healed = gang.absences.healed
+    commands = _break_ring(restarts, gang, at)
+    gang.absences.healed = healed
+    return commands
 
 
 _reserved = MemberRestarts.reserved
@@ -269,8 +330,20 @@ def _alone(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> l
     return commands[:1] if commands else commands
 
 
-def _any_loss(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
-    """A second loss heals too, before the first has."""
+def _first_only(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> list[do.Command] | None:
+    """The ring forms once one of the next processes has its port."""
+    for absence in gang.absences.by_rank.values():
+        absence.reserved = False
+    commands = _reserved(restarts, gang, message)
+    away = gang.absences.by_rank
+    if message.member.rank not in away or not away[message.member.rank].reserved:
+        return commands
+    ring = gang.absences.newest_ring
+    return [do.Send(agent, m.FormGang(peer, gang.places, ring)) for agent, peer in gang.live()]
+
+
+def _most_lost(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
+    """A ring heals as long as one member has kept its process."""
     others = {Rank(other) for other in range(gang.size)} - {rank, *gang.absences.by_rank}
     return bool(others) and others <= gang.attendance.heals and not gang.attendance.ended
 
@@ -288,7 +361,10 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
-    "heals two losses": partial(patch.object, MemberRestarts, "_heals", _any_loss),
+    "heals the loss of most members": partial(patch.object, MemberRestarts, "_heals", _most_lost),
+    "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
+    "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
+    "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }
 

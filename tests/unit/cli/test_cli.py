@@ -73,6 +73,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         "max_failures": "5", "start_timeout": "10m", "log_limit": 4096, "code_limit": 100,
         "preload": ("keras", "numpy"),
         "workers_per_trial": 2, "backend": "tensorflow", "data_version": "2026-01", "allow_changed": ("code", "space"),
+        "healing": "off",
     }  # fmt: skip
     words = [
         word
@@ -122,6 +123,7 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
         "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_retries": 0, "hang_timeout": "5m",
         "metric": "loss", "mode": "min", "dir": "/shared/runs", "name": "big", "seed": 7, "timeout": "2h", "gpus": 1,
         "preload": ("keras", "numpy"), "data_version": "2026-01", "allow_changed": ("gang",), "retry_failed": True,
+        "healing": "off",
     }  # fmt: skip
     words = [
         word

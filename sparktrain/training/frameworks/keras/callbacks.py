@@ -37,7 +37,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.feed_times import time_batches
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader
-from sparktrain.training.frameworks.keras.healing_callback import BeforeUsers, HealTogether
+from sparktrain.training.frameworks.keras.healing_callback import HealTogether, StageMark
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
@@ -45,6 +45,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     Agreed,
     Arrange,
     CallbackStateKeeper,
+    EventStage,
     InternalCallback,
     ResumedState,
     stops_midway,
@@ -111,7 +112,8 @@ def keras_callbacks(
     position = deps.position
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
-    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
+    marks = [] if deps.healing is None else [StageMark(stage) for stage in EventStage]
+    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), *marks[:1], TrackPosition(position)]
     if warmup and ring.ps_model is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
@@ -122,14 +124,14 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
-    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring, position)]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), *marks[1:]]
+    chain += [keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
         chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     if deps.healing is not None:
-        before_users = BeforeUsers()
-        chain += [before_users, HealTogether(deps.healing, keep, past, before_users)]
+        chain += [HealTogether(deps.healing, keep, past, marks)]
     return chain
 
 

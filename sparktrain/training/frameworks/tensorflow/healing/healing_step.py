@@ -10,6 +10,7 @@ from sparktrain.errors import RingError
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.tensorflow.healing.step_reader import StepReader
 from sparktrain.training.frameworks.tensorflow.healing.step_values import StepValues
 
 
@@ -39,11 +40,11 @@ class HealingStep:
         self._arrive = arrive
         self._heal = heal
         self._on_end = on_end
-        self._functions: dict[Any, Any] = {}
+        self._readers: dict[str, StepReader] = {}
+        """By the element spec of their iterators."""
         self._iterator: Any = None
-        self._newest: Any = None
-        """The function for batches of the iterator."""
-        self._batch: Any = None
+        self._reader: StepReader | None = None
+        """Of the iterator."""
         self._arrived = False
         self._retired = False
 
@@ -53,47 +54,52 @@ class HealingStep:
 
     def __call__(self, iterator: Any) -> Any:
         """The logs of the step. Raises StopIteration at the end of the data, and what training raises."""
-        # Keras has the graph take the batch: then it is lost with a step that fails.
-        self._batch = next(iterator)
-        step = self._function(iterator)
+        reader = self._reader_of(iterator)
         if self._retired:
-            return step(self._batch)
+            return reader.train_next(iterator)
         trains = True
         if not self._arrived:
             self._arrived = True
             # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
-            step.get_concrete_function(self._batch)
+            reader.trace(iterator)
             trains = self._arrive()
-        outputs = self._trained(step) if trains else None
-        self._batch = None
+        outputs = None
+        if trains:
+            outputs = self._trained(reader, iterator)
+        else:
+            reader.leave_out(iterator)
         self._on_end()
         return self._model.get_metrics_result() if outputs is None else outputs
 
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
         with self._continuity.by_itself():
-            tf.function(self._step)(self._batch)
+            assert self._reader is not None
+            tf.function(self._step)(self._reader.batch)
 
-    def _trained(self, step: Any) -> Any:
-        while True:
+    def _trained(self, reader: StepReader, iterator: Iterator[Any]) -> Any:
+        try:
+            return reader.train_next(iterator)
+        except (RingError, tf.errors.OpError) as error:
+            broken = error
+        while is_ring_error(broken):
+            if not self._heal(broken):
+                return None
             try:
-                return step(self._batch)
+                return reader.train_again()
             except (RingError, tf.errors.OpError) as error:
-                if not is_ring_error(error):
-                    raise
-                if not self._heal(error):
-                    return None
+                broken = error
+        raise broken
 
-    def _function(self, iterator: Iterator[Any]) -> Any:
-        """The traced step for batches of the iterator: one trace for all lengths of its batches, as with Keras."""
-        if iterator is not self._iterator:
+    def _reader_of(self, iterator: Iterator[Any]) -> StepReader:
+        if self._reader is None or iterator is not self._iterator:
             spec = iterator.element_spec  # type: ignore[attr-defined] # of TensorFlow
             key = repr(spec)
-            if key not in self._functions:
-                self._functions[key] = tf.function(self._step, input_signature=(spec,))
+            if key not in self._readers:
+                self._readers[key] = StepReader(self._step, spec)
             self._iterator = iterator
-            self._newest = self._functions[key]
-        return self._newest
+            self._reader = self._readers[key]
+        return self._reader
 
     @as_written
     def _step(self, batch: Any) -> Any:
