@@ -74,7 +74,7 @@ class StatePart:
 
 @dataclass(frozen=True)
 class State:
-    """A copy of all that a restart needs: continued training changes nothing in it."""
+    """All that a restart needs: continued training changes nothing in it."""
 
     step: int
     tensors: dict[str, Array]
@@ -112,6 +112,7 @@ def capture(
     parts: Sequence[Any] = (),
     members: Sequence[Mapping[str, Array]] = (),
     rank: int | None = None,
+    retained: bool = False,
 ) -> State:
     """Copy the state of `model`, which may be None, of `parts`, and of the process, to host memory.
 
@@ -119,8 +120,9 @@ def capture(
     global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
     the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
     With a `rank`, of a model that members hold in parts, the state has the slices that this member alone writes; those
-    of rank 0 come with everything that is not split. Blocks for the copy. Raises UserError for a model that is not
-    built, TypeError for what cannot be saved.
+    of rank 0 come with everything that is not split. With `retained` the arrays may be memory of the training, which
+    continued training does not change while they are referenced. Blocks for the copy. Raises UserError for a model that
+    is not built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
     entries: dict[str, Any] = {}
@@ -133,7 +135,8 @@ def capture(
             return State(step, tensors, {}, part)
     elif saved_parts:
         module = state_module(saved_parts, _CALL)
-        entries, tensors = module.captured(saved_parts, spare or {})
+        copied = module.retained if retained else module.captured
+        entries, tensors = copied(saved_parts, spare or {})
         tensors = module.with_members(tensors, members)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}

@@ -39,6 +39,11 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     return {_STATES: states}, packing.arrays
 
 
+def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """As `captured`: optimizers of PyTorch write in place."""
+    return captured(parts, spare)
+
+
 def assign(
     parts: Sequence[Any],
     files: TensorFiles,
