@@ -66,7 +66,7 @@ def alternate(folder: str) -> dict[str, Any]:
 
 
 def copy_beside_steps(folder: str) -> dict[str, Any]:
-    """Two steps end while copies wait to begin: each copy has the values after its own step."""
+    """Two steps end while copies wait to start: each copy has the values after its own step."""
     holder, model = Holder(), small_model()
     memory = MemorySaver(holder, folder)
     may_copy = threading.Event()

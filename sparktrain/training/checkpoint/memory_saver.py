@@ -2,8 +2,8 @@
 
 A copy goes straight into the file of an earlier snapshot, by a shared mapping: one pass over the state, and no new
 memory. Two folders take turns, so that one is whole at any time (Wang et al., "Gemini", SOSP 2023, section 4). A thread
-copies beside the next step, until whose update the state stays as it is (Mohan et al., "CheckFreq", FAST 2021, section
-4): no update waits for it, because a framework whose state is retained updates a copy of what is not copied by then.
+copies beside the next step, before its update (Mohan et al., "CheckFreq", FAST 2021, section 4).
+What keeps the state as it is until then depends on the framework: see `Framework.state`.
 """
 
 import math
@@ -111,6 +111,8 @@ class MemorySaver:
         """What the newest snapshot took beside training, as seconds of all cores; 0 until both folders have files."""
         self._copy_s = 0.0
         """How long the newest copy took."""
+        self._retains = True
+        """Whether training leaves its state as it is while a thread copies."""
 
     @property
     def busy(self) -> bool:
@@ -181,7 +183,7 @@ class MemorySaver:
             parts=parts,
             members=members,
             # The update that overtakes a copy makes one more, in new memory: that costs more than the wait.
-            retained=self._copy_s < pace_s,
+            retained=self._retains and self._copy_s < pace_s,
         )
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
@@ -208,12 +210,15 @@ class MemorySaver:
         started_s = SystemClock().now()
         try:
             again = _same_layout(slot.arrays, state.tensors)
-            if again:
-                _copy(state, slot)
-            else:
-                self._write(slot, state)
-                state.tensors.clear()
+            try:
+                self._copy_to(slot, state, again)
+            finally:
+                is_intact = state.retention.end()
             self._copy_s = SystemClock().now() - started_s
+            if not is_intact:  # some of it is of a later moment: the next copies are made while training waits
+                self._retains = False
+                self._slots.reverse()  # the newest whole snapshot stays until the next one is whole
+                return
             checksum = folder_checksum(slot.folder)
             self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused))
         except (OSError, ValueError, SparktrainError) as error:
@@ -221,6 +226,14 @@ class MemorySaver:
             return
         if again:  # the first ones take new memory, once
             self.beside_s = (thread_cpu_s() - started_cpu_s) / len(os.sched_getaffinity(0))
+
+    def _copy_to(self, slot: _Slot, state: State, again: bool) -> None:
+        """Bring the state to the files of the slot, those of an earlier snapshot if it is one `again`."""
+        if again:
+            _copy(state, slot)
+        else:
+            self._write(slot, state)
+            state.tensors.clear()
 
     def _write(self, slot: _Slot, state: State) -> None:
         """Write new files. Raises CheckpointError when shared memory is too small."""
@@ -261,7 +274,7 @@ def _with_part(state: State, part: ChiefPart, arrays: list[PackedArray]) -> Stat
     for number, packed in enumerate(arrays):
         tensors[f"{EXTRA}{number}"] = packed.array()
     document = {**state.document, "generators": part.generators, "extra": part.extra, "arrays": part.paths}
-    return State(state.step, tensors, document)
+    return State(state.step, tensors, document, retention=state.retention)
 
 
 def _equal(one: Array, other: Array) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
 from sparktrain.model_kinds import named_kind
+from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.keras import model_state
@@ -27,14 +28,14 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     return _captured(parts, lambda name, variable: model_state.value(variable, spare.get(name)))
 
 
-def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array], Retention]:
     """As `captured`, but with TensorFlow's own memory: its updates copy a buffer that is referenced before they write.
 
     The other backends may write in place, and have copies.
     """
     if backend_in_use() != TENSORFLOW:
-        return captured(parts, spare)
-    return _captured(parts, lambda name, variable: model_state.view(variable))
+        return *captured(parts, spare), Retention()
+    return *_captured(parts, lambda name, variable: model_state.view(variable)), Retention()
 
 
 def is_split(parts: Sequence[Any]) -> bool:
