@@ -44,3 +44,16 @@ def test_a_member_that_sleeps_in_each_step_is_named_and_traced(
     assert len(ends[0]) == len(ends[1]) >= 9
     apart = [abs(one - other) for one, other in zip(*ends, strict=True)]
     assert median(apart) < 1e6 * SLOWER_S / 2
+
+
+@pytest.mark.all(case="a member of TensorFlow that waits for its data", covered_by="one that sleeps in each step")
+def test_a_member_that_waits_for_its_batches_is_named_with_that_cause(gang_pool: st.Pool, tmp_path: Path) -> None:
+    runs = str(tmp_path / "runs")
+    options = {"workers": 2, "backend": "tensorflow", "dir": runs, "name": "slow", "progress": False}
+    gang_pool.run(step_programs.train, {"by_data": True}, **options)
+    [trial] = Observer(run_in(f"{runs}/slow"), SystemClock()).look().trials
+    assert trial.step_times is not None
+    assert trial.step_times.slow is not None
+    assert (trial.step_times.slow.rank, trial.step_times.slow.cause) == (1, SlowCause.DATA)
+    waits = [of.data_s for of in trial.step_times.members]
+    assert waits[1] - waits[0] > SLOWER_S / 2
