@@ -327,11 +327,13 @@ class ProgressCallback(InternalCallback):
         self._check = deps.check
         self._checked = False
         self._reports = StepReports(deps.stepped, deps.clock, deps.ring)
+        self._ring = deps.ring
         self._notes = deps.ring.notes if deps.ring.framework == TORCH else None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         self._checked = False
+        self._ring.note_batches(True)
         self._stepped(self._position.step, True)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -341,7 +343,16 @@ class ProgressCallback(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
+        self._ring.note_batches(False)
         self._stepped(self._position.step, False)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._ring.note_batches(False)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._ring.note_batches(True)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
