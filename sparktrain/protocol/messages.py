@@ -17,6 +17,7 @@ from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
+    AgentLeaves,
     AnswerMember,
     AskSnapshot,
     CheckpointFailed,
@@ -55,6 +56,7 @@ __all__ = [
     "PARCEL_FILES",
     "AckCheckpoint",
     "Advise",
+    "AgentLeaves",
     "AnswerMember",
     "AskSnapshot",
     "Certificates",

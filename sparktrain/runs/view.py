@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
+from sparktrain import formatting
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -274,12 +275,24 @@ def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
                 completed.add(request)
             case fact.RunEnded():
                 completed.update(drains)
+    announced = [request for request in drains if drains[request].notice and request in completed]
+    if announced:
+        newest = drains[announced[-1]]
+        agents = formatting.count(len(announced), "agent")
+        yield f"{agents} had notice, and no member is left there: {_announced(newest)}"
     notes: dict[str, str] = {}
     for request, decided in drains.items():
-        subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
-        done = "is drained: no member runs there, and none starts"
-        notes[subject] = done if request in completed else "is being drained: its members move, or finish"
-    return (f"{subject} {note}" for subject, note in notes.items())
+        if decided.notice and request not in completed:
+            notes[_announced(decided)] = "is being drained: its members move, or finish"
+        elif not decided.notice:
+            subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
+            done = "is drained: no member runs there, and none starts"
+            notes[subject] = done if request in completed else "is being drained: its members move, or finish"
+    yield from (f"{subject} {note}" for subject, note in notes.items())
+
+
+def _announced(decided: fact.DrainDecided) -> str:
+    return f"agent {decided.agent} on {decided.host} ({formatting.plain(decided.notice)})"
 
 
 class _Times:

@@ -107,6 +107,8 @@ class Machine:
                 return self._on_heartbeat(event.agent, event.at)
             case m.Ready(run=run):
                 return self._on_ready(event.agent, run, event.at)
+            case m.AgentLeaves(notice=notice):
+                return self._on_notice(event.agent, notice, event.at)
             case message if self._run is not None:
                 return self._run.on_message(event.agent, message, event.at)
             case message:
@@ -131,6 +133,13 @@ class Machine:
             return [do.Refused(agent, "heartbeat of a lost agent")]
         self.agents.renew_lease(agent, at)
         return []
+
+    def _on_notice(self, agent_id: AgentId, notice: str, at: float) -> Commands:
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            return [do.Refused(agent_id, "notice of a lost agent")]
+        agent.notice = agent.notice or notice
+        return self._run.on_notice(agent, at) if self._run is not None else []
 
     def _on_gone(self, agent: AgentId, reason: str, at: float) -> Commands:
         if self._run is not None:

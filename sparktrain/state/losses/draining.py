@@ -44,6 +44,17 @@ class Draining:
             drains.agents.update(agent.id for agent in matches)
         self._sweep.note([decided])
 
+    def announce(self, agent: AgentState) -> None:
+        """The agent has notice that it leaves: it is drained, as by a user."""
+        drains = self._sweep.drains
+        request = f"notice-{agent.id}"
+        if request in drains.answered:
+            return
+        decided = fact.DrainDecided(request=request, host=agent.host, agent=agent.slot, notice=agent.notice)
+        drains.fold(decided)
+        drains.agents.add(agent.id)
+        self._sweep.note([decided])
+
     def advance(self, at: float) -> list[do.Command]:
         """Have the members of gangs on drained agents pause where they can, and note which requests are complete."""
         drains = self._sweep.drains
@@ -77,7 +88,7 @@ class Draining:
         drained = self._drained(gang)
         if drained is None or not self._may_pause(gang) or self._outlives(gang):
             return False
-        pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=True)
+        pause = GangPause(reason=self._reason(gang, drained), asked_at=at, drained=drained, in_store=True)
         gang.stop.pause = pause
         return self._complete(gang, pause, at)
 
@@ -91,7 +102,8 @@ class Draining:
         if in_store and gang.size > 1:
             return []  # its members agree on the steps of their checkpoints: it ends at the next one
         drained = self._drained(gang)
-        gang.stop.pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=in_store)
+        reason = self._reason(gang, drained)
+        gang.stop.pause = GangPause(reason=reason, asked_at=at, drained=drained, in_store=in_store)
         return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in gang.live()]
 
     def _may_pause(self, gang: Gang) -> bool:
@@ -107,6 +119,10 @@ class Draining:
             return False
         trains = any(pace.training for pace in gang.progress.paces.values())
         return trains and len(self._drained_ranks(gang)) < gang.size
+
+    def _reason(self, gang: Gang, drained: Rank | None) -> str:
+        agent = None if drained is None else self._agents.get(gang.agents[drained])
+        return DRAINED if agent is None or not agent.notice else f"{DRAINED}: {agent.notice}"
 
     def _drained(self, gang: Gang) -> Rank | None:
         """The first member on a drained agent."""

@@ -154,6 +154,10 @@ class World:
         """The user drains a host or an agent."""
         return self.feed(on.DrainAsked(self.at, RUN, request, host, agent))
 
+    def announce(self, agent: AgentId, notice: str = "SIGTERM") -> list[do.Command]:
+        """The agent has notice that it leaves."""
+        return self.receive(agent, m.AgentLeaves(notice))
+
     def tick(self, seconds: float, beating: bool = True) -> list[do.Command]:
         """Time passes, in which all agents send heartbeats, or none does."""
         commands: list[do.Command] = []

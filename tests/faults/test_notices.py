@@ -1,0 +1,54 @@
+"""Losses that are announced: what trains there moves before it is lost, and uses no retry."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain import cli
+from tests.faults import announcing
+from tests.faults.announcing import EVERY
+from tests.support.local_spark import spark_session
+from tests.support.processes import Sighted
+
+TWO_SLOTS = st.local(slots=2)
+QUICK: dict[str, Any] = {"preload": ["numpy"], "progress": False, "max_retries": 0}
+
+
+def processes(folder: Path) -> Sighted:
+    """The agent that had notice, and its member."""
+    return Sighted(map(int, (folder / "pids").read_text().split()))
+
+
+def test_a_trial_leaves_an_agent_that_gets_sigterm(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    params = {"folder": [str(tmp_path)], "victim": ["agent"]}
+    runs = str(tmp_path / "runs")
+    result = st.sweep(
+        announcing.train, params, metric="steps", mode="max", dir=runs, name="run", spark=st.local(slots=1), **QUICK
+    )
+    [trial] = result.trials
+    [restart] = trial.restarts
+    assert (restart.cause, restart.drained, restart.loss) == ("drained: SIGTERM", True, None)
+    assert restart.resumed_from_step is not None
+    assert restart.resumed_from_step % EVERY == 0
+    assert trial.metrics == {"steps": restart.resumed_from_step + EVERY}
+    assert cli.main(["status", f"{runs}/run"]) == 0
+    assert "1 agent had notice, and no member is left there: agent 0 on " in capfd.readouterr().out
+    processes(tmp_path).wait_gone(10.0)
+
+
+@pytest.mark.all(
+    case="SIGTERM to an executor of Spark", covered_by="to an agent; `unit/executor/test_departure`, `spark/test_run`"
+)
+def test_a_gang_leaves_an_executor_that_gets_sigterm(tmp_path: Path) -> None:
+    params = {"folder": str(tmp_path), "victim": "executor"}
+    with spark_session("local-cluster[3,1,1024]", tmp_path) as session:
+        session.range(0, 3, 1, 3).count()
+        result = st.run(
+            announcing.train, params, workers=2, agents=3, backend="none", spark=session, dir=str(tmp_path / "runs"),
+            name="run", **QUICK,
+        )  # fmt: skip
+        [restart] = result.restarts
+        assert (restart.cause, restart.drained, restart.rank) == ("drained: SIGTERM to its executor", True, 1)
+        processes(tmp_path).wait_gone(10.0)
