@@ -21,10 +21,12 @@ from msgspec.structs import replace
 
 from sparktrain.boundary import message_of
 from sparktrain.clock import Clock
+from sparktrain.cluster.announced_losses import Announcements
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.driver.agent_server import LEASE_S, Server
+from sparktrain.driver.announced_departures import watch_announcements
 from sparktrain.driver.drain_events import drain_event
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
@@ -119,9 +121,12 @@ class Coordinator:
         outlook: Callable[[], str] = str,
         loss_reasons: TaskFailures | None = None,
         outlook_s: float = OUTLOOK_S,
+        announcements: Announcements | None = None,
     ) -> None:
-        """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, where
-        that can be known; both may block, and are called in threads of their own."""
+        """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, and
+        `announcements` which will be, where that can be known; all may block, and are called in threads of their own.
+        """
+        self._announcements = announcements
         self._outlook_s = outlook_s
         self._server = server
         self._outlook = outlook
@@ -143,6 +148,9 @@ class Coordinator:
         self._background(self._server.keep_certificates())
         if self._loss_reasons is not None:
             self._background(self._explain_losses(self._loss_reasons))
+        if self._announcements is not None:
+            watch = watch_announcements(self._announcements, self._server, self._clock, self.feed)
+            self._background(watch)
         self._server.on_feed = self._on_feed
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 

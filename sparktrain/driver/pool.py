@@ -154,7 +154,10 @@ class AgentPool:
         claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
         server = Server(listener, SystemClock(), installed_versions(), self.preload, self._certificates, claims)
         reasons = self.engine.loss_reasons()
-        self._coordinator = Coordinator(server, SystemClock(), self._why_none, reasons, self._times.outlook_s)
+        announcements = self.engine.announcements()
+        self._coordinator = Coordinator(
+            server, SystemClock(), self._why_none, reasons, self._times.outlook_s, announcements
+        )
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:

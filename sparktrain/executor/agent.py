@@ -14,6 +14,7 @@ job.
 
 import asyncio
 import logging
+import signal
 import sys
 import uuid
 from collections.abc import Coroutine
@@ -24,7 +25,7 @@ from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import BugError, InfraError, ProtocolError
 from sparktrain.executor.code import keep
-from sparktrain.executor.departure import Departure, end_by
+from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
@@ -345,6 +346,8 @@ class Agent:
                     self._snapshots.acknowledged(ack)
                 case (m.CommitParts() | m.GiveUpPart()) as news:
                     self._snapshots.decided(news)
+                case m.Depart(notice=notice):
+                    self._departure.announce(LossNotice(notice, UNLIMITED_S, signal.SIGTERM))
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason

@@ -21,6 +21,8 @@ TERM_GRACE_S = 30.0
 """How long an agent stays after SIGTERM: as long as Kubernetes waits before SIGKILL by default."""
 EXECUTOR_GRACE_S = 5.0
 """How long an agent stays when its executor ends: it uses memory and GPUs that the cluster may give to others."""
+UNLIMITED_S = float("inf")
+"""For how long the agent of an executor that Spark decommissions stays: Spark waits for its tasks."""
 IDLE_S = 1.0
 """An agent that leaves and has had no member for so long ends: an assignment may have been on its way."""
 CRASH_LOOK_S = 0.1

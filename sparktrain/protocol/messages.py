@@ -64,6 +64,7 @@ __all__ = [
     "CheckpointStored",
     "Code",
     "CommitParts",
+    "Depart",
     "Dismiss",
     "FeedEnded",
     "FormGang",
@@ -260,6 +261,15 @@ class Dismiss(Message, frozen=True, tag=True):
     reason: str
 
 
+class Depart(Message, frozen=True, tag=True):
+    """The cluster is about to take the agent away: end as soon as it has no member, so that Spark starts another one.
+
+    Answered by `AgentLeaves`.
+    """
+
+    notice: str
+
+
 class Tokens(Message, frozen=True, tag=True):
     """Delegation tokens with which the agent uses the store, in place of earlier ones.
 
@@ -280,5 +290,15 @@ class Certificates(Message, frozen=True, tag=True):
 
 
 ToAgent = (
-    Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | FeedEnded | StateOutput
+    Welcome
+    | Refuse
+    | HeartbeatAck
+    | Prepare
+    | StartMember
+    | Dismiss
+    | Depart
+    | Tokens
+    | Certificates
+    | FeedEnded
+    | StateOutput
 )

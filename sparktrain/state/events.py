@@ -45,6 +45,14 @@ class AgentGone(Event, frozen=True, tag=True):
     reason: str
 
 
+class LossAnnounced(Event, frozen=True, tag=True):
+    """The cluster has announced that the agent will be lost."""
+
+    agent: AgentId
+    notice: str
+    """What announced it, in a few words."""
+
+
 class LossExplained(Event, frozen=True, tag=True):
     """The cluster has reported why an agent was lost: seconds or minutes after its stream ended."""
 

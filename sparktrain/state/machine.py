@@ -62,6 +62,8 @@ class Machine:
                 return self._on_message(event)
             case on.AgentJoined():
                 return self._on_joined(event)
+            case on.LossAnnounced():
+                return self._on_notice(event.agent, event.notice, event.at)
             case on.AgentGone():
                 return self._on_gone(event.agent, event.reason, event.at)
             case on.RunStarted():

@@ -19,8 +19,8 @@ AT = 17
 
 
 def train(folder: str, victim: str, ctx: Any, number: int = 0, signum: int = signal.SIGTERM) -> dict[str, float]:
-    """Count steps, which the chief saves. In the first generation of trial 0, rank 1, or the only one, has a signal
-    sent to its `victim`; the next generation ends soon."""
+    """Count steps, which the chief saves. In the first generation of trial 0, rank 1, or the only one, sends
+    a signal to its `victim`; the next generation ends soon."""
     restored = ctx.checkpoint.restore()
     first = step = restored.step if restored is not None else 0
     note(folder, ctx, f"from-{number}-{first}")
@@ -28,9 +28,10 @@ def train(folder: str, victim: str, ctx: Any, number: int = 0, signum: int = sig
     while step < last:
         pause(STEP_S)
         step += 1
-        if ctx.rank == 0 and step % EVERY == 0 and victim != "none":
+        if ctx.rank == 0 and step % EVERY == 0:
             ctx.checkpoint.save(step, count=np.int64(step))
         if number == 0 and ctx.generation == 1 and ctx.rank == ctx.size - 1 and step == AT:
             Path(folder, "pids").write_text(f"{pid_of('agent')} {os.getpid()}")
-            os.kill(pid_of("agent" if victim == "none" else victim), signum)
+            if victim != "none":
+                os.kill(pid_of(victim), signum)
     return {"steps": step}

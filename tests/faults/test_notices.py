@@ -1,16 +1,19 @@
 """Losses that are announced: what trains there moves before it is lost, and uses no retry."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain import cli
 from tests.faults import announcing
 from tests.faults.announcing import EVERY
 from tests.support.local_spark import spark_session
-from tests.support.processes import Sighted
+from tests.support.processes import Sighted, wait_until
 
 TWO_SLOTS = st.local(slots=2)
 QUICK: dict[str, Any] = {"preload": ["numpy"], "progress": False, "max_retries": 0}
@@ -51,4 +54,36 @@ def test_a_gang_leaves_an_executor_that_gets_sigterm(tmp_path: Path) -> None:
         )  # fmt: skip
         [restart] = result.restarts
         assert (restart.cause, restart.drained, restart.rank) == ("drained: SIGTERM to its executor", True, 1)
+        processes(tmp_path).wait_gone(10.0)
+
+
+def decommission(session: SparkSession, folder: Path) -> None:
+    """Once the training has written the pids of its processes, Spark decommissions the executor of its agent."""
+    wait_until((folder / "pids").exists, 60.0, "rank 1 trains")
+    scheduler = session._sc._jsc.sc().taskScheduler()
+    jvm = session._sc._jvm
+    agent = int((folder / "pids").read_text().split()[0])
+    command = psutil.Process(agent).parents()[1].cmdline()
+    executor = command[command.index("--executor-id") + 1]
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("a test", jvm.scala.Option.empty())
+    assert scheduler.backend().decommissionExecutor(executor, info, False, False)
+
+
+@pytest.mark.all(
+    case="an executor that Spark decommissions", covered_by="`unit/cluster/test_announced_losses`, with Spark's answers"
+)
+def test_a_gang_leaves_an_executor_that_spark_decommissions(tmp_path: Path) -> None:
+    params = {"folder": str(tmp_path), "victim": "none"}
+    conf = {"spark.decommission.enabled": "true"}
+    with spark_session("local-cluster[3,1,1024]", tmp_path, conf) as session:
+        session.range(0, 3, 1, 3).count()
+        thread = threading.Thread(target=decommission, args=(session, tmp_path))
+        thread.start()
+        result = st.run(
+            announcing.train, params, workers=2, backend="none", spark=session, dir=str(tmp_path / "runs"), name="run",
+            **QUICK,
+        )  # fmt: skip
+        thread.join()
+        [restart] = result.restarts
+        assert (restart.cause.rstrip("012"), restart.drained) == ("drained: Spark decommissions executor ", True)
         processes(tmp_path).wait_gone(10.0)

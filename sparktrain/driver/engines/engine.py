@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparktrain.cluster.announced_losses import Announcements
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.cluster.task_failures import TaskFailures
@@ -143,6 +144,10 @@ class Engine(ABC):
     @abstractmethod
     def loss_reasons(self) -> TaskFailures | None:
         """A function that explains lost agents; None where the engine has none."""
+
+    @abstractmethod
+    def announcements(self) -> Announcements | None:
+        """A function that reports which agents will be lost, as their cluster announces it; None where it does not."""
 
     @abstractmethod
     def outlook(self, agents: int) -> Callable[[], str]:

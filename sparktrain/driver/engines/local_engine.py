@@ -218,6 +218,9 @@ class LocalEngine(Engine):
         """See base class."""
         return self._lost
 
+    def announcements(self) -> None:
+        """None: nothing but signals announces that this machine takes an agent away."""
+
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""
         return lambda: next(reversed(self._losses.values()), "")

@@ -7,7 +7,8 @@ from functools import cached_property
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import agent_diagnosis, preflight, spark_facts
+from sparktrain.cluster import agent_diagnosis, announced_losses, preflight, spark_facts
+from sparktrain.cluster.announced_losses import Announcements
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
@@ -105,6 +106,10 @@ class SparkEngine(Engine):
     def loss_reasons(self) -> TaskFailures | None:
         """See base class."""
         return agent_diagnosis.loss_reasons(self._session, self._facts)
+
+    def announcements(self) -> Announcements | None:
+        """See base class."""
+        return announced_losses.announcements(self._session, self._facts)
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""

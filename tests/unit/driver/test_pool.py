@@ -78,6 +78,9 @@ class Slots:
     def loss_reasons(self) -> None:
         return None
 
+    def announcements(self) -> None:
+        return None
+
     def outlook(self, agents: int) -> Callable[[], str]:
         return str
 
