@@ -21,13 +21,12 @@ from msgspec.structs import replace
 
 from sparktrain.boundary import message_of
 from sparktrain.clock import Clock
-from sparktrain.cluster.announced_losses import Announcements
+from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.driver.agent_server import LEASE_S, Server
-from sparktrain.driver.announced_departures import watch_announcements
-from sparktrain.driver.drain_events import drain_event
+from sparktrain.driver.drain_events import AnnouncedDepartures, drain_event
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
@@ -121,7 +120,7 @@ class Coordinator:
         outlook: Callable[[], str] = str,
         loss_reasons: TaskFailures | None = None,
         outlook_s: float = OUTLOOK_S,
-        announcements: Announcements | None = None,
+        announcements: AnnouncedLosses | None = None,
     ) -> None:
         """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, and
         `announcements` which will be, where that can be known; all may block, and are called in threads of their own.
@@ -149,8 +148,8 @@ class Coordinator:
         if self._loss_reasons is not None:
             self._background(self._explain_losses(self._loss_reasons))
         if self._announcements is not None:
-            watch = watch_announcements(self._announcements, self._server, self._clock, self.feed)
-            self._background(watch)
+            departures = AnnouncedDepartures(self._announcements, self._server, self._clock, self.feed)
+            self._background(departures.watch(self._machine.agents))
         self._server.on_feed = self._on_feed
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
@@ -228,7 +227,9 @@ class Coordinator:
             run.tally = Tally(work.spec, self._sweep().trials.values())
             self._background(self._look_out(run))
             self._background(self._take_drains(run))
+            self._server.notice_failures.clear()
             end = await run.end
+            self._server.notice_failures.report(work.spec.notice)
             # A result has the path of its log and its files, so they must be stored before the caller gets it.
             await run.uploads.settle()
             await self._settle_sampler(run, end)
@@ -358,7 +359,8 @@ class Coordinator:
                 self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
                 definition = self._active().work.owned.definition
-                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload)))
+                notice = definition.spec.notice or ""
+                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload), notice))
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
             case do.Send(agent=agent, message=message):

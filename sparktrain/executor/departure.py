@@ -36,8 +36,9 @@ class LossNotice(Struct, frozen=True):
     text: str
     """What announced it, in a few words."""
     grace_s: float
-    signum: int
-    """The signal by which the process ends at last."""
+    signum: int | None = None
+    """The signal by which the process ends at last; None where it stays until the host is lost: the next agent would
+    find the same notice there."""
 
 
 class Departure:
@@ -51,6 +52,8 @@ class Departure:
         self.notice: LossNotice | None = None
         self.announced = asyncio.Event()
         """Set once there is a notice."""
+        self._ends = asyncio.Event()
+        """Set once there is one by which the process ends."""
 
     def listen(self) -> None:
         """Receive the signals of this process in place of their default action."""
@@ -60,18 +63,21 @@ class Departure:
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def announce(self, notice: LossNotice) -> None:
-        """Something has announced the end of this process; only the first notice counts."""
-        if self.notice is None:
+        """Something has announced the end of this process; only the first notice that ends it counts."""
+        if not self._ends.is_set():
             self.notice = notice
             self.announced.set()
+            if notice.signum is not None:
+                self._ends.set()
 
     async def due(self, is_connected: Callable[[], bool], is_busy: Callable[[], bool]) -> int:
         """Wait for a notice, and until the process has to end; returns the signal by which it does.
 
         It ends when the agent is not connected to its driver, has had nothing to do for some time, or is out of time.
         """
-        await self.announced.wait()
+        await self._ends.wait()
         assert self.notice is not None
+        assert self.notice.signum is not None
         until = self._clock.now() + self.notice.grace_s
         busy_at = self._clock.now()
         while is_connected() and self._clock.now() < min(until, busy_at + IDLE_S):
@@ -81,7 +87,7 @@ class Departure:
         return self.notice.signum
 
     def _hang_up(self) -> None:
-        if self.notice is None and not self._looks:
+        if not self._ends.is_set() and not self._looks:
             look = asyncio.get_running_loop().create_task(self._look())
             self._looks.add(look)
 

@@ -89,6 +89,7 @@ __all__ = [
     "MemberStepped",
     "MemberStored",
     "Message",
+    "NoticeUnreadable",
     "Part",
     "PartStored",
     "PeerShared",
@@ -150,13 +151,21 @@ class MemberFeed(Small, frozen=True, tag=True):
     news: FeedPhase
 
 
+class NoticeUnreadable(Small, frozen=True, tag=True):
+    """The file or URL of `Prepare.notice` cannot be read. Sent for the first failed look, the 10th, the 100th..."""
+
+    looks: int
+    """Looks that have failed until now."""
+    problem: str
+
+
 class Leave(Small, frozen=True, tag=True):
     """Last message of an agent that leaves by itself."""
 
     reason: str
 
 
-FromAgent = Join | MemberStored | MemberFeed | Leave | StateInput
+FromAgent = Join | MemberStored | MemberFeed | NoticeUnreadable | Leave | StateInput
 
 
 PARCEL_FILES = 128
@@ -234,6 +243,8 @@ class Prepare(Message, frozen=True, tag=True):
     run: RunId
     code: Code
     preload: tuple[str, ...]
+    notice: str = ""
+    """File or URL at which the agent looks for the notice that its host will be lost; empty for none."""
 
 
 class StartMember(Message, frozen=True, tag=True, kw_only=True):

@@ -41,6 +41,27 @@ def test_a_trial_leaves_an_agent_that_gets_sigterm(tmp_path: Path, capfd: pytest
     processes(tmp_path).wait_gone(10.0)
 
 
+def test_agents_that_find_a_notice_get_no_member_and_one_that_cannot_look_trains_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = str(tmp_path / "runs")
+    params = {"folder": [str(tmp_path)], "victim": ["none"], "number": [1]}
+    result = st.sweep(
+        announcing.train, params, metric="steps", mode="max", dir=runs, name="runs", spark=st.local(slots=1),
+        notice="http://127.0.0.1:1/", **QUICK,
+    )  # fmt: skip
+    assert [trial.status for trial in result.trials] == ["succeeded"]
+    [first, last] = [each.getMessage() for each in caplog.records if "notice" in each.getMessage()]
+    assert "notice cannot be read on " in first
+    assert "could not be read by 1 agent, at least 1 look in all" in last
+    (tmp_path / "leaving").touch()
+    with pytest.raises(st.JoinTimeoutError, match="; 1 more is drained"):
+        st.sweep(
+            announcing.train, params, metric="steps", mode="max", dir=runs, name="none", spark=st.local(slots=1),
+            notice=tmp_path / "leaving", start_timeout=2, **QUICK,
+        )  # fmt: skip
+
+
 @pytest.mark.all(
     case="SIGTERM to an executor of Spark", covered_by="to an agent; `unit/executor/test_departure`, `spark/test_run`"
 )

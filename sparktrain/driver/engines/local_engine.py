@@ -139,6 +139,10 @@ class LocalEngine(Engine):
         """See base class."""
         return True
 
+    @property
+    def notice(self) -> None:
+        """None: there is no session with a default."""
+
     def sharing(self, gpu_mib: int) -> "LocalEngine":
         """See base class."""
         if not gpu_mib:

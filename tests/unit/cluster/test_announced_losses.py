@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from sparktrain.cluster import announced_losses
-from sparktrain.cluster.announced_losses import NODES_S, AnnouncedLosses
+from sparktrain.cluster.announced_losses import NODES_S, AnnouncedLosses, ClusterNotice
 from sparktrain.driver.agent_server import Server
-from sparktrain.driver.announced_departures import watch_announcements
+from sparktrain.driver.drain_events import AnnouncedDepartures
 from sparktrain.ids import AgentId, SparkTask
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.state import events as on
+from sparktrain.state.agents import Agents
 from tests.unit.driver.drivers import QuickClock
 from tests.unit.driver.stored import HandClock
 
@@ -56,13 +57,18 @@ def test_an_executor_that_spark_decommissions_and_a_node_of_yarn(looks: list[set
     clock = HandClock()
     context = Context("0")
     announced = AnnouncedLosses(context, lambda: hosts.pop(0), clock)
-    expected = {5: "Spark decommissions executor 0", 6: "YARN decommissions node two", 7: "YARN decommissions node two"}
+    node = "YARN decommissions node two"
+    expected = {5: ClusterNotice("Spark decommissions executor 0")}
+    expected |= {6: ClusterNotice(node, "1"), 7: ClusterNotice(node, "2")}
     assert announced(TASKS) == expected
     assert announced(TASKS) == expected
     assert looks == [{2}, set()], "each task is looked up once"
     clock.at += NODES_S
     context.executors = ("1", "2")
-    assert announced(TASKS) == {6: "Spark decommissions executor 1", 7: "Spark decommissions executor 2"}
+    assert announced(TASKS) == {
+        6: ClusterNotice("Spark decommissions executor 1"),
+        7: ClusterNotice("Spark decommissions executor 2"),
+    }
 
 
 def test_without_an_announcement_no_task_is_looked_up(looks: list[set[int]]) -> None:
@@ -74,32 +80,44 @@ def test_what_another_spark_answers_ends_no_run() -> None:
     assert AnnouncedLosses(SimpleNamespace(), frozenset)(TASKS) == {}
 
 
-async def test_agents_of_a_cluster_that_announces_their_loss_are_drained_and_leave_once() -> None:
-    transport, fed = MemoryTransport(), asyncio.Queue[on.Event]()
+class Losses:
+    """A cluster that announces the loss of a task at the second look."""
+
+    def __init__(self, notice: ClusterNotice) -> None:
+        self.notice = notice
+        self.looks = 0
+        self.replaced = asyncio.Queue[str]()
+
+    def __call__(self, tasks: Collection[SparkTask]) -> dict[int, ClusterNotice]:
+        self.looks += 1
+        return {5: self.notice} if self.looks > 1 else {}
+
+    def replace(self, executor: str) -> None:
+        self.replaced.put_nowait(executor)
+
+
+async def refused(*_: Any) -> m.UploadDone:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("executor", ["", "3"], ids=["by Spark", "by YARN"])
+async def test_agents_with_an_announced_loss_are_drained_and_leave(executor: str) -> None:
+    transport, fed, agents = MemoryTransport(), asyncio.Queue[on.Event](), Agents(15.0)
     server = Server(transport.listener, QuickClock(), {}, ())
-
-    def stored(*_: Any) -> None:
-        raise AssertionError
-
-    async def upload(*_: Any) -> m.UploadDone:
-        raise AssertionError
-
-    await server.open(fed.put_nowait, stored, upload)
+    await server.open(fed.put_nowait, lambda *_: None, refused)
     link = await transport.dialer().attend(1.0)
     link.post(m.Join(agent=AgentId("a"), slot=0, host="host", pid=0, versions={}, task=SparkTask(2, 5)))
     assert isinstance(await link.receive(), m.Welcome)
-    asked: list[Collection[SparkTask]] = []
-
-    def announcements(tasks: Collection[SparkTask]) -> dict[int, str]:
-        asked.append(tasks)
-        return {5: "gone soon"} if len(asked) > 1 else {}
-
-    watch = asyncio.create_task(watch_announcements(announcements, server, QuickClock(), fed.put_nowait))
-    assert await asyncio.wait_for(link.receive(), 10.0) == m.Depart("gone soon")
+    losses: Any = Losses(ClusterNotice("gone soon", executor))
+    departures = AnnouncedDepartures(losses, server, QuickClock(), fed.put_nowait)
+    watch = asyncio.create_task(departures.watch(agents))
+    if executor:
+        assert await asyncio.wait_for(losses.replaced.get(), 10.0) == executor
+    else:
+        assert await asyncio.wait_for(link.receive(), 10.0) == m.Depart("gone soon")
     watch.cancel()
     assert isinstance(await fed.get(), on.AgentJoined)
     event = await fed.get()
     assert isinstance(event, on.LossAnnounced)
-    assert (event.agent, event.notice, fed.empty()) == ("a", "gone soon", True)
-    assert len(asked) == 2
+    assert (event.agent, event.notice, fed.empty(), losses.looks) == ("a", "gone soon", True, 2)
     await server.close()

@@ -66,6 +66,7 @@ class Slots:
     batch_name = "the Spark job of the agents"
     slots = 2
     gpu_mib = 0
+    notice = None
     ended = False
 
     @property
