@@ -257,11 +257,11 @@ class Coordinator:
         if problem := await run.sampling.settle(patience_s):
             logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, problem)
 
-    def stop(self, reason: str, grace_s: float) -> None:
+    def stop(self, reason: str, grace_s: float, ending: Ending = Ending.STOPPED) -> None:
         """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
         if self._run is not None:
             self._run.hurried |= grace_s <= 0.0
-            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
+            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s, ending))
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
         """Stop one trial of the run, if any: it is advised to stop, and ended a few seconds later."""

@@ -187,7 +187,7 @@ class RunView:
         """How it ended, as in `results.json`; None unless it did."""
         if self.state is not RunState.ENDED:
             return None
-        return status_of(self.results, stopped=self._has_ended(Ending.STOPPED), failing=self._has_ended(Ending.FAILING))
+        return status_of(self.results, stopped=self._was_interrupted, failing=self._has_ended(Ending.FAILING))
 
     def seconds(self, now: float) -> float:
         """How long drivers have run, at `now` by this host's clock."""
@@ -225,6 +225,10 @@ class RunView:
             other_metrics=spec.other_metrics,
             constraints=spec.constraints,
         )
+
+    @property
+    def _was_interrupted(self) -> bool:
+        return self._has_ended(Ending.STOPPED) or self._has_ended(Ending.TERMINATED)
 
     def _has_ended(self, ending: Ending) -> bool:
         return self.state is RunState.ENDED and self.end is not None and self.end.ending == ending

@@ -9,6 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateInput
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
 
@@ -147,6 +148,7 @@ class StopAsked(Event, frozen=True, tag=True):
     run: RunId
     reason: str
     grace_s: float
+    ending: Ending = Ending.STOPPED
 
 
 class TrialStopAsked(Event, frozen=True, tag=True):

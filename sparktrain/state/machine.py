@@ -90,7 +90,7 @@ class Machine:
             case on.QuestionAnswered() if event.member.run == run.sweep.run:
                 return run.on_answered(event)
             case on.StopAsked() if event.run == run.sweep.run:
-                return run.stop(event.reason, Ending.STOPPED, event.at + event.grace_s)
+                return run.stop(event.reason, event.ending, event.at + event.grace_s)
             case on.TrialStopAsked() if event.run == run.sweep.run:
                 return run.on_trial_stop(event)
             case on.DrainAsked() if event.run == run.sweep.run:
