@@ -27,7 +27,13 @@ def drain_event(request: DrainRequest, work: RunRequest, at: float) -> DrainAske
         else ""
     )
     return DrainAsked(
-        at=at, run=RunId(work.spec.name), request=request.id, host=request.host, agent=request.agent, problem=problem
+        at=at,
+        run=RunId(work.spec.name),
+        request=request.id,
+        host=request.host,
+        agent=request.agent,
+        problem=problem,
+        cancels=request.cancels,
     )
 
 

@@ -273,6 +273,8 @@ def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
         match record:
             case fact.DriverStarted():
                 drains = {request: decided for request, decided in drains.items() if decided.agent is None}
+            case fact.DrainDecided(problem="", cancels=True):
+                drains = {request: decided for request, decided in drains.items() if not _cancelled(decided, record)}
             case fact.DrainDecided(problem=""):
                 drains[record.request] = record
             case fact.DrainCompleted(request=request):
@@ -293,6 +295,10 @@ def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
             done = "is drained: no member runs there, and none starts"
             notes[subject] = done if request in completed else "is being drained: its members move, or finish"
     yield from (f"{subject} {note}" for subject, note in notes.items())
+
+
+def _cancelled(decided: fact.DrainDecided, by: fact.DrainDecided) -> bool:
+    return not decided.notice and decided.host == by.host and by.agent in (None, decided.agent)
 
 
 def _announced(decided: fact.DrainDecided) -> str:

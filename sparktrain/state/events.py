@@ -170,6 +170,8 @@ class DrainAsked(Event, frozen=True, tag=True):
     """Number of the agent's slot; None where the request names a host."""
     problem: str = ""
     """Why the request cannot be accepted, where the driver knows that."""
+    cancels: bool = False
+    """The user drains the host or the agent no longer."""
 
 
 class AgentsUnavailable(Event, frozen=True, tag=True):

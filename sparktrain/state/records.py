@@ -287,6 +287,8 @@ class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
     """Why the request was refused."""
     notice: str = ""
     """What announced that the agent leaves; empty where a user has asked."""
+    cancels: bool = False
+    """What users have asked before for this host or agent no longer counts."""
 
 
 class DrainCompleted(Record, frozen=True, tag=True, kw_only=True):

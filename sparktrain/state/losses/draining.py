@@ -14,7 +14,7 @@ from sparktrain.state import records as fact
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_stop import GangPause
-from sparktrain.state.losses.drains import matching_agents
+from sparktrain.state.losses.drains import drained_agents, matching_agents
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.sweep import Sweep
 
@@ -35,6 +35,9 @@ class Draining:
         drains = self._sweep.drains
         if event.request in drains.answered:
             return
+        if event.cancels:
+            self._cancel(event)
+            return
         matches, problem = matching_agents(self._agents.all(), event.host, event.agent)
         problem = event.problem or problem
         host = matches[0].host if matches else event.host
@@ -42,6 +45,18 @@ class Draining:
         drains.fold(decided)
         if event.agent is not None and not problem:
             drains.agents.update(agent.id for agent in matches)
+        self._sweep.note([decided])
+
+    def _cancel(self, event: on.DrainAsked) -> None:
+        drains = self._sweep.drains
+        host, agents, problem = drained_agents(drains, self._agents.all(), event.host, event.agent)
+        decided = fact.DrainDecided(
+            request=event.request, host=host or event.host, agent=event.agent, problem=event.problem or problem,
+            cancels=True,
+        )  # fmt: skip
+        drains.fold(decided)
+        if not decided.problem:
+            drains.agents.difference_update(agent.id for agent in agents)
         self._sweep.note([decided])
 
     def announce(self, agent: AgentState) -> None:

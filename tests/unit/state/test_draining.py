@@ -330,3 +330,41 @@ def test_the_next_run_of_a_pool_places_no_member_on_an_agent_with_notice() -> No
     assert by_rank(world) == [second]
     [command] = world.feed(on.AgentSent(world.at, AgentId("gone"), m.AgentLeaves("SIGTERM")))
     assert isinstance(command, do.Refused)
+
+
+def test_a_drain_that_is_cancelled_counts_no_more() -> None:
+    world = World(cases=3)
+    world.begin()
+    agents = [world.join("a0", "one.x", 0), world.join("a1", "one.x", 1), world.join("a2", "two", 2)]
+    world.drain("one", request="host")
+    world.drain(agent=2, request="agent")
+    world.announce(agents[0])
+    world.drain("one", request="back", cancels=True)
+    world.drain(agent=2, request="also back", cancels=True)
+    world.suggest()
+    assert set(world.running) == {agents[1], agents[2]}, "the first has notice, which no request cancels"
+    again = recovered(on.RunStarted(0.0, RUN, run_limits(), tuple(world.records)))
+    assert again.drains.hosts == set()
+    assert not again.drains.open
+    assert [each.host for each in of(world, DrainDecided) if each.cancels] == ["one.x", "two"]
+
+
+@pytest.mark.parametrize(
+    ("host", "agent", "problem"),
+    [
+        ("two", None, "two is not drained: drained are one.x, agent 2 on two.x; name one of these"),
+        ("", 1, "agent 1 is not drained by its number: cancel the drain of its host, one.x"),
+        ("", 7, "agent 7 is not drained by its number: drained are one.x, agent 2 on two.x; name one of these"),
+    ],
+)
+def test_only_what_a_user_drains_can_be_cancelled(world: World, host: str, agent: int | None, problem: str) -> None:
+    world.begin()
+    for number, name in enumerate(("one.x", "one.x", "two.x")):
+        world.join(f"a{number}", name, number)
+    if host:
+        world.drain(host, cancels=True, request="early")
+        assert of(world, DrainDecided)[-1].problem == "two is not drained: nothing is drained"
+    world.drain("one.x", request="1")
+    world.drain(agent=2, request="2")
+    world.drain(host and "elsewhere", agent, request="3", cancels=True)
+    assert of(world, DrainDecided)[-1].problem == problem.replace("two is", "elsewhere is")
