@@ -2,11 +2,11 @@
 
 A gang that takes snapshots in memory pauses after the same step on all members, as it does to grow; then it ends, and
 the next one resumes there on other agents, without a lost step. Where no such snapshot outlasts the drained agents,
-the gang ends when its next checkpoint counts: a member that trains alone is asked for one, and pauses after it. A
-trial that makes none is left to finish. Neither counts as a loss.
+the gang ends when its next checkpoint counts: where all members are on drained agents, the chief is asked for one, and
+pauses after it. A trial that makes none is left to finish. Neither counts as a loss.
 """
 
-from sparktrain.ids import Rank
+from sparktrain.ids import CHIEF, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -114,12 +114,15 @@ class Draining:
 
     def _pause(self, gang: Gang, at: float) -> list[do.Command]:
         in_store = not self._outlives(gang)
-        if in_store and gang.size > 1:
-            return []  # its members agree on the steps of their checkpoints: it ends at the next one
+        if in_store and len(self._drained_ranks(gang)) < gang.size:
+            return []  # until its members have taken a snapshot in memory: it ends at its next checkpoint, if any
         drained = self._drained(gang)
         reason = self._reason(gang, drained)
         gang.stop.pause = GangPause(reason=reason, asked_at=at, drained=drained, in_store=in_store)
-        return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in gang.live()]
+        # Of a gang the chief alone saves in the store: it stops there if it can do so without the others, who wait for
+        # it in the next step. Else the gang ends at its next checkpoint.
+        asked = [entry for entry in gang.live() if not in_store or entry[1].rank == CHIEF]
+        return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in asked]
 
     def _may_pause(self, gang: Gang) -> bool:
         absent = bool(gang.attendance.ended or gang.absences.by_rank)

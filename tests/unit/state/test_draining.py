@@ -147,7 +147,7 @@ def test_where_all_agents_of_a_gang_are_drained_no_snapshot_in_memory_stays(worl
         world.step(agent, 10)
         world.hold(agent, 10)
     world.drain("one")
-    assert not asked(world)
+    assert asked(world) == [(by_rank(world)[0], True)], "the chief alone saves in the store"
     world.write(by_rank(world)[0], 11)
     leave(world, by_rank(world))
     world.join("b0", "two")
