@@ -17,6 +17,7 @@ from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
+    AgentLeaves,
     AnswerMember,
     AskSnapshot,
     CheckpointFailed,
@@ -56,6 +57,7 @@ __all__ = [
     "PARCEL_FILES",
     "AckCheckpoint",
     "Advise",
+    "AgentLeaves",
     "AnswerMember",
     "AskSnapshot",
     "Certificates",
@@ -63,6 +65,7 @@ __all__ = [
     "CheckpointStored",
     "Code",
     "CommitParts",
+    "Depart",
     "Dismiss",
     "FeedEnded",
     "FormGang",
@@ -87,6 +90,7 @@ __all__ = [
     "MemberStepped",
     "MemberStored",
     "Message",
+    "NoticeUnreadable",
     "Part",
     "PartStored",
     "PeerShared",
@@ -149,13 +153,21 @@ class MemberFeed(Small, frozen=True, tag=True):
     news: FeedPhase
 
 
+class NoticeUnreadable(Small, frozen=True, tag=True):
+    """The file or URL of `Prepare.notice` cannot be read. Sent for the first failed look, the 10th, the 100th..."""
+
+    looks: int
+    """Looks that have failed until now."""
+    problem: str
+
+
 class Leave(Small, frozen=True, tag=True):
     """Last message of an agent that leaves by itself."""
 
     reason: str
 
 
-FromAgent = Join | MemberStored | MemberFeed | Leave | StateInput
+FromAgent = Join | MemberStored | MemberFeed | NoticeUnreadable | Leave | StateInput
 
 
 PARCEL_FILES = 128
@@ -233,6 +245,8 @@ class Prepare(Message, frozen=True, tag=True):
     run: RunId
     code: Code
     preload: tuple[str, ...]
+    notice: str = ""
+    """File or URL at which the agent looks for the notice that its host will be lost; empty for none."""
 
 
 class StartMember(Message, frozen=True, tag=True, kw_only=True):
@@ -260,6 +274,15 @@ class Dismiss(Message, frozen=True, tag=True):
     reason: str
 
 
+class Depart(Message, frozen=True, tag=True):
+    """The cluster is about to take the agent away: end as soon as it has no member, so that Spark starts another one.
+
+    Answered by `AgentLeaves`.
+    """
+
+    notice: str
+
+
 class Tokens(Message, frozen=True, tag=True):
     """Delegation tokens with which the agent uses the store, in place of earlier ones.
 
@@ -280,5 +303,15 @@ class Certificates(Message, frozen=True, tag=True):
 
 
 ToAgent = (
-    Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | FeedEnded | StateOutput
+    Welcome
+    | Refuse
+    | HeartbeatAck
+    | Prepare
+    | StartMember
+    | Dismiss
+    | Depart
+    | Tokens
+    | Certificates
+    | FeedEnded
+    | StateOutput
 )

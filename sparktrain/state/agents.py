@@ -40,6 +40,8 @@ class AgentState:
     prepared: RunId | None = None
     """The run that it has the code of."""
     member: Member | None = None
+    notice: str = ""
+    """What announced that the agent leaves, in a few words; empty while nothing has."""
 
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""

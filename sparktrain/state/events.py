@@ -9,6 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateInput
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
 
@@ -43,6 +44,14 @@ class AgentGone(Event, frozen=True, tag=True):
 
     agent: AgentId
     reason: str
+
+
+class LossAnnounced(Event, frozen=True, tag=True):
+    """The cluster has announced that the agent will be lost."""
+
+    agent: AgentId
+    notice: str
+    """What announced it, in a few words."""
 
 
 class LossExplained(Event, frozen=True, tag=True):
@@ -139,6 +148,7 @@ class StopAsked(Event, frozen=True, tag=True):
     run: RunId
     reason: str
     grace_s: float
+    ending: Ending = Ending.STOPPED
 
 
 class TrialStopAsked(Event, frozen=True, tag=True):
@@ -160,6 +170,8 @@ class DrainAsked(Event, frozen=True, tag=True):
     """Number of the agent's slot; None where the request names a host."""
     problem: str = ""
     """Why the request cannot be accepted, where the driver knows that."""
+    cancels: bool = False
+    """The user drains the host or the agent no longer."""
 
 
 class AgentsUnavailable(Event, frozen=True, tag=True):

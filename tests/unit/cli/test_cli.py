@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from sparktrain import __version__, cli
+from sparktrain.boundary import DriverTerminated
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.command_table import COMMANDS, application
 from sparktrain.display.progress import NullDisplay
@@ -234,6 +235,8 @@ def test_exit_code_of_a_result(edge: Edge, target: str, status: SweepStatus, cod
         (ZeroDivisionError("ouch"), 1, "error: unexpected ZeroDivisionError: ouch; --debug shows where\n"),
         (KeyboardInterrupt("run mnist was interrupted"), 130, "error: run mnist was interrupted\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (DriverTerminated("run mnist was interrupted"), 143, "error: run mnist was interrupted\n"),
+        (DriverTerminated(), 143, "error: ended by SIGTERM\n"),
     ],
 )
 def test_exit_code_of_an_error(
