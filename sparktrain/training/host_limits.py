@@ -1,4 +1,4 @@
-"""What holds a member back beside its own work, by the counters of its host: CPU quotas, and segments sent again."""
+"""What holds a member back beside its own work, by its host: CPU quotas, clocks of GPUs, and segments sent again."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.training.gpu_clocks import GpuClocks
 
 _READINGS = 64
 _FEWEST_SEGMENTS = 10_000
@@ -39,22 +40,25 @@ class HostLimits:
         self._clock = clock or SystemClock()
         self._snmp = process / "net" / "snmp"
         self._stats = list(_stat_files(process / "cgroup", groups))
+        self._clocks = GpuClocks()
         self._readings: deque[HostReading] = deque(maxlen=_READINGS)
 
     def added_to(self, times: StepTimes) -> StepTimes:
         """`times` with what has happened while these steps ran, as far as the host shows it."""
+        self._clocks.start()
         step_s = times.work_s + times.wait_s
         newest = self._read()
         since_s = newest.at_s - step_s * times.steps
         earlier = [reading for reading in self._readings if reading.at_s >= since_s] or list(self._readings)[-1:]
         self._readings.append(newest)
         if not earlier or newest.at_s <= earlier[0].at_s:
-            return times
+            return replace(times, clock_limited=self._clocks.limited)
         base = earlier[0]
         throttled = (newest.throttled_s - base.throttled_s) / (newest.at_s - base.at_s)
         sent = newest.sent - base.sent
         return replace(
             times,
+            clock_limited=self._clocks.limited,
             throttled_s=max(0.0, throttled * step_s),
             resent=(newest.resent - base.resent) / sent if sent >= _FEWEST_SEGMENTS else 0.0,
         )

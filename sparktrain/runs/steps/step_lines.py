@@ -17,6 +17,7 @@ _CAUSES = {
     SlowCause.DATA: "it waits longer for data",
     SlowCause.COMPUTE: "it computes longer",
     SlowCause.QUOTA: "it computes longer, because a CPU quota stops it",
+    SlowCause.GPU_CLOCK: "it computes longer, because heat or power limits the clock of its GPU",
 }
 
 

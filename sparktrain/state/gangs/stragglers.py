@@ -37,6 +37,8 @@ class StepTimes(Struct, frozen=True, gc=False):
     """Steps that these are means of, without the shortest and the longest ones."""
     throttled_s: float = 0.0
     """How long a quota stopped the member's CPUs, in all of them together."""
+    clock_limited: bool = False
+    """Whether heat or power limits the clock of a GPU of the member."""
     resent: float = 0.0
     """The share of the TCP segments that its host, or its container, has sent again."""
 
@@ -53,6 +55,8 @@ class SlowCause(StrEnum):
     COMPUTE = "compute"
     QUOTA = "quota"
     """It computes longer, and a CPU quota stops it meanwhile."""
+    GPU_CLOCK = "gpu_clock"
+    """It computes longer, and the clock of its GPU is limited, unlike those of most others."""
 
 
 class SlowMember(Struct, frozen=True):
@@ -92,8 +96,12 @@ def slow_member(times: Mapping[Rank, StepTimes], before: int | None = None) -> S
     throttled_s = times[rank].throttled_s - median(of.throttled_s for of in peers)
     if 2 * data_s > excess_s:
         cause = SlowCause.DATA
+    elif 2 * throttled_s > excess_s:
+        cause = SlowCause.QUOTA
+    elif times[rank].clock_limited and 2 * sum(of.clock_limited for of in peers) < len(peers):
+        cause = SlowCause.GPU_CLOCK
     else:
-        cause = SlowCause.QUOTA if 2 * throttled_s > excess_s else SlowCause.COMPUTE
+        cause = SlowCause.COMPUTE
     return SlowMember(int(rank), times[rank].work_s, usual_s, cause)
 
 

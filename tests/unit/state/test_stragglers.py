@@ -110,6 +110,16 @@ def test_a_quota_is_the_cause_where_it_has_stopped_the_slow_member_for_the_diffe
     assert slow_member({Rank(0): usual, Rank(1): waits}) == SlowMember(1, pytest.approx(0.15), 0.1, SlowCause.DATA)
 
 
+@pytest.mark.parametrize(("limited", "cause"), [([0], SlowCause.GPU_CLOCK), ([0, 1, 2], SlowCause.COMPUTE)])
+def test_the_clock_of_a_gpu_is_the_cause_where_those_of_most_others_are_not_limited(
+    limited: list[int], cause: SlowCause
+) -> None:
+    times = {Rank(rank): StepTimes(0.1 if rank else 0.2, clock_limited=rank in limited) for rank in range(4)}
+    slow = slow_member(times)
+    assert slow is not None
+    assert slow.cause is cause
+
+
 def test_a_network_is_named_where_segments_are_lost_and_all_members_wait() -> None:
     waiting = [StepTimes(0.1, 0.05, resent=0.001), StepTimes(0.1, 0.06, resent=0.03)]
     assert lossy_members(waiting) == [1]
