@@ -273,6 +273,7 @@ class Agent:
                 case (
                     m.FormGang()
                     | m.RingBroken()
+                    | m.OfferHandover()
                     | m.PeerShared()
                     | m.MemberMoved()
                     | m.Judged()

@@ -7,6 +7,7 @@ import keras
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.user_callbacks import (
@@ -68,18 +69,14 @@ class HealTogether(InternalCallback):
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
         self._quiet = self._healing.continuity.started == 0
+        self._healing.before_waiting = self._prepare
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""
-        if self._quiet and self._can_repeat():
-            from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
-
-            callbacks = listed(self)
-            internal = [entry for entry in callbacks.callbacks if isinstance(entry, InternalCallback)]
-            self._fit = self._before_users.fit = SurvivingFit(
-                self.model, self._healing, self._keep, self._past, internal
-            )
-            self._fit.start()
+        self._healing.before_waiting = lambda: None
+        if self._fit is not None or self._survives():
+            assert self._fit is not None
+            self._fit.resume()
         elif self._healing.arrival is not None:
             raise RingError("the members of the ring train in a fit() that this process does not start")
 
@@ -88,6 +85,26 @@ class HealTogether(InternalCallback):
         if self._fit is not None:
             self._fit.end()
         self._fit = self._before_users.fit = None
+
+    def _prepare(self) -> None:
+        """This process is about to wait for its place in the ring: trace the step before, if its model is built."""
+        build_all(self.model, self._keep.position.spec, needed=False)
+        if self.model.built and self._survives():
+            assert self._fit is not None
+            self._fit.trace()
+
+    def _survives(self) -> bool:
+        """Have a step that can be repeated take the place of Keras's, where the fit allows it."""
+        if not (self._quiet and self._can_repeat()):
+            return False
+        from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
+
+        callbacks = listed(self)
+        internal = [entry for entry in callbacks.callbacks if isinstance(entry, InternalCallback)]
+        self._fit = SurvivingFit(self.model, self._healing, self._keep, self._past, internal)
+        self._before_users.fit = self._fit
+        self._fit.start()
+        return True
 
     def _can_repeat(self) -> bool:
         model = self.model

@@ -46,6 +46,8 @@ class HealingStep:
         self._batch: Any = None
         self._arrived = False
         self._retired = False
+        self.before_next: Callable[[], None] | None = None
+        """Called once, before the next batch is trained."""
 
     def retire(self) -> None:
         """Train without healing from now on: another `fit` of the model uses the traced step."""
@@ -64,10 +66,18 @@ class HealingStep:
             # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
             step.get_concrete_function(self._batch)
             trains = self._arrive()
+        if self.before_next is not None:
+            before = self.before_next
+            self.before_next = None
+            before()
         outputs = self._trained(step) if trains else None
         self._batch = None
         self._on_end()
         return self._model.get_metrics_result() if outputs is None else outputs
+
+    def trace(self, spec: Any) -> None:
+        """Trace the step for batches of `spec` before there is one."""
+        self._function_for(spec).get_concrete_function()
 
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
@@ -87,13 +97,15 @@ class HealingStep:
     def _function(self, iterator: Iterator[Any]) -> Any:
         """The traced step for batches of the iterator: one trace for all lengths of its batches, as with Keras."""
         if iterator is not self._iterator:
-            spec = iterator.element_spec  # type: ignore[attr-defined] # of TensorFlow
-            key = repr(spec)
-            if key not in self._functions:
-                self._functions[key] = tf.function(self._step, input_signature=(spec,))
+            self._newest = self._function_for(iterator.element_spec)  # type: ignore[attr-defined] # of TensorFlow
             self._iterator = iterator
-            self._newest = self._functions[key]
         return self._newest
+
+    def _function_for(self, spec: Any) -> Any:
+        key = repr(spec)
+        if key not in self._functions:
+            self._functions[key] = tf.function(self._step, input_signature=(spec,))
+        return self._functions[key]
 
     @as_written
     def _step(self, batch: Any) -> Any:
