@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,19 @@ class Counted(keras.layers.Dense):  # type: ignore[misc] # Keras has no types
 class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Kills this process at the places of its rank, each once in a run."""
 
-    def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]]) -> None:
-        """`places` have a rank, an event of Keras or "later", and the steps before it."""
+    def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]], step_s: float = 0.0) -> None:
+        """`places` have a rank, an event of Keras or "later", and the steps before it; a step takes `step_s` more."""
         super().__init__()
+        self._step_s = step_s
         self._notes = notes
         self._rank = rank
         self._places = places
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
+        if self._step_s:
+            time.sleep(self._step_s)  # the work of a step
+            (self._notes / f"steps-{self._rank}").write_text(str(int(self.model.optimizer.iterations)))
         self._at("batch")
         self._at("later")
 
@@ -63,7 +68,7 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(folder: str, kills: list[Any], sharded: bool, ctx: Any) -> None:
+def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, step_s: float = 0.0) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
@@ -76,7 +81,7 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any) -> None:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Kill(notes, ctx.rank, kills), stopper]
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Kill(notes, ctx.rank, kills, step_s), stopper]
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if sharded:
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)

@@ -163,6 +163,7 @@ class RingHealing:
 
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
+        self._healing_ring.prepare()
         self.before_waiting()
         formed = self._wire.await_place()
         if formed is None:

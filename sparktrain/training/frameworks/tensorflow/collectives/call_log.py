@@ -33,14 +33,17 @@ class CallLog:
         number = self._site_numbers.setdefault(site, len(self._sites))
         if number == len(self._sites):
             self._sites.append(site)
-        # In variables, because a traced step runs no Python that could note its calls.
+        self.prepare()
+        count = self._count.assign_add(1)
+        row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
+        return self._rows.scatter_nd_update([[count % LOGGED_CALLS]], [row])
+
+    def prepare(self) -> None:
+        """Make the variables: a traced step runs no Python that could note its calls."""
         if self._count is None:
             with tf.init_scope():
                 self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)
                 self._rows = tf.Variable([[-1, 0, 0]] * LOGGED_CALLS, trainable=False, dtype=tf.int64)
-        count = self._count.assign_add(1)
-        row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
-        return self._rows.scatter_nd_update([[count % LOGGED_CALLS]], [row])
 
     def restart(self) -> None:
         """Count from 0 again, as all members do that join a ring together. Called eagerly."""
