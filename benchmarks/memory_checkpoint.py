@@ -1,6 +1,6 @@
 """What snapshots in memory cost a gang, and what a kill costs it with them.
 
-    python -m benchmarks.memory_checkpoint [--mb 100 1024] [--rounds 8] [--kills 5]
+    python -m benchmarks.memory_checkpoint [--mb 100 1024] [--rounds 8] [--block 40] [--kills 5]
 
 Two members on this machine train dense layers of the given size; a round is a block of steps without snapshots and one
 with them, in the same processes. Then the second member is killed, with no checkpoint in the store.
@@ -28,9 +28,9 @@ PHASES = ("until the function starts", "model and data", "resume", "first step")
 """What follows a kill."""
 ROWS = 16
 LAYERS = 25
-FIRST_STEPS = 40
-"""Before the first block: the first snapshots take new memory, once."""
-BLOCK_STEPS = 40
+FIRST_BLOCKS = 1
+"""Before those that count: the first snapshots take new memory, once."""
+LOST_TARGET_STEPS = 1
 
 
 def _width(mb: int) -> int:
@@ -54,20 +54,22 @@ def _data(mb: int, ctx, steps: int):
     return ctx.shard((x, x), batch_size=ROWS)
 
 
-def _watch(memory):
+def _watch(memory, block_steps: int):
     """Have the callback of snapshots leave every second block of steps out; one that has the time of each step."""
     import keras
 
     inner, block = memory._agree, {"times": [], "seconds": 0.0, "snapshots": 0}
+    rounds = memory._rounds
 
     def agree(epoch, batch):
-        if not _with_snapshots(len(block["times"])):
+        number = len(block["times"]) // block_steps
+        if number >= FIRST_BLOCKS and (number - FIRST_BLOCKS) % 2 == 0:
             return
-        started_at, before = time.perf_counter(), memory._last
+        started_at, before = time.perf_counter(), rounds._last
         inner(epoch, batch)
-        if len(block["times"]) > FIRST_STEPS:
+        if number >= FIRST_BLOCKS:
             block["seconds"] += time.perf_counter() - started_at
-            block["snapshots"] += memory._last != before
+            block["snapshots"] += rounds._last != before
 
     class Blocks(keras.callbacks.Callback):
         """All members start and end blocks after the same step, for they count steps."""
@@ -79,16 +81,12 @@ def _watch(memory):
     return Blocks(), block
 
 
-def _with_snapshots(steps: int) -> bool:
-    return steps < FIRST_STEPS or (steps - FIRST_STEPS) // BLOCK_STEPS % 2 == 1
-
-
-def cost(folder: str, mb: int, rounds: int, ctx):
+def cost(folder: str, mb: int, rounds: int, block_steps: int, ctx):
     """Writes the times of all steps, the time that waits for snapshots, and how many of those there were."""
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
     [memory] = [each for each in callbacks if type(each).__name__ == "TakeSnapshots"]
-    blocks, found = _watch(memory)
-    steps = FIRST_STEPS + 2 * rounds * BLOCK_STEPS
+    blocks, found = _watch(memory, block_steps)
+    steps = (FIRST_BLOCKS + 2 * rounds) * block_steps
     _model(mb, ctx).fit(_data(mb, ctx, steps), epochs=1, callbacks=[*callbacks, blocks], verbose=0)
     if ctx.rank == 0:
         Path(folder, f"cost-{mb}.json").write_text(json.dumps(found))
@@ -128,8 +126,10 @@ def killed(folder: str, mb: int, at_s: float, kills: int, ctx):
     model.fit(data, epochs=100, callbacks=[*callbacks, Watch()], verbose=0)
 
 
-def _recoveries(pool, runs: str, mb: int, kills: int) -> tuple[list[list[float]], list[float]]:
-    """For each kill the seconds of the phases until the end of the next step, and those of training that it cost."""
+def _recoveries(pool, runs: str, mb: int, kills: int) -> tuple[list[list[float]], list[float], list[int]]:
+    """For each kill the seconds of the phases until the end of the next step, and the seconds and steps of training
+    that it cost.
+    """
     folder = Path(runs, f"moments-{mb}")
     folder.mkdir()
     params = {"folder": str(folder), "mb": mb, "at_s": max(6.0, mb / 50), "kills": kills}
@@ -142,7 +142,7 @@ def _recoveries(pool, runs: str, mb: int, kills: int) -> tuple[list[list[float]]
         moments = [at, *json.loads((folder / f"step-{number + 1}").read_text())]
         taken.append([later - before for before, later in pairwise(moments)])
         lost.append((restart.steps_lost or 0) * pace)
-    return taken, lost
+    return taken, lost, [restart.steps_lost or 0 for restart in result.restarts]
 
 
 def main() -> None:
@@ -150,26 +150,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mb", type=int, nargs="+", default=[100, 1024])
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--block", type=int, default=40, help="steps in a block")
     parser.add_argument("--kills", type=int, default=5)
     options = parser.parse_args()
     rows: list[tuple[str, str, str]] = []
     with TemporaryDirectory() as runs, st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
         for mb in options.mb:
-            rows += _cost_rows(pool, runs, mb, options.rounds)
-            rows += _kill_rows(pool, runs, mb, options.kills)
+            rows += _cost_rows(pool, runs, mb, options.rounds, options.block)
+            if options.kills:
+                rows += _kill_rows(pool, runs, mb, options.kills)
     show("snapshots in memory, gang of two", ("measure", "median (each)", "target"), rows)
 
 
-def _cost_rows(pool, runs: str, mb: int, rounds: int) -> list[tuple[str, str, str]]:
-    params = {"folder": runs, "mb": mb, "rounds": rounds}
+def _cost_rows(pool, runs: str, mb: int, rounds: int, block_steps: int) -> list[tuple[str, str, str]]:
+    params = {"folder": runs, "mb": mb, "rounds": rounds, "block_steps": block_steps}
     pool.run(cost, params, workers=2, backend="tensorflow", dir=runs, name=f"cost-{mb}", progress=False)
     found = json.loads(Path(runs, f"cost-{mb}.json").read_text())
-    ends = found["times"][FIRST_STEPS - 1 :: BLOCK_STEPS]
-    took = [(later - before) / BLOCK_STEPS for before, later in pairwise(ends)]
+    ends = found["times"][FIRST_BLOCKS * block_steps - 1 :: block_steps]
+    took = [(later - before) / block_steps for before, later in pairwise(ends)]
     plain, kept = took[::2], took[1::2]
     each_slower = [after / before - 1 for before, after in zip(plain, kept, strict=True)]
     slower, slow = mean(kept) / mean(plain) - 1, ", ".join(f"{100 * each:.1f}" for each in each_slower)
-    whole_s = BLOCK_STEPS * sum(kept)
+    whole_s = block_steps * sum(kept)
     return [
         (f"{mb} MB: a step without, with", f"{1000 * mean(plain):.1f} ms, {1000 * mean(kept):.1f} ms", ""),
         (f"{mb} MB: slower by", f"{100 * slower:.1f} % ({slow})", at_most(100 * slower, 100 * COST_TARGET, " %")),
@@ -179,7 +181,7 @@ def _cost_rows(pool, runs: str, mb: int, rounds: int) -> list[tuple[str, str, st
 
 
 def _kill_rows(pool, runs: str, mb: int, kills: int) -> list[tuple[str, str, str]]:
-    phases, lost = _recoveries(pool, runs, mb, kills)
+    phases, lost, steps = _recoveries(pool, runs, mb, kills)
     taken = [sum(each) for each in phases]
     parts = " + ".join(f"{median(each):.2f}" for each in zip(*phases, strict=True))
     rows = [(f"{mb} MB: {', '.join(PHASES)}", f"{parts} s", "")]
@@ -189,6 +191,8 @@ def _kill_rows(pool, runs: str, mb: int, kills: int) -> list[tuple[str, str, str
     ):
         each = ", ".join(f"{one:.2f}" for one in found)
         rows.append((f"{mb} MB: {name}", f"{median(found):.2f} s ({each})", at_most(median(found), limit, " s")))
+    listed = ", ".join(map(str, steps))
+    rows.append((f"{mb} MB: steps lost by a kill", f"{max(steps)} ({listed})", at_most(max(steps), LOST_TARGET_STEPS)))
     return rows
 
 

@@ -1,9 +1,10 @@
-"""From SIGKILL of a member to the next optimizer step of its restarted gang: two members, small model.
+"""From SIGKILL of a member to the next optimizer step of its gang: two members, small model.
 
-    python -m benchmarks.recovery [--kills 5]
+    python -m benchmarks.recovery [--kills 5] [--mb 100 1024]
 
-In each generation the second member kills itself after a few steps; the gang resumes from the chief's last checkpoint.
-Kills of executors are measured in the same way, beside the time that Spark needs to run a task on a replacement.
+The second member kills itself after a few steps. With Horovod the other one keeps its process, also with megabytes of
+weights and optimizer; with other rings the gang resumes from the chief's last checkpoint. Kills of executors are
+measured in the same way, beside the time that Spark needs to run a task on a replacement.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -26,29 +28,41 @@ EXECUTOR_TARGET_S = 3.0
 """Limit beyond Spark's own replacement of the executor."""
 EXECUTORS = 3
 """Executors that are killed."""
+HEALING_TARGETS_S = {0: 0.6, 100: 1.2, 1024: 3.0}
+"""By megabytes of state."""
 STEPS = 12
 """Between two kills."""
 
 
-def train(folder: str, kills: int, victim: str, ctx):
-    """Writes the moment of each step, and of each kill, to `folder`."""
+def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
+    """Writes the moment of each step, and of each kill, to `folder`; `mb` is what weights and optimizer take."""
     import keras
     import numpy as np
 
+    _mark(folder, ctx, "entered")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4096, 20)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
-    model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(2)])
+    side = int((mb * 2**20 / 12) ** 0.5)
+    wide = [keras.layers.Dense(side, activation="relu") for _ in range(2)] if mb else []
+    model = keras.Sequential([*wide, keras.layers.Dense(64, activation="relu"), keras.layers.Dense(2)])
     model.build((None, 20))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(1e-3)), loss=loss, jit_compile=False)
     watch = _watch(folder, kills, victim, ctx)
+    _mark(folder, ctx, "built")
     model.fit(
         ctx.shard((x, y), batch_size=16),
         epochs=1,
-        callbacks=[*ctx.keras_callbacks(checkpoint_every=5), watch],
+        callbacks=[*ctx.keras_callbacks(checkpoint_every=None if mb else 5), watch],
         verbose=0,
     )
+
+
+def _mark(folder, ctx, what: str) -> None:
+    """Write when the second member has come to some place after the newest kill."""
+    if ctx.rank == 1:
+        Path(folder, f"{what}-{len(list(Path(folder).glob('kill-*')))}").write_text(repr(time.time()))
 
 
 def _watch(folder, kills, victim, ctx):
@@ -119,17 +133,26 @@ def recoveries(
     *,
     rank: int | None = None,
     function: Callable[..., None] = train,
+    mb: int = 0,
 ) -> list[float]:
     """Seconds from each kill to the next step of `function`. With a `rank` JAX trains, and that member is killed."""
-    folder = Path(runs, f"moments-{backend}-{victim}-{function.__name__}-{rank}")
+    folder = Path(runs, f"moments-{backend}-{victim}-{function.__name__}-{rank}-{mb}")
     folder.mkdir(parents=True)
-    params = {"folder": str(folder), "kills": kills, "victim": victim}
+    params = {"folder": str(folder), "kills": kills, "victim": victim} | ({"mb": mb} if mb else {})
     if rank is not None:
         function = train_jax
         params["rank"] = rank
     result = st.run(function, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
     moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
+    if function is train:
+        marks = [("kill", 0), ("entered", 0), ("built", 0), ("step", 1)]
+        spans = [
+            median(moment[f"{end}-{n + after}"] - moment[f"{start}-{n + before}"] for n in range(1, kills + 1))
+            for (start, before), (end, after) in pairwise(marks)
+        ]
+        print(f"{backend}, {mb} MB: {spans[0]:.2f} s until the function starts, {spans[1]:.2f} s until it calls fit(), "
+              f"{spans[2]:.2f} s until the step has ended (medians)")  # fmt: skip
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
 
 
@@ -160,11 +183,14 @@ def row(name: str, seconds: list[float], target_s: float) -> tuple[str, str, str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--mb", type=int, nargs="*", default=[100, 1024], help="megabytes of state")
     given = parser.parse_args()
     rows = []
     with session() as (spark, runs):
-        for backend in ("horovod", "tensorflow"):
-            rows.append(row(backend, recoveries(spark, backend, runs, given.kills), TARGET_S))
+        for mb in (0, *given.mb):
+            seconds = recoveries(spark, "horovod", runs, given.kills, mb=mb)
+            rows.append(row(f"horovod{f', {mb} MB' if mb else ''}", seconds, HEALING_TARGETS_S.get(mb, TARGET_S)))
+        rows.append(row("tensorflow", recoveries(spark, "tensorflow", runs, given.kills), TARGET_S))
         for rank in (0, 1):
             seconds = recoveries(spark, "jax", runs, given.kills, rank=rank)
             rows.append(row(f"jax, rank {rank}", seconds, JAX_TARGET_S))

@@ -85,20 +85,24 @@ def traced() -> float:
     """Seconds for the notes of one collective in a traced function: the least of several measurements."""
     import tensorflow as tf
 
+    from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
     from sparktrain.training.frameworks.tensorflow.collectives.call_times import CallTimes
 
     times = CallTimes()
+    log = CallLog()
 
     @tf.function
     def noted(x):
         started = times.start([x])
-        result = x + 1.0
-        times.end(started, [result])
+        with tf.control_dependencies([log.note("allreduce", "one", [x])]):
+            result = x + 1.0
+        times.end(started, [result], log.number())
         return result
 
     @tf.function
     def plain(x):
-        return x + 1.0
+        with tf.control_dependencies([log.note("allreduce", "one", [x])]):
+            return x + 1.0
 
     def least(function: Any) -> float:
         x = tf.zeros(4)

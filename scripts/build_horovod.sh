@@ -129,6 +129,16 @@ apply_fixes() {
   # vector, sees no rank that could be missing. A gang with one member stuck outside a collective would wait for ever.
   replace horovod/common/gloo/gloo_controller.cc 'global_ranks_.reserve(size_);' 'global_ranks_.resize(size_);'
 
+  # Only the first context of Gloo takes the network interface that it is to use. Those of process sets, which all collectives
+  # go through, take the address of the host's name: a loopback address on many hosts, or none, and then Gloo reads what it
+  # has not got and the process ends by SIGSEGV.
+  replace horovod/common/gloo/gloo_context.cc 'const std::vector<int>& registered_ranks) {
+  assert(global_context.IsEnabled());
+' 'const std::vector<int>& registered_ranks) {
+  assert(global_context.IsEnabled());
+  gloo_iface_ = global_context.gloo_iface_;
+'
+
   # A peer that does not connect makes Gloo throw in Horovod's own thread, where nothing catches: the process would end by
   # SIGABRT. Caught, hvd.init() raises ValueError, and after hvd.shutdown() the process may try again.
   replace horovod/common/operations.cc '#if HAVE_GLOO

@@ -3,6 +3,8 @@
 import functools
 import logging
 import os
+import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -20,12 +22,30 @@ logger = logging.getLogger("sparktrain")
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
+TERMINATED = 128 + signal.SIGTERM
+"""The exit status of a driver that SIGTERM ends, as a shell shows it."""
+
+
+class DriverTerminated(SystemExit):
+    """SIGTERM has ended the call: its run is stored, and the program ends with status 143 unless it catches this."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(TERMINATED)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, which no handler catches on the way to the user.
+    """Whether it is Ctrl-C or SIGTERM, which no handler catches on the way to the user.
 
     Other threads get no Ctrl-C: there the user's code has raised it, as it may raise SystemExit.
     """
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return (
+        isinstance(error, KeyboardInterrupt | DriverTerminated)
+        and threading.current_thread() is threading.main_thread()
+    )
 
 
 def message_of(error: BaseException) -> str:
@@ -90,11 +110,13 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
                 raise lost from None
         except BugError:
             raise
-        except (SparktrainError, KeyboardInterrupt) as error:
+        except (SparktrainError, KeyboardInterrupt, DriverTerminated) as error:
             logger.debug("%s raised", function.__qualname__, exc_info=True)
             if _includes_cause(error):
                 error.__cause__ = None
                 error.__suppress_context__ = True
+            if isinstance(error, DriverTerminated):
+                print(error, file=sys.stderr, flush=True)  # Python shows no message of a SystemExit with a status
             # A bare `raise` keeps the error's traceback, and adds no frame of this function.
             error.__traceback__ = None
             raise

@@ -41,6 +41,13 @@ def process_state(pid: int) -> str:
     return ""
 
 
+def parent_of(pid: int) -> int | None:
+    """The parent of a process; None when there is no such process."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return None
+
+
 def children() -> set[int]:
     """Children of this process, own or inherited, running or dead and not yet waited for."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):

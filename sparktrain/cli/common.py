@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.boundary import lost_folder
+from sparktrain.boundary import TERMINATED, DriverTerminated, lost_folder
 from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ EXIT_CODES = {
     7: "fsck: something is corrupt, but the run can be resumed",
     8: "fsck: the run can be resumed only after --repair, or after a copy was put back",
     130: "interrupted by Ctrl-C",
+    143: "ended by SIGTERM; the same call resumes the run",
 }
 TRAINING_CODES = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (7, 8)}
 """The exit codes of the commands that train."""
@@ -158,6 +159,8 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
         return work()
     except KeyboardInterrupt as error:
         return fail(str(error) or "interrupted", 130)
+    except DriverTerminated as error:
+        return fail(str(error) or "ended by SIGTERM", TERMINATED)
     except SparktrainError as error:
         if debug:
             traceback.print_exc()

@@ -32,7 +32,7 @@ def trace(
     ] = "trace.json",
     debug: Debug = False,
 ) -> int:
-    """Write the last steps of a gang that has ended as a trace for Perfetto, with the clocks of its hosts aligned."""
+    """Write the last steps of a gang as a trace for Perfetto, with the clocks of its hosts aligned."""
     return common.look(lambda out: write_trace(out, directory, trial, last, output), as_json=False, debug=debug)
 
 

@@ -35,6 +35,7 @@ One more trial, with the next free slot:
 DRAIN_EXAMPLES = """\
 A host before its maintenance: what trains there continues on others, from where it is:
   sparktrain drain hdfs:///runs/mnist --host node-7
+  sparktrain drain hdfs:///runs/mnist --host node-7 --cancel
 """
 NOTE_EXAMPLES = """\
 Why a trial matters, for those who look at the run later:
@@ -141,6 +142,7 @@ def drain(
     directory: Directory,
     host: Annotated[str | None, option(SHOWN, "HOST", "A host, with all agents on it.", "--host")] = None,
     agent: Annotated[int | None, option(SHOWN, "N", "One agent, by its number.", "--agent")] = None,
+    cancel: Annotated[bool, option(SHOWN, "", "Drain it no longer: it gets members again.", "--cancel")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -149,23 +151,24 @@ def drain(
     A gang continues on other agents without a lost step, a trial of one member from a checkpoint; one without
     checkpoints is left to finish. No retry is used.
     """
-    return common.look(lambda out: drain_agents(out, directory, host, agent), as_json=as_json, debug=debug)
+    return common.look(lambda out: drain_agents(out, directory, host, agent, cancel), as_json=as_json, debug=debug)
 
 
-def drain_agents(out: Output, directory: str, host: str | None, agent: int | None) -> int:
-    """Drain a host or an agent. Blocks on the store, and until the driver answers, 30 s at most."""
+def drain_agents(out: Output, directory: str, host: str | None, agent: int | None, cancel: bool = False) -> int:
+    """Drain a host or an agent, or cancel that. Blocks on the store, and until the driver answers, 30 s at most."""
     from sparktrain.display.summary import Lines
     from sparktrain.runs.additions.drain_requests import drain as ask
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
 
     place = run_in(directory, LOOK_TIMEOUT_S)
-    decided = ask(place, host, agent)
+    decided = ask(place, host, agent, cancels=cancel)
     if out.as_json:
-        facts = {"id": decided.request, "host": decided.host, "agent": decided.agent}
+        facts = {"id": decided.request, "host": decided.host, "agent": decided.agent, "cancelled": cancel}
         out.document({"version": 1, "directory": place.where, **facts})
     else:
         subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
-        out.show(Lines([f"{place.where}: {subject} is being drained; see sparktrain status"]))
+        done = "is not drained any more" if cancel else "is being drained; see sparktrain status"
+        out.show(Lines([f"{place.where}: {subject} {done}"]))
     return 0
 
 

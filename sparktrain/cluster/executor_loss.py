@@ -99,6 +99,11 @@ class UnexplainedLosses:
         self._tasks: dict[AgentId, SparkTask] = {}
         self._lost: dict[AgentId, tuple[SparkTask, float]] = {}
 
+    @property
+    def tasks(self) -> dict[AgentId, SparkTask]:
+        """The tasks of agents that are not lost."""
+        return dict(self._tasks)
+
     def joined(self, agent: AgentId, task: SparkTask | None) -> None:
         """An agent has joined. One lost before in the same task had a broken stream, which Spark does not report."""
         if task is None:

@@ -20,6 +20,9 @@ FAILURES_KEY = "spark.task.maxFailures"
 DEFAULT_FAILURES = 4
 """Spark's default."""
 
+NOTICE_KEY = "spark.sparktrain.notice"
+"""The default of `notice` for all calls on a session."""
+
 YARN = "yarn"
 """As Spark's master."""
 
@@ -41,6 +44,7 @@ KEYS = (
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
     FAILURES_KEY,
+    NOTICE_KEY,
     *driver_address.KEYS,
     *yarn_capacity.KEYS,
 )

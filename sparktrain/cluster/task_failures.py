@@ -51,6 +51,14 @@ def finished_of(session: "SparkSession", tag: str) -> set[int]:
         return set()
 
 
+def running_places(context: Any, stages: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Executor and host of the running tasks of these stages, by task id. Blocks, in any thread; raises what Py4J
+    raises."""
+    return {
+        int(task.taskId()): (str(task.executorId()), str(task.host())) for task in _tasks(context, stages, "RUNNING")
+    }
+
+
 def _stages(context: Any, tag: str) -> list[int]:
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]

@@ -64,6 +64,17 @@ class ResourceManager:
                 logger.info("the ResourceManager at %s cannot be queried: %s", url, error)
         return None
 
+    def decommissioning(self) -> frozenset[str]:
+        """Hosts with nodes that are decommissioned as soon as their containers have ended, or a timeout has. Empty when
+        no address answers this process. Blocks for some seconds at most."""
+        for url in self.urls:
+            try:
+                nodes = (get_json(f"{url}{_API}nodes?states=DECOMMISSIONING")["nodes"] or {}).get("node") or []
+                return frozenset(str(node["nodeHostName"]) for node in nodes if node["state"] == "DECOMMISSIONING")
+            except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+                logger.debug("the ResourceManager at %s cannot be queried: %s", url, error)
+        return frozenset()
+
     def applications(self, tag: str) -> list[Application] | None:
         """The applications with a tag, the newest first; None when no address answers this process. Blocks for some
         seconds at most."""

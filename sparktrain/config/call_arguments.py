@@ -26,6 +26,7 @@ class GangArguments(AveragingArguments, total=False):
 
 class MemberArguments(TypedDict, total=False):
     log_limit: int
+    healing: bool
 
 class SearchArguments(TypedDict, total=False):
     trials: int | None
@@ -84,6 +85,7 @@ class LimitArguments(MemberArguments, total=False):
     data_version: str | None
     allow_changed: Sequence[Literal['code', 'space', 'data', 'metric', 'seed', 'gang']] | str
     gpus: int
+    notice: str | PathLike[str] | None
 
 class CommonArguments(ProgressArguments, EnvironmentArguments, DataArguments, SliceArguments, LimitArguments, DirectoryArguments, total=False): ...
 

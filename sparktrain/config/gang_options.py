@@ -3,7 +3,7 @@
 from typing import Literal
 
 from sparktrain.config.call_option import Keywords, option, options_in, settled
-from sparktrain.config.option_rules import FLAG, WAIT, ValueRule, integer, whole_or_none
+from sparktrain.config.option_rules import FLAG, SWITCH, WAIT, ValueRule, integer, whole_or_none
 from sparktrain.config.server_settings import ServerMode, server_mode
 
 GANG = "The gang"
@@ -86,6 +86,14 @@ class MemberKeywords(Keywords):
         integer(2**10),
         default=2**30,
         default_text="1 GiB",
+    )
+    healing: bool = option(
+        "Whether the other members of a gang keep their processes when one is lost, where their program can.",
+        SWITCH,
+        default=True,
+        panel=GANG,
+        default_text="on",
+        page="gangs-reference.md#rings-that-heal",
     )
 
 

@@ -6,6 +6,7 @@ the command line, the settings of a parameter file, the checks of values, and th
 """
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Literal
 
 from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
@@ -25,6 +26,7 @@ from sparktrain.config.option_rules import (
     ValueRule,
     checkpoint_choice,
     integer,
+    notice_address,
 )
 from sparktrain.config.search_options import TRIALS, SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
@@ -219,6 +221,15 @@ class LimitKeywords(MemberKeywords):
         page="resume.md",
     )
     gpus: int = option("GPUs for each process that trains.", integer(0), default=0, panel=SPARK, page="gpus.md")
+    notice: str | None = option(
+        "File or URL at which each agent looks for the notice that its host will be lost; then it is drained.",
+        ValueRule(notice_address, "ADDRESS", takes=str | PathLike[str]),
+        panel=SPARK,
+        default_text="spark.sparktrain.notice of the session, else none",
+        details="A file that exists, or an answer with content, is a notice. http is for addresses of the host itself "
+        "and its link.",
+        page="sessions.md#announced-losses",
+    )
 
 
 class CommonKeywords(

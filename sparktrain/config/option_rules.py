@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from typing import Any, Generic, Literal, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -13,6 +15,8 @@ from sparktrain.errors import SpecError
 Change = Literal["code", "space", "data", "metric", "seed", "gang"]
 CHANGES: tuple[str, ...] = get_args(Change)
 """What must not change between two drivers of a run, unless the later one allows it."""
+
+_NOTICES = "'/run/leaving' or 'http://169.254.169.254/latest/meta-data/spot/instance-action'"
 
 T = TypeVar("T")
 
@@ -84,6 +88,47 @@ def place(value: object, subject: str) -> str:
     if not isinstance(value, str | os.PathLike) or not (path := os.fspath(value)) or not isinstance(path, str):
         raise SpecError(f"{subject} is {described(value)}, a path or URL is expected; write {str(value or 'runs')!r}")
     return path
+
+
+def notice_address(value: object, subject: str = "notice") -> str:
+    """`value` when it is an absolute path, an https URL, or an http URL of this host or its link. Raises SpecError."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(address := os.fspath(value), str):
+        raise SpecError(f"{subject} is {described(value)}, a path or URL is expected; write {_NOTICES}")
+    if "://" not in address:
+        if not os.path.isabs(address):
+            raise SpecError(
+                f"{subject} ({shown(address)}) must be an absolute path, because agents look for the file on their own "
+                f"host, or a URL; write {_NOTICES}"
+            )
+        return address
+    try:
+        url = urlsplit(address)
+        host = url.hostname or ""
+        valid = bool(host) and (url.port is None or url.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or url.scheme not in ("http", "https"):
+        raise SpecError(f"{subject} ({shown(address)}) must be a path, or a URL with https:// or http://: {_NOTICES}")
+    if url.username is not None or url.password is not None:
+        raise SpecError(
+            f"{subject} has a password in its URL of {host}, which the run directory would show: use a URL without one"
+        )
+    if url.scheme == "http" and not _is_near(host):
+        raise SpecError(
+            f"{subject} ({shown(address)}) must start with https://: with http:// any host on the way could end agents "
+            "by it; http:// is for addresses of the host itself and its link, such as 127.0.0.1 and 169.254.169.254"
+        )
+    return address
+
+
+def _is_near(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_link_local
 
 
 def text(value: object, subject: str) -> str:

@@ -10,6 +10,7 @@ from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
 from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
+from sparktrain.config.option_rules import notice_address
 from sparktrain.config.param_values import described, shown
 from sparktrain.config.quantities import MIB, count, memory, seconds
 from sparktrain.config.replication import Replication, replication
@@ -134,6 +135,8 @@ class SweepSpec(LimitSpec, SearchSpec):
     """What each member reads itself."""
     start_timeout_s: float = 300.0
     """How long to wait for an agent while there is none."""
+    notice: str | None = None
+    """File or URL at which agents look for the notice that their host will be lost."""
 
     def __post_init__(self) -> None:
         self._check_search()
@@ -145,6 +148,8 @@ class SweepSpec(LimitSpec, SearchSpec):
         if start_timeout_s is None:
             raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
         self._set(start_timeout_s=start_timeout_s)
+        if self.notice is not None:
+            self._set(notice=notice_address(self.notice))
         if type(self.gang) is not GangSpec:
             raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
 

@@ -22,6 +22,7 @@ from sparktrain.cluster.executor_loss import UnexplainedLosses
 from sparktrain.config.versions import mismatch
 from sparktrain.driver.absent_agents import Absences
 from sparktrain.driver.gpu_claims import GpuClaims
+from sparktrain.driver.notice_failures import NoticeFailures
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
@@ -78,6 +79,7 @@ class Server:
         """Why batches have ended."""
         self.absences = Absences(clock)
         self.unexplained = UnexplainedLosses()
+        self.notice_failures = NoticeFailures()
         self._listener = listener
         self._clock = clock
         self._versions = versions
@@ -269,6 +271,9 @@ class Server:
                 return
             case m.MemberFeed():
                 self.on_feed(message, partial(self._send_soon, asyncio.get_running_loop(), agent))
+                return
+            case m.NoticeUnreadable(looks=looks, problem=problem):
+                self.notice_failures.add(agent, link.peer, looks, problem)
                 return
             case m.Heartbeat():
                 with suppress(LinkClosedError):

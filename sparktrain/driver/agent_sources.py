@@ -43,6 +43,7 @@ class OwnAgents:
 
         Raises UserError; writes nothing but a probe of the store.
         """
+        call = _with_notice(call, self.engine)
         spec = call.definition.spec
         engine = self.engine.sharing(spec.gpu_mib)
         _check_fit(call, engine)
@@ -120,7 +121,7 @@ class PoolAgents:
 
         Raises UserError, such as PoolError when the pool is closed, or on another run.
         """
-        call = _sliced(call, self.engine.gpu_mib)
+        call = _with_notice(_sliced(call, self.engine.gpu_mib), self.engine)
         if note := keras_left_by_pool(call.definition.plan.preload, self._pool.preload):
             call = replace(call, notes=(*call.notes, note))
         _check_fit(call, self.engine)
@@ -141,6 +142,14 @@ class PoolAgents:
 
 OpenAgents = OwnAgents | PoolAgents
 AgentSource = OpenAgents | LateAgents
+
+
+def _with_notice(call: CheckedCall, engine: Engine) -> CheckedCall:
+    """The call with the engine's default of `notice`, where it has none of its own. Raises SpecError."""
+    spec = call.definition.spec
+    if spec.notice is not None or (address := engine.notice) is None:
+        return call
+    return call.with_spec(replace(spec, notice=address))
 
 
 def _sliced(call: CheckedCall, gpu_mib: int) -> CheckedCall:

@@ -21,11 +21,12 @@ from msgspec.structs import replace
 
 from sparktrain.boundary import message_of
 from sparktrain.clock import Clock
+from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.driver.agent_server import LEASE_S, Server
-from sparktrain.driver.drain_events import drain_event
+from sparktrain.driver.drain_events import AnnouncedDepartures, drain_event
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
@@ -119,9 +120,12 @@ class Coordinator:
         outlook: Callable[[], str] = str,
         loss_reasons: TaskFailures | None = None,
         outlook_s: float = OUTLOOK_S,
+        announcements: AnnouncedLosses | None = None,
     ) -> None:
-        """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, where
-        that can be known; both may block, and are called in threads of their own."""
+        """`outlook` reports each `outlook_s` seconds why agents do not come, `loss_reasons` why they were lost, and
+        `announcements` which will be, where that can be known; all may block, and are called in threads of their own.
+        """
+        self._announcements = announcements
         self._outlook_s = outlook_s
         self._server = server
         self._outlook = outlook
@@ -143,6 +147,9 @@ class Coordinator:
         self._background(self._server.keep_certificates())
         if self._loss_reasons is not None:
             self._background(self._explain_losses(self._loss_reasons))
+        if self._announcements is not None:
+            departures = AnnouncedDepartures(self._announcements, self._server, self._clock, self.feed)
+            self._background(departures.watch(self._machine.agents))
         self._server.on_feed = self._on_feed
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
@@ -220,7 +227,9 @@ class Coordinator:
             run.tally = Tally(work.spec, self._sweep().trials.values())
             self._background(self._look_out(run))
             self._background(self._take_drains(run))
+            self._server.notice_failures.clear()
             end = await run.end
+            self._server.notice_failures.report(work.spec.notice)
             # A result has the path of its log and its files, so they must be stored before the caller gets it.
             await run.uploads.settle()
             await self._settle_sampler(run, end)
@@ -248,11 +257,11 @@ class Coordinator:
         if problem := await run.sampling.settle(patience_s):
             logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, problem)
 
-    def stop(self, reason: str, grace_s: float) -> None:
+    def stop(self, reason: str, grace_s: float, ending: Ending = Ending.STOPPED) -> None:
         """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
         if self._run is not None:
             self._run.hurried |= grace_s <= 0.0
-            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
+            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s, ending))
 
     def stop_trial(self, trial: TrialId, reason: str) -> None:
         """Stop one trial of the run, if any: it is advised to stop, and ended a few seconds later."""
@@ -350,7 +359,8 @@ class Coordinator:
                 self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
                 definition = self._active().work.owned.definition
-                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload)))
+                notice = definition.spec.notice or ""
+                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload), notice))
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
             case do.Send(agent=agent, message=message):

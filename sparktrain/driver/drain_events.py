@@ -1,9 +1,21 @@
-"""What users ask a run to drain, as events of its state machine."""
+"""What drains agents, as events: requests of users, and what the cluster announces to decommission."""
 
+from collections.abc import Callable
+from functools import partial
+
+from sparktrain.clock import Clock
+from sparktrain.cluster.announced_losses import AnnouncedLosses
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.ids import RunId
+from sparktrain.ids import AgentId, RunId
+from sparktrain.protocol import messages as m
 from sparktrain.runs.additions.drain_requests import DrainRequest
-from sparktrain.state.events import DrainAsked
+from sparktrain.state.agents import Agents
+from sparktrain.state.events import DrainAsked, Event, LossAnnounced
+from sparktrain.threads import aside
+
+ANNOUNCEMENTS_S = 2.0
+"""Interval at which Spark is asked which executors it decommissions."""
 
 
 def drain_event(request: DrainRequest, work: RunRequest, at: float) -> DrainAsked:
@@ -15,5 +27,59 @@ def drain_event(request: DrainRequest, work: RunRequest, at: float) -> DrainAske
         else ""
     )
     return DrainAsked(
-        at=at, run=RunId(work.spec.name), request=request.id, host=request.host, agent=request.agent, problem=problem
+        at=at,
+        run=RunId(work.spec.name),
+        request=request.id,
+        host=request.host,
+        agent=request.agent,
+        problem=problem,
+        cancels=request.cancels,
     )
+
+
+class AnnouncedDepartures:
+    """The agents of one server with an announced loss. All methods belong to its event loop."""
+
+    def __init__(self, losses: AnnouncedLosses, server: Server, clock: Clock, feed: Callable[[Event], None]) -> None:
+        self._losses = losses
+        self._server = server
+        self._clock = clock
+        self._feed = feed
+        self._announced: dict[AgentId, str] = {}
+        """The executor to replace, or an empty text, by each agent with notice."""
+        self._idle: set[str] = set()
+        """Executors to replace that had nothing to do at the look before."""
+
+    async def watch(self, agents: Agents) -> None:
+        """Look at what the cluster announces, and feed it once for each agent. Never returns."""
+        while True:
+            await self._clock.sleep(ANNOUNCEMENTS_S)
+            await self._look()
+            await self._replace(agents)
+
+    async def _look(self) -> None:
+        tasks = self._server.unexplained.tasks
+        self._announced = {agent: executor for agent, executor in self._announced.items() if agent in tasks}
+        quiet = {agent: task for agent, task in tasks.items() if agent not in self._announced}
+        if not quiet:
+            return
+        notices = await aside(partial(self._losses, frozenset(quiet.values())), "sparktrain-announcements")
+        for agent, task in quiet.items():
+            if (notice := notices.get(task.id)) is not None:
+                self._announced[agent] = notice.executor
+                self._feed(LossAnnounced(self._clock.now(), agent, notice.text))
+                if not notice.executor:
+                    self._server.send(agent, m.Depart(notice.text))
+
+    async def _replace(self, agents: Agents) -> None:
+        """Replace executors on which no agent has had a member at two looks: the files of a member may be on their
+        way."""
+        busy: set[str] = set()
+        for agent, executor in self._announced.items():
+            state = agents.get(agent)
+            if state is not None and state.member is not None:
+                busy.add(executor)
+        idle = set(self._announced.values()) - busy - {""}
+        for executor in idle & self._idle:
+            await aside(partial(self._losses.replace, executor), "sparktrain-announcements")
+        self._idle = idle

@@ -44,7 +44,7 @@ def result(definition: RunDefinition, ran: RunOutcome, journal: JournalPort | No
     ending = ran.end.ending
     sweep_result = SweepResult(
         name=spec.name,
-        status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
+        status=status_of(ran.trials, stopped=Ending(ending).interrupted, failing=ending == Ending.FAILING),
         metric=spec.metric,
         mode=spec.mode,
         seconds=ran.seconds,
@@ -139,7 +139,7 @@ def run_end(call: CheckedCall, sweep_result: SweepResult) -> RunEnd:
 
 
 def interrupted(sweep_result: SweepResult, commands: NextCommands) -> str:
-    """The message for a run that Ctrl-C has ended: its results, and how to continue."""
+    """The message for a run that Ctrl-C or SIGTERM has ended: its results, and how to continue."""
     counts = Counter(trial.status for trial in sweep_result.trials)
     parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(sweep_result.trials), 'trial')} succeeded"]
     parts += [f"{counts[status]} {status}" for status in _LISTED if counts[status]]

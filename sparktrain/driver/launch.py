@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from signal import SIGTERM
 
+from sparktrain.boundary import DriverTerminated
 from sparktrain.cluster import preflight
 from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.datasets.manifest import MemberData
@@ -101,14 +103,15 @@ def _train(agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFee
                 keys = server_keys(spec.gang, spec.name)
                 work = replace(work, streams=streams, servers=keys, listener=feed)
             with _given_back(owned, PoolError):  # its slots were taken while data was written
-                ran, was_interrupted = agents.run(work)
+                ran, interruption = agents.run(work)
     finally:
         display.close()
     sweep_result = result(definition, ran, owned.journal)
     if feed is not None:
         feed.ended(sweep_result)
-    if was_interrupted:
-        raise KeyboardInterrupt(interrupted(sweep_result, next_commands(definition.plan, run.local)))
+    if interruption is not None:
+        message = interrupted(sweep_result, next_commands(definition.plan, run.local))
+        raise DriverTerminated(message) if interruption is SIGTERM else KeyboardInterrupt(message)
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
         raise unloadable(definition.plan.function, ran.end.failure)
     if (failure := agents.failure(ran, spec.start_timeout_s)) is not None:

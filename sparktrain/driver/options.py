@@ -113,6 +113,7 @@ class Options:
             gang=gang,
             gpus=keywords.gpus,
             gpu_memory=keywords.gpu_memory,
+            notice=keywords.notice,
             member_options=part(MemberKeywords, keywords),
             recovers=self.kind == "run",
             **self.limits(),

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
+from sparktrain.boundary import DriverTerminated
 from sparktrain.clock import SystemClock, pause
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice
@@ -154,7 +155,10 @@ class AgentPool:
         claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
         server = Server(listener, SystemClock(), installed_versions(), self.preload, self._certificates, claims)
         reasons = self.engine.loss_reasons()
-        self._coordinator = Coordinator(server, SystemClock(), self._why_none, reasons, self._times.outlook_s)
+        announcements = self.engine.announcements()
+        self._coordinator = Coordinator(
+            server, SystemClock(), self._why_none, reasons, self._times.outlook_s, announcements
+        )
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
@@ -226,7 +230,7 @@ class AgentPool:
         self._unavailable = None
         self._want_jobs()
         until = clock.now() + timeout_s
-        with _keyboard_interrupts():
+        with _interrupts():
             while (joined := coordinator.joined) is None:
                 if self._unavailable is not None:
                     raise self._unavailable
@@ -236,11 +240,11 @@ class AgentPool:
                 pause(JOIN_POLL_S)
         return joined
 
-    def run(self, work: RunRequest) -> tuple[RunOutcome, bool]:
-        """Run `work` to its end; returns its outcome, and whether Ctrl-C ended it.
+    def run(self, work: RunRequest) -> tuple[RunOutcome, signal.Signals | None]:
+        """Run `work` to its end; returns its outcome, and SIGINT or SIGTERM where that ended it.
 
-        A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
-        the pool is closed, or on another run.
+        Either of them, in the main thread, ends the trials at once, and closes the pool. Raises PoolError when the pool
+        is closed, or on another run.
         """
         with self._job_lock:
             coordinator = self.check_free()
@@ -250,31 +254,39 @@ class AgentPool:
             self._unavailable = None
             self._relaunches = 0
             self._want_jobs()
-            with _keyboard_interrupts():
+            with _interrupts():
                 running = submit(coordinator.run(work))
                 try:
                     ran = wait(running)
                 except KeyboardInterrupt:
-                    return self._interrupted(running, work), True
+                    return self._interrupted(running, work, "Ctrl-C", Ending.STOPPED), signal.SIGINT
+                except DriverTerminated:
+                    return self._interrupted(running, work, "SIGTERM", Ending.TERMINATED), signal.SIGTERM
             if self._idle_timeout_s is not None:
                 self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
-            return ran, False
+            return ran, None
         finally:
             self._on = None
             if coordinator.broken:
                 self.close()
 
-    def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
-        """Ctrl-C: the outcome of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
-        self.stop("interrupted by Ctrl-C", 0.0)
+    def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest, cause: str, ending: Ending) -> RunOutcome:
+        """The outcome of a run that a signal ends, once its trials are ended and its records stored.
+
+        KeyboardInterrupt, or DriverTerminated, when the store hangs.
+        """
+        if (coordinator := self._coordinator) is not None:
+            deliver(partial(coordinator.stop, f"interrupted by {cause}", 0.0, ending), f"the stop by {cause}")
         try:
             return wait(running, INTERRUPT_TIMEOUT_S)
         except TimeoutError as error:
             where = work.store.where(work.layout.path)
-            raise KeyboardInterrupt(
+            message = (
                 f"run {work.spec.name} was interrupted, and its end could not be written to {where} within "
                 f"{INTERRUPT_TIMEOUT_S:g} s; resume it to continue"
-            ) from error
+            )
+            interruption = DriverTerminated if ending is Ending.TERMINATED else KeyboardInterrupt
+            raise interruption(message) from error
         finally:
             self.close()
 
@@ -442,16 +454,30 @@ def _end(jobs: list[AgentBatch]) -> None:
 
 
 @contextmanager
-def _keyboard_interrupts() -> Iterator[None]:
-    """Have Ctrl-C raise KeyboardInterrupt in the main thread: PySpark's own handler would first end the agents' job."""
+def _interrupts() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt in the main thread: PySpark's own handler would first end the agents' job.
+
+    SIGTERM raises DriverTerminated there, unless the program has a handler of its own.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    has_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if has_default:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous_handler)
+        if has_default:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(signum: int, frame: object) -> None:
+    # A second one must not cut off what the first has started: the records of the run's end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise DriverTerminated
 
 
 _OPEN: "weakref.WeakSet[AgentPool]" = weakref.WeakSet()

@@ -141,7 +141,7 @@ class RunRequest:
             recovers=spec.recovers or spec.gang.size > 1,
             restarts_members=self.streams is None and not self.data.sets,
             restarts_servers=spec.gang.backend is Backend.PARAMETER_SERVER,
-            heals=self.streams is None,
+            heals=self.streams is None and spec.member_options.healing,
             alike_failures=max(FIRST, 2 * slots) * replicas if spec.max_failures == "auto" else None,
             total=self.total,
             agents=self.agents,

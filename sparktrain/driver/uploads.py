@@ -60,7 +60,7 @@ class Uploads:
             return await self._unpack(header, chunks)
         member = self._layout.member(header.member)
         path = member.file(header.name)
-        if path == member.log:
+        if path == member.log or (path == member.steps and header.grows):
             return m.UploadDone(await self._grow(lambda: self._store.open_stream(path), chunks))
         if header.grows:
             return m.UploadDone(await self._grow(lambda: open_growing(self._store, path, self._clock), chunks))

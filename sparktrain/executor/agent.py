@@ -14,6 +14,7 @@ job.
 
 import asyncio
 import logging
+import signal
 import sys
 import uuid
 from collections.abc import Coroutine
@@ -22,11 +23,13 @@ from pathlib import Path
 
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
-from sparktrain.errors import InfraError, ProtocolError
+from sparktrain.errors import BugError, InfraError, ProtocolError
 from sparktrain.executor.code import keep
+from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
+from sparktrain.executor.notice_probe import NoticeProbe
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
@@ -61,14 +64,37 @@ class UnfitError(InfraError, RuntimeError):
 
 
 def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
-    """Run the agent at `place` until the pool closes. Blocks; returns why it ended, and whether it joined."""
+    """Run the agent at `place` until the pool closes. Blocks, in the main thread; returns why it ended, and whether it
+    joined. After a notice that this process will be gone, it does not return: the process ends by a signal."""
     root = scratch_root()
     spawn(lambda: tidy(root))
     with held("agent-held", root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
         warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
         # Fork before any channel of gRPC exists in this process: its threads do not come along.
         warm.start()
-        return asyncio.run(Attendance(place, ticket, warm, tokens, memory=memory).run())
+        departure = Departure(SystemClock(), place.jvm)
+        attendance = Attendance(place, ticket, warm, tokens, memory=memory, departure=departure)
+        end = asyncio.run(_until_due(attendance, departure))
+    if isinstance(end, int):
+        end_by(end)
+        raise BugError(f"the agent's process outlives signal {end}")
+    return end
+
+
+async def _until_due(attendance: "Attendance", departure: Departure) -> tuple[str, bool] | int:
+    """How the attendance ended; the signal that ends the process, where that is due before."""
+    departure.listen()
+    running = asyncio.create_task(attendance.run())
+    due = asyncio.create_task(departure.due(lambda: attendance.is_connected, lambda: attendance.is_busy))
+    try:
+        await asyncio.wait({running, due}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        return due.result()
+    finally:
+        for task in (running, due):
+            task.cancel()
+        await asyncio.gather(running, due, return_exceptions=True)
 
 
 class Attendance:
@@ -83,14 +109,27 @@ class Attendance:
         dialer: Dialer | None = None,
         clock: Clock | None = None,
         memory: Path | None = None,
+        departure: Departure | None = None,
     ) -> None:
         self._place = place
         self._ticket = ticket
+        self._life: Agent | None = None
         self._warm = warm
         self._tokens = tokens
         self._memory = memory
         self._dialer = dialer or GrpcDialer(ticket)
         self._clock = clock or SystemClock()
+        self._departure = departure or Departure(self._clock)
+
+    @property
+    def is_connected(self) -> bool:
+        """An agent has joined, and its stream is open."""
+        return self._life is not None and self._life.has_joined
+
+    @property
+    def is_busy(self) -> bool:
+        """The agent has a member, or files of one that are not stored yet."""
+        return self._life is not None and self._life.is_busy
 
     async def run(self) -> tuple[str, bool]:
         """Run until dismissed or refused; returns why, and whether the coordinator was ever reached."""
@@ -103,9 +142,14 @@ class Attendance:
                 reached = True
                 # A new id for each life: the coordinator has given up the one before, and must not mistake its late
                 # messages for those of this one.
-                life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory)
+                life = Agent(
+                    self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory,
+                    departure=self._departure,
+                )  # fmt: skip
+                self._life = life
                 if (reason := await life.run(away, self._ticket.batch)) is not None:
                     return reason, reached
+                self._life = None
                 lost_at = self._clock.now()
                 if life.unfit:
                     await self._clock.sleep(rests.next_s())
@@ -154,8 +198,12 @@ class Agent:
         memory: Path | None = None,
         *,
         limits: MemberLimits = LIMITS,
+        departure: Departure | None = None,
     ) -> None:
         """`memory` is the agent's folder in shared memory, if there is any."""
+        self._departure = departure or Departure(clock)
+        self.has_joined = False
+        """Whether the coordinator has welcomed it, and its stream is open."""
         self.id = AgentId(f"{place.slot}-{uuid.uuid4().hex[:12]}")
         self._place = place
         self._warm = warm
@@ -170,6 +218,8 @@ class Agent:
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
+        self._probe: NoticeProbe | None = None
+        self._probing: asyncio.Task[str | None] | None = None
         self._lease = Lease(0.0)
         self._leased = asyncio.Event()
         """Set when the coordinator has answered a heartbeat: then the agent has a lease."""
@@ -191,17 +241,31 @@ class Agent:
             if isinstance(welcome, str):
                 return welcome
             self._lease = Lease(welcome.lease_s)
+            self.has_joined = True
             self._spawn(self._handle_messages())
             self._spawn(self._send_heartbeats(welcome.heartbeat_s))
             self._spawn(self._keep_zygote())
             self._spawn(self._ready(welcome.preload, None))
+            self._spawn(self._announce())
             return await self._ended
         except (LinkClosedError, UnfitError) as error:
             self.cut = str(error)
             self.unfit = isinstance(error, UnfitError)
             return None
         finally:
+            self.has_joined = False
             await self._leave()
+
+    @property
+    def is_busy(self) -> bool:
+        """It has a member, or files of one that are not stored yet."""
+        return bool(self._storing) or (self._training is not None and not self._training.done())
+
+    async def _announce(self) -> None:
+        """Report to the coordinator once this process has notice that it will be gone."""
+        await self._departure.announced.wait()
+        assert self._departure.notice is not None
+        self._post(m.AgentLeaves(self._departure.notice.text))
 
     async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place
@@ -286,6 +350,8 @@ class Agent:
                     self._snapshots.acknowledged(ack)
                 case (m.CommitParts() | m.GiveUpPart()) as news:
                     self._snapshots.decided(news)
+                case m.Depart(notice=notice):
+                    self._departure.announce(LossNotice(notice, UNLIMITED_S, signal.SIGTERM))
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason
@@ -320,12 +386,29 @@ class Agent:
 
     async def _prepare(self, prepare: m.Prepare) -> None:
         """Store the code of a run and preload its modules. Raises UnfitError if the disk fails."""
+        if prepare.notice:
+            await self._watch_notice(prepare.notice)
         try:
             self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
         except OSError as error:
             why = f"the code of run {prepare.run} cannot be kept below {self._warm.scratch}: {error}"
             raise self._unfit(why) from error
         await self._ready(prepare.preload, prepare.run)
+
+    async def _watch_notice(self, address: str) -> None:
+        """Look for a notice at `address` from now on; the first look is over before the agent is ready."""
+        if self._probe is not None and self._probe.address == address:
+            return
+        if self._probing is not None:
+            self._probing.cancel()
+        self._probe = NoticeProbe(
+            address,
+            self._clock,
+            lambda notice: self._departure.announce(LossNotice(notice, UNLIMITED_S)),
+            lambda looks, problem: self._post(m.NoticeUnreadable(looks, problem)),
+        )
+        if not await self._probe.look():
+            self._probing = self._spawn(self._probe.watch())
 
     async def _ready(self, modules: tuple[str, ...], run: RunId | None) -> None:
         failed = await self._warm.preload(modules)

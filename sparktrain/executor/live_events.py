@@ -1,4 +1,4 @@
-"""Uploads TensorBoard's event files of a member while it appends to them."""
+"""Uploads TensorBoard's event files of a member, and the times of its steps, while it appends to them."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from sparktrain.executor.left_files import find, open_regular
 from sparktrain.executor.upload_queue import CHUNK_BYTES, Storing
 from sparktrain.rundir.event_files import is_events
+from sparktrain.rundir.layout import STEPS
 
 LOOK_S = 5.0
 """Time between two looks at the files of a member that runs."""
@@ -17,7 +18,7 @@ AT_ONCE = 16
 
 
 class LiveEvents:
-    """The event files of one member. One use; all methods belong to the agent's event loop."""
+    """The files of one member that grow. One use; all methods belong to the agent's event loop."""
 
     def __init__(self, storing: Storing, home: Path, over: asyncio.Event, look_s: float = LOOK_S) -> None:
         """`over` is set when the member has ended; `home` has its folder `files`."""
@@ -31,7 +32,7 @@ class LiveEvents:
         """Upload what the member appends, until it has ended and all of that is stored. Raises nothing."""
         try:
             while not await self._over_within():
-                for path in await asyncio.to_thread(self._event_files):
+                for path in await asyncio.to_thread(self._growing_files):
                     if path not in self._uploads and len(self._uploads) < AT_ONCE:
                         self._uploads[path] = asyncio.create_task(self._upload(path))
             await asyncio.gather(*self._uploads.values())
@@ -39,9 +40,10 @@ class LiveEvents:
             for upload in self._uploads.values():
                 upload.cancel()
 
-    def _event_files(self) -> list[Path]:
-        """Event files with content. Blocks on local disk."""
-        return [path for path in find(self._home / "files").files if is_events(path.name) and _size(path)]
+    def _growing_files(self) -> list[Path]:
+        """The steps and the event files, with content. Blocks on local disk."""
+        events = (path for path in find(self._home / "files").files if is_events(path.name))
+        return [path for path in (self._home / STEPS, *events) if _size(path)]
 
     async def _upload(self, path: Path) -> None:
         name = path.relative_to(self._home).as_posix()

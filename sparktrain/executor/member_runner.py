@@ -35,7 +35,7 @@ from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.upload_queue import Storing
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError
-from sparktrain.ids import AgentId, Member
+from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer
@@ -257,6 +257,8 @@ class MemberSession:
                     self._not_saved(child, unsaved, post)
                 case pm.Heals(heals=heals):
                     post(m.MemberHeals(self.member, heals))
+                case pm.PeersSilent(ranks=ranks):
+                    post(m.PeersSilent(self.member, tuple(map(Rank, ranks))))
                 case pm.Healed(ring=ring, step=step):
                     post(m.MemberHealed(self.member, ring, step))
                 case pm.Prepared():

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
+from sparktrain import process_tree
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
@@ -32,6 +33,8 @@ class Placement(Struct, frozen=True):
     address: str = "127.0.0.1"
     """The IP address of this host for other agents."""
     task: SparkTask | None = None
+    jvm: int | None = None
+    """The process of Spark's executor, which starts `executor`; None outside of a task."""
 
 
 def placement(slot: int, ticket: AgentTicket) -> Placement:
@@ -54,6 +57,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         versions=installed_versions(REPORTED) | _keras(),
         address=_address_towards(ticket.hosts, ticket.port),
         task=spark_task,
+        jvm=process_tree.parent_of(os.getppid()) if task is not None else None,
     )
 
 

@@ -106,7 +106,9 @@ class Storing:
         """All files to upload, with their sizes; 0 for a file that is gone, which fails when it is read."""
         listing = find(self._home / "files")
         self._problems += listing.problems
-        named_files = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
+        named_files = [
+            self._home / name for name in (*filter(self.has_content, also), MODEL) if name not in self._brought
+        ]
         new_files = [path for path in listing.files if self._name(path) not in self._brought]
         sizes = dict.fromkeys([*filter(os.path.lexists, named_files), *new_files], 0)
         for path in sizes:

@@ -17,6 +17,7 @@ from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
+    AgentLeaves,
     AnswerMember,
     AskSnapshot,
     CheckpointFailed,
@@ -42,6 +43,7 @@ from sparktrain.state.agent_messages import (
     OfferHandover,
     PartStored,
     PeerShared,
+    PeersSilent,
     Ready,
     RingBroken,
     SnapshotHeld,
@@ -58,6 +60,7 @@ __all__ = [
     "PARCEL_FILES",
     "AckCheckpoint",
     "Advise",
+    "AgentLeaves",
     "AnswerMember",
     "AskSnapshot",
     "Certificates",
@@ -65,6 +68,7 @@ __all__ = [
     "CheckpointStored",
     "Code",
     "CommitParts",
+    "Depart",
     "Dismiss",
     "FeedEnded",
     "FormGang",
@@ -91,10 +95,12 @@ __all__ = [
     "MemberStepped",
     "MemberStored",
     "Message",
+    "NoticeUnreadable",
     "OfferHandover",
     "Part",
     "PartStored",
     "PeerShared",
+    "PeersSilent",
     "Prepare",
     "Ready",
     "Refuse",
@@ -153,13 +159,21 @@ class MemberFeed(Small, frozen=True, tag=True):
     news: FeedPhase
 
 
+class NoticeUnreadable(Small, frozen=True, tag=True):
+    """The file or URL of `Prepare.notice` cannot be read. Sent for the first failed look, the 10th, the 100th..."""
+
+    looks: int
+    """Looks that have failed until now."""
+    problem: str
+
+
 class Leave(Small, frozen=True, tag=True):
     """Last message of an agent that leaves by itself."""
 
     reason: str
 
 
-FromAgent = Join | MemberStored | MemberFeed | Leave | StateInput
+FromAgent = Join | MemberStored | MemberFeed | NoticeUnreadable | Leave | StateInput
 
 
 PARCEL_FILES = 128
@@ -237,6 +251,8 @@ class Prepare(Message, frozen=True, tag=True):
     run: RunId
     code: Code
     preload: tuple[str, ...]
+    notice: str = ""
+    """File or URL at which the agent looks for the notice that its host will be lost; empty for none."""
 
 
 class StartMember(Message, frozen=True, tag=True, kw_only=True):
@@ -264,6 +280,15 @@ class Dismiss(Message, frozen=True, tag=True):
     reason: str
 
 
+class Depart(Message, frozen=True, tag=True):
+    """The cluster is about to take the agent away: end as soon as it has no member, so that Spark starts another one.
+
+    Answered by `AgentLeaves`.
+    """
+
+    notice: str
+
+
 class Tokens(Message, frozen=True, tag=True):
     """Delegation tokens with which the agent uses the store, in place of earlier ones.
 
@@ -284,5 +309,15 @@ class Certificates(Message, frozen=True, tag=True):
 
 
 ToAgent = (
-    Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | FeedEnded | StateOutput
+    Welcome
+    | Refuse
+    | HeartbeatAck
+    | Prepare
+    | StartMember
+    | Dismiss
+    | Depart
+    | Tokens
+    | Certificates
+    | FeedEnded
+    | StateOutput
 )

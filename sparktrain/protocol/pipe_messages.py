@@ -217,6 +217,12 @@ class Heals(Message, frozen=True, tag=True):
     heals: bool
 
 
+class PeersSilent(Message, frozen=True, tag=True):
+    """The hosts of other members acknowledge nothing that this one sends: the ring is broken."""
+
+    ranks: list[int]
+
+
 class Healed(Message, frozen=True, tag=True):
     """The process has joined ring `ring`, its state equals that of the others, and it is about to train on."""
 
@@ -319,6 +325,7 @@ FromMember = (
     | Reported
     | Stepped
     | Heals
+    | PeersSilent
     | Healed
     | Prepared
     | LeftRing

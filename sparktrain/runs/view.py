@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
+from sparktrain import formatting
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -186,7 +187,7 @@ class RunView:
         """How it ended, as in `results.json`; None unless it did."""
         if self.state is not RunState.ENDED:
             return None
-        return status_of(self.results, stopped=self._has_ended(Ending.STOPPED), failing=self._has_ended(Ending.FAILING))
+        return status_of(self.results, stopped=self._was_interrupted, failing=self._has_ended(Ending.FAILING))
 
     def seconds(self, now: float) -> float:
         """How long drivers have run, at `now` by this host's clock."""
@@ -224,6 +225,10 @@ class RunView:
             other_metrics=spec.other_metrics,
             constraints=spec.constraints,
         )
+
+    @property
+    def _was_interrupted(self) -> bool:
+        return self._has_ended(Ending.STOPPED) or self._has_ended(Ending.TERMINATED)
 
     def _has_ended(self, ending: Ending) -> bool:
         return self.state is RunState.ENDED and self.end is not None and self.end.ending == ending
@@ -268,18 +273,36 @@ def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
         match record:
             case fact.DriverStarted():
                 drains = {request: decided for request, decided in drains.items() if decided.agent is None}
+            case fact.DrainDecided(problem="", cancels=True):
+                drains = {request: decided for request, decided in drains.items() if not _cancelled(decided, record)}
             case fact.DrainDecided(problem=""):
                 drains[record.request] = record
             case fact.DrainCompleted(request=request):
                 completed.add(request)
             case fact.RunEnded():
                 completed.update(drains)
+    announced = [request for request in drains if drains[request].notice and request in completed]
+    if announced:
+        newest = drains[announced[-1]]
+        agents = formatting.count(len(announced), "agent")
+        yield f"{agents} had notice, and no member is left there: {_announced(newest)}"
     notes: dict[str, str] = {}
     for request, decided in drains.items():
-        subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
-        done = "is drained: no member runs there, and none starts"
-        notes[subject] = done if request in completed else "is being drained: its members move, or finish"
-    return (f"{subject} {note}" for subject, note in notes.items())
+        if decided.notice and request not in completed:
+            notes[_announced(decided)] = "is being drained: its members move, or finish"
+        elif not decided.notice:
+            subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
+            done = "is drained: no member runs there, and none starts"
+            notes[subject] = done if request in completed else "is being drained: its members move, or finish"
+    yield from (f"{subject} {note}" for subject, note in notes.items())
+
+
+def _cancelled(decided: fact.DrainDecided, by: fact.DrainDecided) -> bool:
+    return not decided.notice and decided.host == by.host and by.agent in (None, decided.agent)
+
+
+def _announced(decided: fact.DrainDecided) -> str:
+    return f"agent {decided.agent} on {decided.host} ({formatting.plain(decided.notice)})"
 
 
 class _Times:

@@ -30,6 +30,13 @@ class Heartbeat(Small, frozen=True, tag=True):
     """The agent is alive; the coordinator renews its lease and answers with `HeartbeatAck`."""
 
 
+class AgentLeaves(Small, frozen=True, tag=True):
+    """The agent will be gone soon, which something has announced: it gets no new member, and its member moves."""
+
+    notice: str
+    """What announced it, in a few words, such as `SIGTERM`."""
+
+
 class MemberReserved(Small, frozen=True, tag=True):
     """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
 
@@ -81,6 +88,13 @@ class MemberHeals(Small, frozen=True, tag=True):
 
     member: Member
     heals: bool
+
+
+class PeersSilent(Small, frozen=True, tag=True):
+    """The member cannot reach the hosts of other members of its gang: they acknowledge nothing."""
+
+    member: Member
+    ranks: tuple[Rank, ...]
 
 
 class MemberHealed(Small, frozen=True, tag=True):
@@ -174,6 +188,7 @@ MemberMessage = (
     | MemberStepped
     | MemberAwaits
     | MemberHeals
+    | PeersSilent
     | MemberHealed
     | MemberPrepared
     | MemberLeft
@@ -187,7 +202,7 @@ MemberMessage = (
 )
 """Messages about one member."""
 
-StateInput = Ready | Heartbeat | MemberMessage
+StateInput = Ready | Heartbeat | AgentLeaves | MemberMessage
 """Messages of agents that the state machine reads."""
 
 

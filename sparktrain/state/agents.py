@@ -40,6 +40,8 @@ class AgentState:
     prepared: RunId | None = None
     """The run that it has the code of."""
     member: Member | None = None
+    notice: str = ""
+    """What announced that the agent leaves, in a few words; empty while nothing has."""
 
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
@@ -76,12 +78,16 @@ class Agents:
         """A message of the agent shows that it is alive."""
         self._leases.renew(agent, at)
 
+    def doubt(self, agent: AgentId) -> None:
+        """Others cannot reach the host of the agent: it is soon lost unless it is heard of."""
+        self._leases.doubt(agent)
+
     def woke(self, at: float) -> float:
         """For how long the coordinator was suspended before `at`, see `Leases.woke`."""
         return self._leases.woke(at)
 
-    def expired(self, at: float) -> list[AgentId]:
-        """Agents with a lease that ran out before `at`, in the order in which they joined."""
+    def expired(self, at: float) -> dict[AgentId, float]:
+        """Agents with a lease that ran out before `at`, in the order in which they joined, and its length."""
         return self._leases.expired(at)
 
     def remove(self, agent: AgentId) -> AgentState | None:

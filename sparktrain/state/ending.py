@@ -9,6 +9,7 @@ class Ending(StrEnum):
 
     COMPLETE = "complete"  # every trial that the sampler had is final
     STOPPED = "stopped"  # by the user or by the run's timeout
+    TERMINATED = "terminated"  # its driver got SIGTERM: the next one continues
     NO_AGENTS = "no agents"  # fewer agents than a gang needs, for too long
     UNAVAILABLE = "unavailable"  # the agents' Spark job is over for good
     UNLOADABLE = "unloadable"  # executors cannot load the training function
@@ -22,6 +23,11 @@ class Ending(StrEnum):
     def satisfied(self) -> bool:
         """The run has what it was asked for: trials that did not run, or were ended, are no fault."""
         return self in (Ending.COMPLETE, Ending.TARGET, Ending.PLATEAU, Ending.BUDGET)
+
+    @property
+    def interrupted(self) -> bool:
+        """The user, a timeout or a signal has ended the run before its trials."""
+        return self in (Ending.STOPPED, Ending.TERMINATED)
 
     @property
     def infrastructure(self) -> bool:

@@ -9,6 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateInput
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
 
@@ -45,6 +46,14 @@ class AgentGone(Event, frozen=True, tag=True):
     reason: str
 
 
+class LossAnnounced(Event, frozen=True, tag=True):
+    """The cluster has announced that the agent will be lost."""
+
+    agent: AgentId
+    notice: str
+    """What announced it, in a few words."""
+
+
 class LossExplained(Event, frozen=True, tag=True):
     """The cluster has reported why an agent was lost: seconds or minutes after its stream ended."""
 
@@ -73,8 +82,8 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """A parameter server restarts alone too: the chief gives it its variables again. Members that restart alone may
     move to another host: they meet at these servers alone, and learn where they are."""
     heals: bool = False
-    """A ring keeps the processes of the others when it loses a member, where they can do that. Not in a run with
-    streams: these continue from a checkpoint, for all members."""
+    """A ring keeps the processes of the others when it loses a member, where they can do that. Not with `healing` off,
+    and not in a run with streams: these continue from a checkpoint, for all members."""
     alike_failures: int | None = None
     """The number of failed trials that ends the run when the first ones all fail in the same way."""
     total: int | None = None
@@ -139,6 +148,7 @@ class StopAsked(Event, frozen=True, tag=True):
     run: RunId
     reason: str
     grace_s: float
+    ending: Ending = Ending.STOPPED
 
 
 class TrialStopAsked(Event, frozen=True, tag=True):
@@ -160,6 +170,8 @@ class DrainAsked(Event, frozen=True, tag=True):
     """Number of the agent's slot; None where the request names a host."""
     problem: str = ""
     """Why the request cannot be accepted, where the driver knows that."""
+    cancels: bool = False
+    """The user drains the host or the agent no longer."""
 
 
 class AgentsUnavailable(Event, frozen=True, tag=True):

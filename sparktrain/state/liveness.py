@@ -9,21 +9,36 @@ SLEPT_S = 6.0
 or held up, and what agents sent meanwhile is still unread."""
 
 
+DOUBTED_S = 4.0
+"""How long an agent may be silent whose host others cannot reach: longer than the interval of its heartbeats."""
+
+
 class Leases:
-    """The time until which each agent counts as alive."""
+    """When each agent was last heard of, and how long that counts."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
-        self._until: dict[AgentId, float] = {}
+        self._heard_at: dict[AgentId, float] = {}
+        self._doubted: set[AgentId] = set()
         self._looked_at: float | None = None
 
     def renew(self, agent: AgentId, at: float) -> None:
         """A heartbeat of `agent` came at `at`."""
-        self._until[agent] = at + self._lease_s
+        self._heard_at[agent] = at
+        self._doubted.discard(agent)
+
+    def doubt(self, agent: AgentId) -> None:
+        """Members on other hosts cannot reach that of `agent`: its lease is `DOUBTED_S` long, until it is heard of.
+
+        What they report ends no lease by itself: they may be the ones that are cut off.
+        """
+        if agent in self._heard_at:
+            self._doubted.add(agent)
 
     def end(self, agent: AgentId) -> None:
         """The lease of `agent` ends, for the agent is gone."""
-        self._until.pop(agent, None)
+        self._heard_at.pop(agent, None)
+        self._doubted.discard(agent)
 
     def woke(self, at: float) -> float:
         """For how long the coordinator was itself suspended or held up before `at`; 0 where it was not.
@@ -35,19 +50,25 @@ class Leases:
         self._looked_at = at
         if gap_s <= SLEPT_S:
             return 0.0
-        for agent in self._until:
+        for agent in list(self._heard_at):
             self.renew(agent, at)
         return gap_s
 
-    def expired(self, at: float) -> list[AgentId]:
-        """Agents with a lease that ran out before `at`, in the order in which they joined."""
-        return [agent for agent, until in self._until.items() if until < at]
+    def expired(self, at: float) -> dict[AgentId, float]:
+        """Agents with a lease that ran out before `at`, in the order in which they joined, and how long it was."""
+        return {
+            agent: lease_s
+            for agent, heard_at in self._heard_at.items()
+            if heard_at + (lease_s := DOUBTED_S if agent in self._doubted else self._lease_s) < at
+        }
 
 
 class Lease:
-    """An agent's own view of its lease, which never ends later than the coordinator's.
+    """An agent's own view of its lease, which never ends later than the coordinator's, unless that doubts the agent.
 
-    It counts from the *sending* of the answered heartbeat, the coordinator's from the arrival, which is later.
+    It counts from the *sending* of the answered heartbeat, the coordinator's from the arrival, which is later. An agent
+    that is doubted has a member whose ring is broken, and which can train on only with a ring that the coordinator has
+    announced to it.
     """
 
     def __init__(self, lease_s: float) -> None:

@@ -62,6 +62,8 @@ class Machine:
                 return self._on_message(event)
             case on.AgentJoined():
                 return self._on_joined(event)
+            case on.LossAnnounced():
+                return self._on_notice(event.agent, event.notice, event.at)
             case on.AgentGone():
                 return self._on_gone(event.agent, event.reason, event.at)
             case on.RunStarted():
@@ -88,7 +90,7 @@ class Machine:
             case on.QuestionAnswered() if event.member.run == run.sweep.run:
                 return run.on_answered(event)
             case on.StopAsked() if event.run == run.sweep.run:
-                return run.stop(event.reason, Ending.STOPPED, event.at + event.grace_s)
+                return run.stop(event.reason, event.ending, event.at + event.grace_s)
             case on.TrialStopAsked() if event.run == run.sweep.run:
                 return run.on_trial_stop(event)
             case on.DrainAsked() if event.run == run.sweep.run:
@@ -107,6 +109,8 @@ class Machine:
                 return self._on_heartbeat(event.agent, event.at)
             case m.Ready(run=run):
                 return self._on_ready(event.agent, run, event.at)
+            case m.AgentLeaves(notice=notice):
+                return self._on_notice(event.agent, notice, event.at)
             case message if self._run is not None:
                 return self._run.on_message(event.agent, message, event.at)
             case message:
@@ -132,6 +136,13 @@ class Machine:
         self.agents.renew_lease(agent, at)
         return []
 
+    def _on_notice(self, agent_id: AgentId, notice: str, at: float) -> Commands:
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            return [do.Refused(agent_id, "notice of a lost agent")]
+        agent.notice = agent.notice or notice
+        return self._run.on_notice(agent, at) if self._run is not None else []
+
     def _on_gone(self, agent: AgentId, reason: str, at: float) -> Commands:
         if self._run is not None:
             return self._run.on_agent_gone(agent, reason, at)
@@ -152,7 +163,7 @@ class Machine:
         if slept_s and self.sweep is not None:
             self.sweep.postpone(slept_s)
         commands: Commands = []
-        for agent in self.agents.expired(at):
-            reason = "no heartbeat before its lease ran out"
+        for agent, lease_s in self.agents.expired(at).items():
+            reason = f"no heartbeat for {lease_s:g} s"
             commands += [do.DropAgent(agent, reason), *self._on_gone(agent, reason, at)]
         return [*commands, *(self._run.on_tick(at) if self._run is not None else [])]

@@ -41,6 +41,7 @@ class Loss(StrEnum):
     NODE = "node"  # its node was lost
     DECOMMISSIONED = "decommissioned"  # its node, or its executor, was taken out of service
     KILLED = "killed"  # its executor was ended by a signal, for an unknown reason
+    ANNOUNCED = "announced"  # something had announced that it leaves, such as SIGTERM or `notice`
     MASTER = "master"  # Spark's application master was lost, and with it all executors
     MEMORY = "memory"  # its container used more memory than it may
     OTHER = "other"  # its executor was lost for another reason

@@ -273,7 +273,8 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
 
 
 class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
-    """A user has asked to drain a host or an agent, and the driver has accepted that, or refused it.
+    """A user has asked to drain a host or an agent, and the driver has accepted that, or refused it; or an agent has
+    notice that it leaves.
 
     A host gets no member for the rest of the run, and an agent none under this driver.
     """
@@ -286,6 +287,10 @@ class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
     """Number of the agent's slot; None where all agents of the host are drained."""
     problem: str = ""
     """Why the request was refused."""
+    notice: str = ""
+    """What announced that the agent leaves; empty where a user has asked."""
+    cancels: bool = False
+    """What users have asked before for this host or agent no longer counts."""
 
 
 class DrainCompleted(Record, frozen=True, tag=True, kw_only=True):

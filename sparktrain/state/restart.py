@@ -70,7 +70,7 @@ def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> Hi
     gang_restarts = trial.restart_history.of_gang
     excusable = failure.loss is not None and failure.loss.excused
     return History(
-        restarts=counted + sum(not absence.moved for absence in gang.absences.by_rank.values()) + (not excusable),
+        restarts=counted + gang.absences.losses + (not excusable),
         excused=excused + excusable,
         recovers=recovers,
         progressed=gang.checkpoints.progressed,

@@ -36,7 +36,7 @@ from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.memory_snapshots import MemorySnapshot
-from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, lost
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle, useful
 from sparktrain.state.pruning.case_closing import CaseClosing
@@ -88,6 +88,8 @@ class RunMachine:
     def prepare(self, agent: AgentState) -> Commands:
         """Give the agent the code of this run."""
         self._agents.prepare(agent)
+        if agent.notice:
+            self._draining.announce(agent)
         return [do.PrepareAgent(agent.id, self.sweep.run)]
 
     def on_agent_gone(self, agent_id: AgentId, reason: str, at: float) -> Commands:
@@ -102,10 +104,11 @@ class RunMachine:
         if gang is None:
             return []
         self._lost.lose(agent, agent.member)
-        outcome = lost(agent.host, reason)
         # It was announced: no retry is spent, also where the agent was gone before its member could move.
-        if self.sweep.drains.covers(agent) and outcome.failure is not None:
-            outcome = replace(outcome, failure=replace(outcome.failure, loss=Loss.DECOMMISSIONED))
+        announced = self._lost.announced.get(agent.id)
+        outcome = lost(agent.host, reason if announced is None else f"{reason}; {announced.text}")
+        if announced is not None and outcome.failure is not None:
+            outcome = replace(outcome, failure=replace(outcome.failure, loss=announced.loss))
         return self._member_over(gang, agent.member.rank, outcome, at)
 
     def on_loss_explained(self, event: on.LossExplained) -> Commands:
@@ -137,6 +140,11 @@ class RunMachine:
                 return []
             case m.MemberHeals(member=member, heals=heals):
                 gang.declare(member.rank, heals)
+                return []
+            case m.PeersSilent(ranks=ranks):
+                for rank in ranks:
+                    if 0 <= rank < gang.size:
+                        self._agents.doubt(gang.agents[rank])
                 return []
             case m.MemberHealed():
                 healed = self._restarts.healed(gang, message, at)
@@ -464,6 +472,11 @@ class RunMachine:
         """The user drains a host or an agent: the members there pause where they can."""
         self._draining.decide(event)
         return self._draining.advance(event.at)
+
+    def on_notice(self, agent: AgentState, at: float) -> Commands:
+        """Something has announced that the agent leaves: as `on_drain`, for this agent."""
+        self._draining.announce(agent)
+        return self._draining.advance(at)
 
     def _advice(self, gang: Gang) -> Commands:
         return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]

@@ -215,7 +215,8 @@ class Sweep:
         """Member `rank`, which was lost and restarted alone, trains again."""
         trial = self.trials[gang.trial]
         failure = absence.failure
-        step = min(absence.healed.values(), default=None)
+        member = gang.member(rank)
+        step = min(gang.absences.healed.values(), default=None) if absence.ring else None
         restart = Restart(
             rank=int(rank),
             host=failure.host,
@@ -230,7 +231,6 @@ class Sweep:
             healed=absence.ring > 0,
             drained=absence.moved,
         )
-        member = gang.member(rank)
         trial.restart_history.add(restart, replace(member, incarnation=absence.incarnation), member.incarnation)
         restarted = fact.MemberRestarted(
             trial=trial.id, generation=gang.generation, restart=restart, incarnation=member.incarnation

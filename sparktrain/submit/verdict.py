@@ -57,6 +57,8 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
     assert run.status is not None
     assert run.end is not None
     ending = Ending(run.end.ending)
+    if ending is Ending.TERMINATED:
+        return Verdict(CLUSTER_FAILED, "SIGTERM has ended the driver; the same call resumes the run", by_run=True)
     if ending.infrastructure:
         return Verdict(CLUSTER_FAILED, f"{run.end.reason}; the same call resumes the run", by_run=True)
     if ending is Ending.UNLOADABLE:

@@ -3,7 +3,7 @@
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -176,6 +176,10 @@ class AgentWire:
     def heals(self, heals: bool) -> None:
         """Report whether this member can continue in a new ring. Raises OSError when the agent is gone."""
         self.send(m.Heals(heals))
+
+    def peers_silent(self, ranks: Sequence[int]) -> None:
+        """Report members with hosts that this member cannot reach. Raises OSError when the agent is gone."""
+        self.send(m.PeersSilent(list(ranks)))
 
     def healed(self, ring: int, step: int) -> None:
         """Report that this member is about to train on in `ring`. Raises OSError when the agent is gone."""

@@ -4,7 +4,6 @@ import importlib
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.rundir.layout import STEPS
-from sparktrain.rundir.step_file import encoded
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
@@ -52,6 +50,8 @@ class TrainContext:
         self._assignment = assignment
         self._call = assignment.call
         self._gang = gang or alone()
+        if assignment.log_path:  # a function in a test of its user has no folder for files of sparktrain
+            self._gang.log_steps(Path(assignment.log_path).with_name(STEPS))
         self._params = MappingProxyType(assignment.call.params)
         self._wire = wire
         self._judgement = Judgement(wire, clock)
@@ -272,10 +272,7 @@ class TrainContext:
             self._memory.close()
         if self._checkpoints is not None:
             self._checkpoints.finish()
-        # A function in a test of its user has no folder for files of sparktrain.
-        if self._assignment.log_path and (steps := self._gang.step_file()) is not None:
-            with suppress(OSError):  # a full disk here is no mistake of the function
-                Path(self._assignment.log_path).with_name(STEPS).write_bytes(encoded(steps))
+        self._gang.close_step_log()
 
     def strategy(self, kind: str | None = None, **options: Any) -> Any:
         """A `tf.distribute.Strategy` for this gang, or for the devices of this member.

@@ -14,7 +14,6 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
-from sparktrain.rundir.step_file import StepFile
 from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
@@ -37,6 +36,7 @@ from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
     from sparktrain.training.collectives.ring_healing import RingHealing
+    from sparktrain.training.collectives.step_log import StepLog
     from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
@@ -74,6 +74,8 @@ class JoinedGang:
         """How many members have a share of the data; None: all."""
         self._join = join
         self._ring: Ring | None = None
+        self._step_path: Path | None = None
+        self._step_log: StepLog | None = None
         self._undistributed: UndistributedOptimizers | None = None
         self._exchange = exchange
         self._heal = heal
@@ -100,6 +102,7 @@ class JoinedGang:
                 self.healing = self._heal(self, self._ring)
             self._watch_optimizers()
             self.watch_calls()
+            self._start_step_log()
         return self._ring
 
     def step_times(self) -> StepTimes | None:
@@ -107,10 +110,23 @@ class JoinedGang:
         notes = None if self._ring is None else self._ring.notes
         return None if notes is None else notes.times()
 
-    def step_file(self) -> StepFile | None:
-        """The times of the newest steps of this member, by its notes; None without any."""
+    def log_steps(self, path: Path) -> None:
+        """Write the times of the newest steps to `path` while this member trains, once the ring is connected."""
+        self._step_path = path
+        self._start_step_log()
+
+    def close_step_log(self) -> None:
+        """This member makes no more steps."""
+        if self._step_log is not None:
+            self._step_log.close()
+
+    def _start_step_log(self) -> None:
         notes = None if self._ring is None else self._ring.notes
-        return None if notes is None else notes.file()
+        if notes is not None and self._step_path is not None:
+            from sparktrain.training.collectives.step_log import StepLog  # it needs NumPy
+
+            self._step_log = StepLog(self._step_path, notes)
+            notes.stepped = self._step_log.stepped
 
     def training_ring(self, use: str) -> Ring:
         """The ring for `use` of Keras, which trains by it. Raises StrategyError beside a strategy of the user's own,
@@ -235,7 +251,8 @@ def form(
     formation = Formation(assignment.member.rank, places)
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
-    exchange = RingExchange(wire, assignment.ring, SystemClock())
+    # While this process started, another loss may have ended the ring that it was to join.
+    exchange = RingExchange(wire, wire.ring if assignment.ring else 0, SystemClock())
     joining = backend.Joining(
         formation=formation,
         exchange=exchange,
@@ -265,7 +282,7 @@ def form(
             healing.prepare()
         return healing
 
-    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal)
+    gang = JoinedGang(formation, connect, held.release, exchange, homes, heal if call.options.healing else None)
     if call.gang.backend is Backend.PARAMETER_SERVER:
         gang.readers = trainers(formation)
     if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):

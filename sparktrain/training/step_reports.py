@@ -27,6 +27,8 @@ class StepReports:
         """Report `step`, unless another step was reported a moment ago. Raises OSError when the agent is gone."""
         if self._notes is not None:
             self._notes.step(step)
+            if self._notes.stepped is not None:
+                self._notes.stepped(step)
         if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
             self._reported_at = now
             self._stepped(step, True)

@@ -8,8 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import horovod.tensorflow as hvd
 import keras
 import numpy as np
+import tensorflow as tf
+
+from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 
 ROWS = 192
 BATCH = 8
@@ -46,6 +50,7 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             (self._notes / f"steps-{self._rank}").write_text(str(int(self.model.optimizer.iterations)))
         self._at("batch")
         self._at("later")
+        self._at("stop")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -61,18 +66,101 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             mark = self._notes / f"killed-{number}"
             if place == [self._rank, event, steps] and not mark.exists():
                 mark.touch()
-                if event == "later":
+                if event == "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                elif event == "later":
                     # In the next step, wherever that is then.
                     threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
                 else:
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, step_s: float = 0.0) -> None:
+def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
+    """Kill this process once the next one of another rank has entered its function: the ring heals then.
+
+    Such a place is (this rank, "healing", the other rank), and of the next process itself (its rank, "entering", 0).
+    """
+    for number, (victim, event, other) in enumerate(places):
+        mark = notes / f"killed-{number}"
+        if victim != rank or mark.exists():
+            continue
+        if event == "entering" and len(list(notes.glob(f"pid-{rank}-*"))) == 2:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif event == "healing":
+            threading.Thread(target=_kill_after, args=(notes, other, mark), daemon=True).start()
+
+
+def _kill_after(notes: Path, rank: int, mark: Path) -> None:
+    while len(list(notes.glob(f"pid-{rank}-*"))) < 2:
+        time.sleep(0.005)
+    mark.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Lag:
+    """Has a gang of three break after a step that one survivor has applied, while the other does not get its sum.
+
+    Rank 0 applies the step; then rank 2 kills itself; then the sum of rank 1 fails as a collective of a broken ring.
+    """
+
+    def __init__(self, notes: Path, rank: int, step: int) -> None:
+        self._notes = notes
+        self._rank = rank
+        self._step = step
+        self._steps = 0
+
+    def install(self) -> None:
+        """Pass what the ring sums through this object, in each step."""
+        sums = HorovodRing._sums
+
+        def late(ring: HorovodRing, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
+            if not name.startswith("gradients"):
+                return sums(ring, tensors, name)
+            types = [tensor.dtype for tensor in tensors]
+            start = tf.py_function(self.start, [], [])
+            with tf.control_dependencies([start] if start is not None else []):
+                totals = sums(ring, [tf.identity(tensor) for tensor in tensors], name)
+            passed = tf.py_function(self.end, totals, types)
+            return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(passed, tensors, strict=True)]
+
+        HorovodRing._sums = late  # type: ignore[method-assign]
+
+    def start(self) -> None:
+        """This member is about to send its gradients."""
+        if self._steps == self._step + 1:
+            (self._notes / f"applied-{self._rank}").touch()
+
+    def end(self, *totals: tf.Tensor) -> list[tf.Tensor]:
+        """The sum has come to this member."""
+        self._steps += 1
+        broken = self._notes / f"broken-{self._rank}"
+        if self._steps == self._step + 1 and self._rank and not broken.exists():
+            broken.touch()
+            wait_for(self._notes / "applied-0")
+            if self._rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.allreduce(tf.zeros([1]), name="late")
+        return list(totals)
+
+
+def wait_for(path: Path, timeout_s: float = 60.0) -> None:
+    """Block until there is a file at `path`."""
+    deadline = time.monotonic() + timeout_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {path} within {timeout_s:g} s")
+        time.sleep(0.002)
+
+
+def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | None = None, step_s: float = 0.0) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
+    if lag is not None:
+        Lag(notes, ctx.rank, lag).install()
     (notes / f"pid-{ctx.rank}-{os.getpid()}").touch()
+    kill_in_healing(notes, ctx.rank, kills)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 8)).astype("float32")
     y = rng.integers(0, 3, ROWS)
@@ -81,7 +169,9 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, step_s: float 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Kill(notes, ctx.rank, kills, step_s), stopper]
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), stopper]
+    if kills or lag is None:
+        callbacks.append(Kill(notes, ctx.rank, kills, step_s))
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if sharded:
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)

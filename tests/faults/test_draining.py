@@ -1,6 +1,7 @@
 """Agents that are drained while real members train on them."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,11 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
+from sparktrain.clock import SystemClock
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
 from sparktrain.state.agents import AgentState
+from sparktrain.state.outcome import Restart
 from tests.faults.leaving import GO, leave
 
 pytestmark = pytest.mark.timeout(240)
@@ -134,3 +139,40 @@ def test_a_trial_continues_on_another_agent_from_the_step_at_which_it_is_asked(t
     steps = [step for generation in (1, 2) for _, step in steps_of(tmp_path, f"0-{generation}-0")]
     assert steps == list(range(1, len(steps) + 1)), "it paused after the checkpoint"
     assert moved.metrics["steps"] == len(steps)
+
+
+@pytest.mark.all(
+    case="a gang with all members on drained agents, and a drain that is cancelled",
+    covered_by="`unit/state/test_draining`; a gang that leaves one agent",
+)
+def test_a_gang_on_drained_agents_alone_saves_at_once_and_continues_once_that_is_cancelled(
+    three: st.Pool, tmp_path: Path
+) -> None:
+    directory = str(tmp_path / "runs" / "all")
+    host = socket.gethostname()
+    codes: list[int] = []
+
+    def drains() -> None:
+        codes.append(cli.main(["drain", directory, "--host", host]))
+        deadline = time.monotonic() + STARTED_S
+        while time.monotonic() < deadline and not restarts_of(directory):
+            threading.Event().wait(0.1)
+        codes.append(cli.main(["drain", directory, "--host", host, "--cancel"]))
+
+    thread = beside(tmp_path, drains)
+    result = three.run(
+        leave, {"folder": str(tmp_path)}, workers=2, backend="horovod", dir=str(tmp_path / "runs"), name="all",
+        max_retries=0, progress=False,
+    )  # fmt: skip
+    thread.join(60)
+    assert codes == [0, 0]
+    [restart] = result.restarts
+    assert (restart.drained, restart.steps_lost) == (True, 0)
+    for rank in (0, 1):
+        steps = [step for generation in (1, 2) for _, step in steps_of(tmp_path, f"0-{generation}-{rank}")]
+        assert steps == list(range(1, len(steps) + 1)), "none twice, none lost"
+
+
+def restarts_of(directory: str) -> tuple[Restart, ...]:
+    """The restarts that a reader of the run directory sees."""
+    return Observer(run_in(directory), SystemClock()).look().trials[0].result.restarts

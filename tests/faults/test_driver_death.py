@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import RunDirectoryError
-from sparktrain.state.records import TrialConcluded
+from sparktrain.state.records import RunEnded, TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of
 from tests.support import drill
@@ -34,6 +35,10 @@ Start = Callable[..., Mortal]
 
 TRIALS = 8
 GONE_S = 10.0
+TERMINATED_S = 10.0
+"""From SIGTERM to the end of the driver, on a busy machine."""
+RESUMED_S = 12.0
+"""From the start of the next driver, which imports, to its first trial: less than a lease."""
 MOST_LOST = 2 * drill.EVERY
 """Steps that an asynchronous checkpoint may lose."""
 
@@ -190,3 +195,47 @@ def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, sta
     everything.wait_gone(GONE_S)
     (tmp_path / "hold").unlink()
     assert [each[:3] for each in start("resume").result()] == [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]
+
+
+def ended_by_sigterm(driver: Mortal) -> None:
+    """SIGTERM to the driver alone: it stores what there is, and leaves nothing that the next one waits for."""
+    everything = driver.processes()
+    os.kill(driver.pid, signal.SIGTERM)
+    started_at = time.monotonic()
+    assert driver.wait_end() == 143, driver.printed()
+    assert time.monotonic() - started_at < TERMINATED_S
+    everything.wait_gone(1.0)
+    [*_, last] = driver.journal().records
+    assert isinstance(last, RunEnded)
+    assert (last.ending, last.reason) == ("terminated", "interrupted by SIGTERM")
+    assert "run run was interrupted; " in driver.printed()
+    assert (driver.folder / "runs" / NAME / "results.json").exists()
+
+
+def test_sigterm_ends_the_driver_of_a_sweep_and_the_next_one_continues_at_once(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "trials").write_text("4")
+    (tmp_path / "hold").touch()
+    driver = start("sweep")
+    driver.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
+    ended_by_sigterm(driver)
+    started_at = time.monotonic()
+    again = start("resume")
+    again.wait(lambda: any(len(numbers) == 2 for numbers in generations(tmp_path, "start").values()), "it continues")
+    assert time.monotonic() - started_at < RESUMED_S
+    (tmp_path / "hold").unlink()
+    assert [each[:3] for each in again.result()] == [[x, "succeeded", {"y": float(x * x)}] for x in range(4)]
+
+
+@pytest.mark.all(case="SIGTERM ends the driver of a gang", covered_by="of a sweep")
+@pytest.mark.parametrize("program", [LOCAL, ON_SPARK], ids=["local", "spark"])
+def test_sigterm_ends_the_driver_of_a_gang_and_the_next_one_continues_from_its_checkpoint(
+    tmp_path: Path, start: Start, program: str
+) -> None:
+    driver = start("gang", program)
+    driver.wait(lambda: max(drill.notes(tmp_path, "step").get((1, 0), [0])) >= 2 * drill.EVERY, "steps")
+    ended_by_sigterm(driver)
+    reached = max(drill.notes(tmp_path, "step")[1, 0])
+    result = start("gang", program).result()
+    assert result["metrics"] == {"value": drill.expected()}
+    [at] = drill.notes(tmp_path, "from")[2, 0]
+    assert reached - at <= MOST_LOST

@@ -35,14 +35,21 @@ def pool() -> Iterator[st.Pool]:
 
 
 def trained(
-    pool: st.Pool, folder: Path, size: int, sharded: bool, kills: list[Any], step_s: float = 0.0
+    pool: st.Pool,
+    folder: Path,
+    size: int,
+    sharded: bool,
+    kills: list[Any],
+    lag: int | None = None,
+    step_s: float = 0.0,
+    **options: Any,
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "step_s": step_s}
+    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s}
     result = pool.run(
-        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False
+        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
     members = []
     for rank in range(size):
@@ -130,3 +137,27 @@ def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
         assert not unequal
         assert facts["traces"] == 1, "the process that takes the place has traced its step before"
         assert facts["history"] == expected_facts["history"]
+
+
+@pytest.mark.all(
+    case="one survivor has applied a step, and the other one has not",
+    covered_by="survivors that have come equally far",
+)
+def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members]
+) -> None:
+    result, members, processes = trained(pool, tmp_path, 3, False, [], lag=4)
+    [restart] = result.restarts
+    assert (restart.rank, restart.healed, restart.steps_lost) == (2, True, 0), restart.cause
+    assert processes == 4
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(3, False), strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts["history"] == expected_facts["history"]
+    assert [facts["traces"] for _, facts in members] == [1, 2, 1], "rank 1 has trained the step by itself as well"
+
+
+@pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_healing_rings`: a run that does not heal")
+def test_all_members_restart_where_healing_is_off(pool: st.Pool, tmp_path: Path) -> None:
+    result, _, processes = trained(pool, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
+    assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]
+    assert processes == 4

@@ -171,3 +171,30 @@ def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourceman
         assert each["metrics"] == {"y": 1}
         assert [restart["loss"] for restart in each["restarts"]] == [None, "decommissioned"]
         assert all(restart["resumed_from_step"] > 0 for restart in each["restarts"])
+
+
+def containers_on(cluster: Yarn, node: str) -> int:
+    return int({each["id"]: each["numContainers"] for each in cluster.nodes()}[node])
+
+
+@pytest.mark.all(
+    case="a node that YARN decommissions gracefully",
+    covered_by="`unit/cluster/test_announced_losses`: what YARN answers, and what follows",
+)
+def test_a_gang_leaves_a_node_that_yarn_decommissions_gracefully(breakable_yarn: Yarn, tmp_path: Path) -> None:
+    """Its executors are ended once they have no member; YARN keeps the node until the application has ended."""
+    with held(breakable_yarn, tmp_path / "mine", "leaving", **LARGER) as mine:
+        mine.wait_training(TRAINS_S)
+        [*_, nodemanager] = breakable_yarn.nodemanagers
+        breakable_yarn.decommission_gracefully(nodemanager, 600)
+        wait_seen(breakable_yarn, "leaving", lambda trial: trial.result.restarts, "the gang has left the node")
+        node = breakable_yarn.node_of(nodemanager)
+        containers = "the node has no container"
+        wait_until(lambda: not containers_on(breakable_yarn, node), GONE_S * 3, containers)
+        breakable_yarn.cancel_decommission()
+        mine.wait_training(AGAIN_S)
+        mine.finish()
+
+    [restart] = restarts_of(breakable_yarn, "leaving")
+    assert (restart["drained"], restart["loss"]) == (True, None)
+    assert restart["cause"].startswith("drained: YARN decommissions node ")

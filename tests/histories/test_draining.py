@@ -6,15 +6,17 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, Member
 from sparktrain.state import commands as do
 from sparktrain.state import restart, sweep
+from sparktrain.state.agents import AgentState
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.drains import Drains
+from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import FailureKind, Restart
-from sparktrain.state.records import DrainCompleted
+from sparktrain.state.outcome import FailureKind, Loss, Restart
+from sparktrain.state.records import DrainCompleted, DrainDecided
 from sparktrain.state.trial import Trial
 from tests.histories.test_gangs import act, check_checkpoints, check_journal, check_members, check_memory, finish
 from tests.unit.state.world import LEASE_S, World
@@ -23,7 +25,7 @@ HISTORIES = 150
 EVENTS = 40
 WHAT = (
     *("start", "start", "hold", "pause", "pause", "pause", "write", "drain", "join", "join", "tick", "step"),
-    *("lose", "crash", "succeed", "explain", "again"),
+    *("lose", "crash", "succeed", "explain", "again", "announce"),
 )
 
 
@@ -38,7 +40,7 @@ class History:
         self.random = random.Random(seed)
         self.world = World(Machine(LEASE_S, self.random.choice([0.0, 20.0])), cases=2)
         self.names: list[AgentId] = []
-        self.moved = 0
+        self.announced: set[AgentId] = set()
         size = self.random.choice([1, 1, 2, 3])
         least = self.random.choice([None, 1])
         self.world.begin(size=size, max_retries=20, recovers=True, min_workers=least)
@@ -55,6 +57,10 @@ class History:
             if what == "drain":
                 host = f"host-{self.random.randint(0, 2)}"
                 self.world.drain(host, request=str(number))
+            elif what == "announce":
+                self.announce()
+            elif what == "lose":
+                self.lose()
             elif what == "pause":
                 self.pause()
             else:
@@ -74,7 +80,36 @@ class History:
         """By their hosts, and not by what the product makes of them."""
         last = self.world.machine.last
         assert last is not None
-        return {each.id for each in self.world.machine.agents.all() if each.host in last.drains.hosts}
+        agents = self.world.machine.agents.all()
+        return {each.id for each in agents if each.host in last.drains.hosts or each.id in self.announced}
+
+    def announce(self) -> None:
+        """An agent has notice."""
+        if agents := self.world.machine.agents.all():
+            agent = self.random.choice(agents).id
+            self.world.announce(agent)
+            self.announced.add(agent)
+
+    def lose(self) -> None:
+        """An agent is lost, and the cluster may report why. No retry is used if it was announced."""
+        agents = self.world.machine.agents.all()
+        if not agents:
+            return
+        agent = self.random.choice(agents)
+        last = self.world.machine.last
+        assert last is not None
+        trial = last.trials.get(agent.member.trial) if agent.member is not None else None
+        gang = last.gangs.get(trial.id) if trial is not None else None
+        # Another failure may be the cause of the gang's end.
+        blamed = gang is None or gang.fault.first is None
+        spent = trial.spent()[0] if trial is not None else 0
+        self.world.lose(agent.id)
+        if self.random.random() < 0.5:
+            self.world.explain(agent.id, self.random.choice([Loss.OTHER, Loss.PREEMPTED]))
+        for other in [other for other, _ in gang.live()] if gang is not None else ():
+            self.world.fail(other, FailureKind.STOPPED)
+        if trial is not None and blamed and agent.id in self.announced and trial.spent()[0] > spent:
+            raise WrongHistoryError(f"the loss of {agent.id} was announced, and used a retry: {trial.restarts[-1]}")
 
     def pause(self) -> None:
         """All members of a gang have paused after one step, and hold it; then they end if they must."""
@@ -111,10 +146,14 @@ class History:
         last = self.world.machine.last
         assert last is not None
         if busy := [each for each in self.drained() if each in self.world.running]:
-            hosts = {agent.host for agent in self.world.machine.agents.all() if agent.id in busy}
-            open_hosts = {each.host for request, each in last.drains.open.items() if request not in completed}
-            if not hosts <= open_hosts:
-                raise WrongHistoryError(f"the drain of {hosts - open_hosts} is complete, and {busy} has a member")
+            open_drains = [each for request, each in last.drains.open.items() if request not in completed]
+            for agent in map(self.world.machine.agents.get, busy):
+                if agent is not None and not any(concerns(each, agent) for each in open_drains):
+                    raise WrongHistoryError(f"the drain of {agent} is complete, and it has a member")
+
+
+def concerns(decided: DrainDecided, agent: AgentState) -> bool:
+    return decided.host == agent.host and decided.agent in (None, agent.slot)
 
 
 def play_all() -> int:
@@ -157,7 +196,35 @@ def goes_back_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "continuation_of", stale)
 
 
-@pytest.mark.parametrize("mutant", [gets_members, completes_at_once, uses_a_retry, goes_back_to_the_store])
+def counts_what_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    lose = LostAgents.lose
+
+    def plain(self: LostAgents, agent: AgentState, member: Member) -> None:
+        lose(self, agent, member)
+        self.announced.pop(agent.id, None)
+
+    monkeypatch.setattr(LostAgents, "lose", plain)
+
+
+def believes_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    explain = LostAgents.explain
+
+    def plain(self: LostAgents, agent: AgentId, loss: Loss, reason: str) -> Gang | None:
+        self.announced.pop(agent, None)
+        return explain(self, agent, loss, reason)
+
+    monkeypatch.setattr(LostAgents, "explain", plain)
+
+
+def forgets_the_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Draining, "announce", lambda self, agent: None)
+
+
+MUTANTS = [gets_members, completes_at_once, uses_a_retry, goes_back_to_the_store]
+MUTANTS += [counts_what_was_announced, believes_the_cluster, forgets_the_notice]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_histories_find_a_wrong_drain(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

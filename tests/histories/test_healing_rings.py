@@ -47,7 +47,24 @@ DEEDS = [
         "write",
     ),
     *("drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate"),
-    *("hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring", "lost", "leave"),
+    *(
+        "arrive",
+        "arrive",
+        "arrive",
+        "hold",
+        "again",
+        "explain",
+        "tick",
+        "hang",
+        "late",
+        "start",
+        "enter",
+        "succeed",
+        "fail",
+        "ring",
+        "lost",
+        "leave",
+    ),
 ]
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
@@ -70,6 +87,8 @@ class RingModel:
         self._formed: dict[RingKey, dict[Member, object]] = {}
         """The places that members of a ring have."""
         self._healed: dict[RingKey, set[Member]] = {}
+        self._fresh: set[Member] = set()
+        """Next processes in rings that have not healed yet."""
         self._recorded = 0
         self._offers: dict[Member, m.OfferHandover] = {}
         """The processes that members know to wait for a place in their ring."""
@@ -91,6 +110,7 @@ class RingModel:
                 self._send(command.message)
             elif isinstance(command, do.PlaceMember):
                 self._place(command)
+        self._check_survivors(commands)
         for form in formed_in(commands):
             notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
             ranks = None if notified is None else {member.rank for member in notified}
@@ -122,6 +142,8 @@ class RingModel:
             self._dismissed.add(message.member)
         elif isinstance(message, m.FormGang) and message.ring:
             assert message.ring == self._newest[generation], "a ring forms that is not the newest"
+            joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
+            assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
             is_ready = message.member not in self._prepared or message.member in self._ready
             assert is_ready, "a process gets a place that does not wait for one"
             self._offers = {
@@ -135,6 +157,18 @@ class RingModel:
             assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
             self._acknowledged[generation] = message.member.incarnation
 
+    def _check_survivors(self, commands: list[do.Command]) -> None:
+        """Half of the members, at least, have kept the process with which they trained in the ring that broke."""
+        broken = [each.message for each in commands if isinstance(each, do.Send)]
+        for message in broken:
+            if not isinstance(message, m.RingBroken) or self.world.machine.sweep is None:
+                continue
+            gang = self.world.machine.sweep.gangs.get(message.member.trial)
+            if gang is not None and gang.generation == message.member.generation:
+                key = gang.trial, gang.generation, message.ring
+                assert 2 * len(self._notified[key]) >= gang.size, "a ring heals that has lost most of its members"
+                assert message.member not in self._fresh, "a process without a state is asked to keep it"
+
     def _place(self, start: do.PlaceMember) -> None:
         if start.prepared:
             assert (start.ring, start.memory) == (0, None), "the process has no place in a ring yet"
@@ -143,6 +177,8 @@ class RingModel:
         newest = self._newest.get((start.member.trial, start.member.generation), 0)
         assert start.ring == (newest if start.member.incarnation else 0), "the member joins another ring"
         assert not (start.ring and start.memory), "the ring gives the member its state"
+        if start.ring:
+            self._fresh.add(start.member)
 
     def _hear(self, message: m.MemberMessage) -> None:
         if isinstance(message, m.MemberHeals):
@@ -155,9 +191,9 @@ class RingModel:
         elif isinstance(message, m.MemberLeft):
             self._dismissed.add(message.member)
             self._offers.pop(message.member, None)
-            self._formed.get((message.member.trial, message.member.generation, message.ring), {}).pop(
-                message.member, None
-            )
+            key = message.member.trial, message.member.generation, message.ring
+            self._formed.get(key, {}).pop(message.member, None)
+            self._notified.get(key, set()).discard(message.member.rank)
 
     def _check_processes(self) -> None:
         gangs = self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ()
@@ -183,8 +219,11 @@ class RingModel:
             assert len(set(map(str, formed.values()))) == 1, "members of a ring know different places"
             size = len(next(iter(formed.values())))
             assert len({member.rank for member in formed}) == size, "a member does not know the others of its ring"
-            notified = self._notified[key] | {Rank(record.restart.rank)}
+            lost = {Rank(each.restart.rank) for each in restarts[self._recorded :] if each.trial == record.trial}
+            notified = self._notified[key] | lost
+            self._fresh -= formed.keys()
             assert len(notified) == size, "a member has not left its ring"
+            assert not self._notified[key] & lost, "a member that kept its process counts as lost"
             assert formed.keys() <= self._healed.get(key, set()), "a ring counts as healed, and a member is not there"
             assert record.restart.healed
         self._recorded = len(restarts)
@@ -264,6 +303,9 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         agent = world.machine.agents.get(busy[which % len(busy)]) if busy else None
         if agent is not None:
             world.drain(agent=agent.slot, request=f"agent {len(world.records)}")
+    elif what == "arrive" and busy:
+        agent = busy[which % len(busy)]
+        world.heal(agent, newest_ring(world, world.running[agent]), which)
     elif what == "heal":
         for agent in busy[which % 2 :]:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
@@ -275,7 +317,7 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
     """One history, checked after each deed; returns how many rings healed in it, and how many members moved."""
     draw = random.Random(seed)
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
-    size = draw.choice([2, 3])
+    size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
     least = draw.choice([None, 1])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
@@ -284,7 +326,8 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
     model = model_of(world)
-    for what in ["start", "declare", *draw.choices(DEEDS, k=EVENTS)]:
+    second_loss = ["die", "start", "arrive", "die", "start"]
+    for what in ["start", "declare", *draw.choice([[], second_loss]), *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
         for part in RELOCATION[: 2 + which] if what == "relocate" else [what]:
             deed(world, part, which, names)
@@ -332,26 +375,44 @@ def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_ste
 
 def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> bool:
     """The gang counts as healed when one member is there."""
-    healing = gang.absences.healing
-    if healing is None:
-        return False
-    rank, absence = healing
-    absence.healed[message.member.rank] = message.step
-    restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
+    for rank in list(gang.absences.by_rank):
+        gang.absences.healed[message.member.rank] = message.step
+        restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
     return True
 
 
-def _silent(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+_break_ring = MemberRestarts._break_ring
+
+
+def _silent(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """The others hear nothing of the loss."""
-    gang.absences.newest_ring += 1
-    gang.absences.by_rank[rank].ring = gang.absences.newest_ring
-    return []
+    commands = _break_ring(restarts, gang, at)
+    return [each for each in commands if not isinstance(each, do.Send) or not isinstance(each.message, m.RingBroken)]
 
 
-def _same_ring(restarts: MemberRestarts, gang: Gang, rank: Rank) -> list[do.Command]:
+def _same_ring(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """Each ring after the first has the same number."""
-    gang.absences.newest_ring = gang.absences.by_rank[rank].ring = 1
-    return [do.Send(agent, m.RingBroken(member, 1)) for agent, member in gang.live()]
+    gang.absences.newest_ring = 0
+    return _break_ring(restarts, gang, at)
+
+
+def _keeps_next(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
+    """The next process of a member that has places of the broken ring is to join the ring after it."""
+    reserved = [absence for absence in gang.absences.by_rank.values() if absence.reserved]
+    for absence in reserved:
+        absence.reserved = False
+    commands = _break_ring(restarts, gang, at)
+    for absence in reserved:
+        absence.reserved = True
+    return commands
+
+
+def _keeps_reports(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
+    """Who has joined the broken ring counts for the next one."""
+    healed = gang.absences.healed
+    commands = _break_ring(restarts, gang, at)
+    gang.absences.healed = healed
+    return commands
 
 
 _reserved = MemberRestarts.reserved
@@ -363,8 +424,20 @@ def _alone(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> l
     return commands[:1] if commands else commands
 
 
-def _any_loss(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
-    """A second loss heals too, before the first has."""
+def _first_only(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> list[do.Command] | None:
+    """The ring forms once one of the next processes has its port."""
+    for absence in gang.absences.by_rank.values():
+        absence.reserved = False
+    commands = _reserved(restarts, gang, message)
+    away = gang.absences.by_rank
+    if message.member.rank not in away or not away[message.member.rank].reserved:
+        return commands
+    ring = gang.absences.newest_ring
+    return [do.Send(agent, m.FormGang(peer, gang.places, ring)) for agent, peer in gang.live()]
+
+
+def _most_lost(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
+    """A ring heals as long as one member has kept its process."""
     others = {Rank(other) for other in range(gang.size)} - {rank, *gang.absences.by_rank}
     return bool(others) and others <= gang.attendance.heals and not gang.attendance.ended
 
@@ -413,12 +486,15 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
-    "heals two losses": partial(patch.object, MemberRestarts, "_heals", _any_loss),
     "moves a member from any ring": partial(patch.object, Handovers, "_may_change", _any_change),
     "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
     "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
     "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),
     "gives a number twice": partial(patch.object, MemberAbsences, "next_incarnation", _again),
+    "heals the loss of most members": partial(patch.object, MemberRestarts, "_heals", _most_lost),
+    "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
+    "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
+    "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }
 

@@ -48,6 +48,26 @@ def served(folder: str, ctx: Any) -> dict[str, float]:
     return {"first": history["loss"][0], "last": history["loss"][-1]}
 
 
+def fitted(folder: str, ctx: Any) -> dict[str, float]:
+    """A fit in a ring, which ends when FOLDER/go exists. Its steps are files with the process and the time of each."""
+    import keras
+    import numpy as np
+
+    class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            note(folder, f"step-{ctx.rank}-{int(self.model.optimizer.iterations.numpy())}")
+            pause(0.02)
+            self.model.stop_training = ctx.rank == 0 and Path(folder, "go").exists()
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01)), "mse", jit_compile=False)
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=8)
+    model.fit(data, epochs=10_000, verbose=0, callbacks=[*ctx.keras_callbacks(), Note()])
+    return {"steps": float(model.optimizer.iterations.numpy())}
+
+
 def together(folder: str, ctx: Any, steps: int = 0) -> dict[str, float]:
     """A gang that adds up, step by step, for so many steps, and until FOLDER/go exists for the chief."""
     import numpy as np

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from sparktrain.cluster import driver_address
 from sparktrain.cluster.driver_address import Address
+from sparktrain.state.liveness import DOUBTED_S
 from tests.faults.standalone import standalone
-from tests.hosts.learning import served, together, work
+from tests.hosts.learning import fitted, served, together, work
 from tests.support.hosts import Network, bridged_hosts
 from tests.support.local_spark import spark_session
 from tests.support.processes import Sighted, wait_until
@@ -106,8 +107,9 @@ def options(folder: Path) -> dict[str, Any]:
     return {"dir": str(folder / "runs"), "progress": False, "preload": []}
 
 
-def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
-    gang = {"workers": HOSTS, "backend": "tensorflow"}
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+def test_a_gang_has_members_on_all_hosts(cluster: Cluster, tmp_path: Path, backend: str) -> None:
+    gang = {"workers": HOSTS, "backend": backend}
     with cluster.started(tmp_path, st.run, together, {"folder": str(tmp_path)}, **gang) as running:
         hosts = {read(tmp_path, f"start-{rank}-1").host for rank in range(HOSTS)}
     result = running.result(STARTS_S)
@@ -162,6 +164,33 @@ def test_a_gang_that_loses_a_host_continues_on_the_others(
     assert restart.host in (notes[1].host, cluster.network.hosts[notes[1].number].address)
     assert result.metrics["total"] == 3 * result.metrics["step"]
     record_property("seconds until the gang trains elsewhere", round(again[0].at - cut_at, 1))
+
+
+@pytest.mark.all(
+    case="a ring of Horovod that loses a host", covered_by="a ring on all hosts; `unit/state/test_liveness`"
+)
+def test_a_ring_heals_soon_after_the_host_of_a_member_is_cut_off(
+    cluster: Cluster, tmp_path: Path, record_property: Any
+) -> None:
+    def newest(rank: int) -> int:
+        prefix = f"step-{rank}-"
+        return max((int(path.name.removeprefix(prefix)) for path in tmp_path.glob(f"{prefix}*")), default=0)
+
+    gang = {"workers": 2, "agents": HOSTS, "backend": "horovod"}
+    with cluster.started(tmp_path, st.run, fitted, {"folder": str(tmp_path)}, **gang) as running:
+        wait_until(lambda: min(newest(0), newest(1)) > 20, STARTS_S, "the gang trains")
+        first = [read(tmp_path, f"step-{rank}-1") for rank in range(2)]
+        with cluster.network.cut(first[1].number) as cut_at:
+            step = newest(0)
+            wait_until(lambda: newest(1) > step + 5, LOST_S, "the gang trains elsewhere")
+            again = [read(tmp_path, f"step-{rank}-{step + 5}") for rank in range(2)]
+    result = running.result(LOST_S)
+    [restart] = result.restarts
+    assert (restart.rank, restart.healed, restart.steps_lost) == (1, True, 0)
+    assert again[0].pid == first[0].pid, "the other member has kept its process"
+    assert again[1].host not in {each.host for each in first}
+    assert f"no heartbeat for {DOUBTED_S:g} s" in restart.cause, "its ring has noticed it before its agent's lease ends"
+    record_property("seconds until the ring has healed", round(again[0].at - cut_at, 1))
 
 
 @pytest.mark.all(

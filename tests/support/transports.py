@@ -23,6 +23,7 @@ from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc
 from sparktrain.protocol.messages import (
     AckCheckpoint,
     Advise,
+    AgentLeaves,
     AnswerMember,
     AskSnapshot,
     Certificates,
@@ -30,6 +31,7 @@ from sparktrain.protocol.messages import (
     CheckpointStored,
     Code,
     CommitParts,
+    Depart,
     Dismiss,
     FeedEnded,
     FormGang,
@@ -55,6 +57,7 @@ from sparktrain.protocol.messages import (
     MemberStepped,
     MemberStored,
     Message,
+    NoticeUnreadable,
     OfferHandover,
     PartStored,
     PeerShared,
@@ -142,6 +145,8 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
     MemberFeed(member=MEMBER, news=FeedPhase("train", 1, "flowing")),
     MemberStored(member=MEMBER),
+    AgentLeaves(notice="SIGTERM"),
+    NoticeUnreadable(looks=10, problem="/run/leaving: Permission denied"),
     Leave(reason="the pool is closed"),
 )
 """Every message of an agent, in an order that is allowed."""
@@ -149,6 +154,7 @@ FROM_AGENT: tuple[Message, ...] = (
 TO_AGENT: tuple[Message, ...] = (
     WELCOME,
     HeartbeatAck(),
+    Depart(notice="Spark decommissions executor 3"),
     Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
     START,
     FormGang(member=MEMBER, places=(MemberAddress("host-1", "10.0.0.1", 4000, Role.CHIEF),)),

@@ -13,6 +13,7 @@ from torch import nn
 
 from sparktrain.clock import pause
 from tests.support import drill
+from tests.support.processes import wait_until
 from tests.torch.ddp_programs import network, rows
 
 STEP_S = 0.02
@@ -26,7 +27,8 @@ def learn(
 ) -> dict[str, float]:
     """Train with momentum and a schedule, without a checkpoint in the store; lose `victim` of `rank` after a step.
 
-    With `hang_at` member `rank` loops for ever after that step instead.
+    With `hang_at` member `rank` loops for ever after that step instead. Before a kill the driver has noted the copies
+    after the step and the one before, in files `kept-N`.
     """
     plain = network()
     model = ctx.distribute(plain)
@@ -41,7 +43,11 @@ def learn(
             losses.append(float(_train_step(model, optimizer, step, ctx)))
             scheduler.step()
             memory.step(step, losses=losses)
+            if ctx.generation == 1 and kill_at:
+                ctx._memory._settle()  # a copy that is not made yet postpones the next one
             if ctx.generation == 1 and ctx.rank == rank and step == kill_at:
+                for kept in (step - 1, step):
+                    wait_until(Path(folder, f"kept-{kept}").exists, 60, f"the copy after step {kept}")
                 os.kill(drill.pid_of(victim), signal.SIGKILL)
             while ctx.generation == 1 and ctx.rank == rank and step == hang_at:
                 pause(0.01)

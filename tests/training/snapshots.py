@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 from sparktrain.protocol.pipe_messages import MemoryWritten
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.training import notices
-from sparktrain.training.checkpoint import saver, sent_files
+from sparktrain.training.checkpoint import memory_saver, saver, sent_files
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from tests.training.resuming import compare, everything, small_model, train_step
 
@@ -39,14 +41,17 @@ def alternate(folder: str) -> dict[str, Any]:
     holder, model = Holder(), small_model()
     memory = MemorySaver(holder, folder)
     inodes = []
+    files_left = ExitStack()  # the number of a file that is open is not used again
     for step in range(1, 6):
         train_step(model)
         take(memory, model, step, note=[step, np.arange(step > 3, dtype="int64")])
         np.savez(Path(folder) / f"{step}.npz", *everything(model))
         newest = Path(holder.taken[-1].folder)
-        inodes.append(sorted(each.stat().st_ino for each in newest.glob("*.safetensors")))
+        files = [files_left.enter_context(path.open("rb")) for path in sorted(newest.glob("*.safetensors"))]
+        inodes.append([os.fstat(file.fileno()).st_ino for file in files])
         for message in holder.taken[-2:]:
             assert folder_checksum(Path(message.folder)) == message.checksum, message.step
+    files_left.close()
     resumed = small_model(shift=True)
     train_step(resumed)  # Keras builds the metrics of compile() with the first batch
     restored = saver.restore(resumed, Path(holder.taken[-2].folder), rank=0)
@@ -58,6 +63,39 @@ def alternate(folder: str) -> dict[str, Any]:
         "restored": [restored.step, restored.epoch, restored.batch, restored["note"][0]],
         "beside": memory.beside_s > 0,
     }
+
+
+def copy_beside_steps(folder: str) -> dict[str, Any]:
+    """Two steps end while copies wait to start: each copy has the values after its own step."""
+    holder, model = Holder(), small_model()
+    memory = MemorySaver(holder, folder)
+    may_copy = threading.Event()
+
+    def wait(copy: Any) -> Any:
+        def late(*arguments: Any) -> None:
+            assert may_copy.wait(60)
+            copy(*arguments)
+
+        return late
+
+    memory_saver._copy = wait(memory_saver._copy)
+    memory._write = wait(memory._write)  # type: ignore[method-assign]
+    blocked = []
+    for step in range(1, 6):
+        train_step(model)
+        memory.take((model,), (step, 1, step), memory.part((model,), {}), [])
+        np.savez(Path(folder) / f"{step}.npz", *everything(model))
+        for _ in range(2):
+            train_step(model)
+        blocked.append(memory.busy and len(holder.taken) == step - 1)
+        may_copy.set()
+        memory._settle()
+        may_copy.clear()
+        resumed = small_model(shift=True)
+        train_step(resumed)
+        saver.restore(resumed, Path(holder.taken[-1].folder), rank=0)
+        compare(resumed, Path(folder) / f"{step}.npz")
+    return {"blocked": blocked, "steps": [each.step for each in holder.taken]}
 
 
 def send_part(folder: str) -> dict[str, Any]:

@@ -147,6 +147,7 @@ INTERNAL = {
     "ListenError",
     "NotANumberError",
     "OverdueError",
+    "UnreadableNoticeError",
     "HadoopCallError",
     "KerasBackendError",
     "UnfitError",

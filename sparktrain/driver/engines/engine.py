@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.cluster.task_failures import TaskFailures
@@ -96,6 +97,11 @@ class Engine(ABC):
 
     @property
     @abstractmethod
+    def notice(self) -> str | None:
+        """The default of `notice`. Raises SpecError where it is no file or URL."""
+
+    @property
+    @abstractmethod
     def notes(self) -> tuple[str, ...]:
         """Lines that a run shows when it starts."""
 
@@ -143,6 +149,10 @@ class Engine(ABC):
     @abstractmethod
     def loss_reasons(self) -> TaskFailures | None:
         """A function that explains lost agents; None where the engine has none."""
+
+    @abstractmethod
+    def announcements(self) -> AnnouncedLosses | None:
+        """What reports which agents will be lost, as their cluster announces it; None where it does not."""
 
     @abstractmethod
     def outlook(self, agents: int) -> Callable[[], str]:

@@ -139,6 +139,10 @@ class LocalEngine(Engine):
         """See base class."""
         return True
 
+    @property
+    def notice(self) -> None:
+        """None: there is no session with a default."""
+
     def sharing(self, gpu_mib: int) -> "LocalEngine":
         """See base class."""
         if not gpu_mib:
@@ -217,6 +221,9 @@ class LocalEngine(Engine):
     def loss_reasons(self) -> TaskFailures:
         """See base class."""
         return self._lost
+
+    def announcements(self) -> None:
+        """None: nothing but signals announces that this machine takes an agent away."""
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""

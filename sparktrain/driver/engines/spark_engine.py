@@ -7,14 +7,16 @@ from functools import cached_property
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import agent_diagnosis, preflight, spark_facts
+from sparktrain.cluster import agent_diagnosis, announced_losses, preflight, spark_facts
+from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
 from sparktrain.cluster.python_version import settle_python
-from sparktrain.cluster.spark_facts import Facts
+from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
+from sparktrain.config.option_rules import notice_address
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
@@ -68,6 +70,12 @@ class SparkEngine(Engine):
         """See base class. The JVM of a local master, which starts the executors, has them from this process."""
         return self._facts.local
 
+    @property
+    def notice(self) -> str | None:
+        """See base class."""
+        address = self._facts.conf.get(NOTICE_KEY)
+        return notice_address(address, NOTICE_KEY) if address else None
+
     def check_data(self, plan: DataPlan) -> None:
         """See base class."""
         check_sessions(plan, self.holder)
@@ -105,6 +113,10 @@ class SparkEngine(Engine):
     def loss_reasons(self) -> TaskFailures | None:
         """See base class."""
         return agent_diagnosis.loss_reasons(self._session, self._facts)
+
+    def announcements(self) -> AnnouncedLosses | None:
+        """See base class."""
+        return announced_losses.announcements(self._session, self._facts)
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""

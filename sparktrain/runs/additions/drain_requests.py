@@ -30,13 +30,17 @@ class DrainRequest(Struct, frozen=True, kw_only=True):
     """Number of the agent; None where `host` is drained."""
     driver_started: float | None = None
     """When the driver started that gave the agent this number."""
+    cancels: bool = False
+    """The user drains it no longer."""
     user: str = ""
     at: float = 0.0
     """When, in seconds since 1970."""
 
 
-def drain(place: RunLocation, host: str | None, agent: int | None, clock: Clock | None = None) -> DrainDecided:
-    """Drain a host or an agent of the run at `place`; returns what its driver has decided.
+def drain(
+    place: RunLocation, host: str | None, agent: int | None, clock: Clock | None = None, *, cancels: bool = False
+) -> DrainDecided:
+    """Drain a host or an agent of the run at `place`, or `cancels` that; returns what its driver has decided.
 
     Blocks on the store and until the driver answers, 30 s at most. Raises SpecError for a host or an agent that the
     run does not have, and for a run that is over; SparktrainError without an answer; OSError when the store fails.
@@ -57,6 +61,7 @@ def drain(place: RunLocation, host: str | None, agent: int | None, clock: Clock 
         host="" if host is None else host.strip(),
         agent=agent,
         driver_started=view.times.driver_started,
+        cancels=cancels,
         user=current_user(),
         at=now,
     )

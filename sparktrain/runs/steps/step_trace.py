@@ -21,23 +21,39 @@ _TRACKS = ("steps", "collectives", "data")
 
 
 def step_trace(place: RunLocation, view: RunView, trial: TrialId, last: int) -> dict[str, Any]:
-    """The last `last` steps of the newest gang of a trial. Blocks on the store. Raises SpecError where it has none."""
+    """The last `last` steps of the newest gang of a trial, also while it trains.
+
+    Blocks on the store. Raises SpecError where it has none.
+    """
     result = next(result for result in view.results if result.id == trial)
     generation = Generation(result.generations)
     folder = f"{place.layout.trial(trial)}/generation-{generation}/"
     paths = [path for path in place.store.list(place.layout.trial(trial)) if path.startswith(folder)]
-    files: dict[Rank, StepFile] = {}
-    for path in sorted(paths):
-        member = place.layout.member_of_steps(path)
+    files: dict[Rank, list[StepFile]] = {}
+    members = {path: place.layout.member_of_steps(path) for path in paths}
+    # Of the processes that one rank has had in a gang that heals, the newest counts.
+    for path, member in sorted(members.items(), key=lambda item: item[1].incarnation if item[1] is not None else 0):
         if member is not None and member.generation == generation:
-            files[member.rank] = decoded(place.store.read(path), place.store.where(path))
+            parts = decoded(place.store.read(path), place.store.where(path))
+            if parts:
+                files[member.rank] = parts
     if not files:
         raise SpecError(
             f"there are no times of steps of trial {trial} in {place.where}: the members of a gang with a ring store "
-            "them when their function has returned, after fit() with ctx.keras_callbacks() or a loop with "
-            "ctx.memory_checkpoints()"
+            "them every few seconds, in fit() with ctx.keras_callbacks() and in a loop with ctx.memory_checkpoints(); "
+            "an object store shows them when the member has ended"
         )
-    return trace_of(files, [member.host for member in result.members], last)
+    return trace_of(same_steps(files), [member.host for member in result.members], last)
+
+
+def same_steps(files: Mapping[Rank, Sequence[StepFile]]) -> dict[Rank, StepFile]:
+    """The newest parts of the files that end with the same step on all ranks; else the newest part of each."""
+    ends = set.intersection(*({part.steps[-1][0] for part in parts} for parts in files.values()))
+    newest = max(ends, default=None)
+    return {
+        rank: next((part for part in reversed(parts) if part.steps[-1][0] == newest), parts[-1])
+        for rank, parts in files.items()
+    }
 
 
 def trace_of(files: Mapping[Rank, StepFile], hosts: Sequence[str | None], last: int) -> dict[str, Any]:

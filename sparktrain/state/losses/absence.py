@@ -34,10 +34,10 @@ class Absence(Struct, gc=False):
     """Its next process holds the port, and has the addresses of the others."""
     ring: int = 0
     """Number of the ring that all members form with its next process; 0: the others train on without it."""
+    losses: int = 1
+    """Processes that were lost since it trained last."""
     step: int | None = None
     """The newest step that a member had reported when this one was lost."""
-    healed: dict[Rank, int] = {}
-    """Members that have joined that ring, with the steps that they have finished."""
     incarnation: int = 0
     """Of the process that is gone."""
     moved: bool = False
@@ -61,11 +61,18 @@ class MemberAbsences(Struct, gc=False):
     handovers: GangHandovers = field(default_factory=GangHandovers)
     newest_ring: int = 0
     """Number of the newest ring that the members form, or have formed."""
+    healed: dict[Rank, int] = {}
+    """Members that have joined that ring, with the steps that they have finished."""
 
     @property
     def healing(self) -> tuple[Rank, Absence] | None:
-        """The member that is away while the others wait for it to form a ring, and its absence."""
+        """The first member that is away while the others wait for it to form a ring, and its absence."""
         return next(((rank, absence) for rank, absence in self.by_rank.items() if absence.ring), None)
+
+    @property
+    def losses(self) -> int:
+        """Lost processes of the members that are away."""
+        return sum(absence.losses for absence in self.by_rank.values())
 
     def in_stage(self, stage: AbsenceStage) -> list[Rank]:
         """Members with a restart that has come to `stage`."""

@@ -2,12 +2,12 @@
 
 A gang that takes snapshots in memory pauses after the same step on all members, as it does to grow; then it ends, and
 the next one resumes there on other agents, without a lost step. A ring that heals does not end: its member moves to a
-process that is prepared on another agent, if one is idle (`handovers`). Where no such snapshot outlasts the drained
-agents, the gang ends when its next checkpoint counts: a member that trains alone is asked for one, and pauses after it.
-A trial that makes none is left to finish. Neither counts as a loss.
+process that is prepared on another agent, if one is idle (`handovers`). Where no snapshot outlasts the drained agents,
+the gang ends when its next checkpoint counts: where all members are on drained agents, the chief is asked for one, and
+pauses after it. A trial that makes none is left to finish. Neither counts as a loss.
 """
 
-from sparktrain.ids import Rank
+from sparktrain.ids import CHIEF, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -15,7 +15,7 @@ from sparktrain.state import records as fact
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_stop import GangPause
-from sparktrain.state.losses.drains import matching_agents
+from sparktrain.state.losses.drains import drained_agents, matching_agents
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.sweep import Sweep
@@ -38,6 +38,9 @@ class Draining:
         drains = self._sweep.drains
         if event.request in drains.answered:
             return
+        if event.cancels:
+            self._cancel(event)
+            return
         matches, problem = matching_agents(self._agents.all(), event.host, event.agent)
         problem = event.problem or problem
         host = matches[0].host if matches else event.host
@@ -45,6 +48,29 @@ class Draining:
         drains.fold(decided)
         if event.agent is not None and not problem:
             drains.agents.update(agent.id for agent in matches)
+        self._sweep.note([decided])
+
+    def _cancel(self, event: on.DrainAsked) -> None:
+        drains = self._sweep.drains
+        host, agents, problem = drained_agents(drains, self._agents.all(), event.host, event.agent)
+        decided = fact.DrainDecided(
+            request=event.request, host=host or event.host, agent=event.agent, problem=event.problem or problem,
+            cancels=True,
+        )  # fmt: skip
+        drains.fold(decided)
+        if not decided.problem:
+            drains.agents.difference_update(agent.id for agent in agents)
+        self._sweep.note([decided])
+
+    def announce(self, agent: AgentState) -> None:
+        """The agent has notice that it leaves: it is drained, as by a user."""
+        drains = self._sweep.drains
+        request = f"notice-{agent.id}"
+        if request in drains.answered:
+            return
+        decided = fact.DrainDecided(request=request, host=agent.host, agent=agent.slot, notice=agent.notice)
+        drains.fold(decided)
+        drains.agents.add(agent.id)
         self._sweep.note([decided])
 
     def advance(self, at: float) -> list[do.Command]:
@@ -63,7 +89,7 @@ class Draining:
             if gang is None or gang.handovers.current is not None or not self._may_pause(gang):
                 continue
             drained = self._drained(gang)
-            moves = [] if drained is None else self._handovers.start(gang, drained, at)
+            moves = [] if drained is None else self._handovers.start(gang, drained, self._reason(gang, drained), at)
             commands += moves or ([] if gang.stop.pauses(at) else self._pause(gang, at))
         return commands
 
@@ -97,7 +123,7 @@ class Draining:
         drained = self._drained(gang)
         if drained is None or not self._may_pause(gang) or self._outlives(gang):
             return False
-        pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=True)
+        pause = GangPause(reason=self._reason(gang, drained), asked_at=at, drained=drained, in_store=True)
         gang.stop.pause = pause
         return self._complete(gang, pause, at)
 
@@ -108,11 +134,15 @@ class Draining:
 
     def _pause(self, gang: Gang, at: float) -> list[do.Command]:
         in_store = not self._outlives(gang)
-        if in_store and gang.size > 1:
-            return []  # its members agree on the steps of their checkpoints: it ends at the next one
+        if in_store and len(self._drained_ranks(gang)) < gang.size:
+            return []  # until its members have taken a snapshot in memory: it ends at its next checkpoint, if any
         drained = self._drained(gang)
-        gang.stop.pause = GangPause(reason=DRAINED, asked_at=at, drained=drained, in_store=in_store)
-        return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in gang.live()]
+        reason = self._reason(gang, drained)
+        gang.stop.pause = GangPause(reason=reason, asked_at=at, drained=drained, in_store=in_store)
+        # Of a gang the chief alone saves in the store: it stops there if it can do so without the others, who wait for
+        # it in the next step. Else the gang ends at its next checkpoint.
+        asked = [entry for entry in gang.live() if not in_store or entry[1].rank == CHIEF]
+        return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in asked]
 
     def _may_pause(self, gang: Gang) -> bool:
         absent = bool(gang.attendance.ended or gang.absences.by_rank)
@@ -127,6 +157,10 @@ class Draining:
             return False
         trains = any(pace.training for pace in gang.progress.paces.values())
         return trains and len(self._drained_ranks(gang)) < gang.size
+
+    def _reason(self, gang: Gang, drained: Rank | None) -> str:
+        agent = None if drained is None else self._agents.get(gang.agents[drained])
+        return DRAINED if agent is None or not agent.notice else f"{DRAINED}: {agent.notice}"
 
     def _drained(self, gang: Gang) -> Rank | None:
         """The first member on a drained agent."""

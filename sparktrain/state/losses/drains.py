@@ -36,9 +36,22 @@ class Drains:
         self.answered.add(record.request)
         if record.problem:
             return
+        if record.cancels:
+            self._cancel(record)
+            return
         if record.agent is None:
             self.hosts.add(record.host)
         self.open[record.request] = record
+
+    def _cancel(self, record: fact.DrainDecided) -> None:
+        if record.agent is None:
+            self.hosts.discard(record.host)
+        # The drain of a host is that of its agents too; a notice stays, because the loss will come nevertheless.
+        self.open = {
+            request: other
+            for request, other in self.open.items()
+            if other.notice or other.host != record.host or record.agent not in (None, other.agent)
+        }
 
     def complete(self, request: str) -> None:
         """No agent that the request concerns has a member any more."""
@@ -48,6 +61,35 @@ class Drains:
         """Another driver starts: the agents of the one before are gone."""
         self.agents.clear()
         self.open = {request: record for request, record in self.open.items() if record.agent is None}
+
+
+def drained_agents(
+    drains: Drains, agents: Sequence[AgentState], host: str, number: int | None
+) -> tuple[str, list[AgentState], str]:
+    """The host, and the agents by their numbers, with a drain of a user's that a request can cancel; or why none has.
+
+    A host is named as in `matching_agents`, also where it has no agent now.
+    """
+    by_users = [agent for agent in agents if agent.id in drains.agents and not agent.notice]
+    if number is not None:
+        matches = [agent for agent in by_users if agent.slot == number]
+        if matches:
+            return matches[0].host, matches, ""
+        whole = next((agent.host for agent in agents if agent.slot == number and agent.host in drains.hosts), None)
+        hint = f": cancel the drain of its host, {whole}" if whole else _drained(drains, by_users)
+        return "", [], f"agent {number} is not drained by its number{hint}"
+    hosts = drains.hosts | {agent.host for agent in by_users}
+    full = [host] if host in hosts else sorted(name for name in hosts if name.partition(".")[0] == host)
+    if len(full) != 1:
+        several = f"{host} may be {' or '.join(full)}: name one of them in full"
+        return "", [], several if full else f"{host} is not drained{_drained(drains, by_users)}"
+    return full[0], [agent for agent in by_users if agent.host == full[0]], ""
+
+
+def _drained(drains: Drains, by_users: Sequence[AgentState]) -> str:
+    """What users drain, for an error."""
+    names = [*sorted(drains.hosts), *(f"agent {agent.slot} on {agent.host}" for agent in by_users)]
+    return f": drained are {', '.join(names[:_MOST_LISTED])}; name one of these" if names else ": nothing is drained"
 
 
 def matching_agents(agents: Sequence[AgentState], host: str, number: int | None) -> tuple[list[AgentState], str]:

@@ -25,6 +25,8 @@ class Handover(Struct, gc=False, kw_only=True):
     by: float
     """When it must have come to its ring, or when the members must have left theirs."""
     stage: HandoverStage = HandoverStage.PREPARING
+    reason: str
+    """Why the member moves, in one line."""
     ring: int = 0
     """Once offered: number of the ring that the others form with it."""
 

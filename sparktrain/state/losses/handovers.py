@@ -58,9 +58,11 @@ class Handovers:
 
     # ---- a prepared process starts
 
-    def start(self, gang: Gang, rank: Rank, at: float) -> Commands:
-        """Prepare the next process of member `rank` on an idle agent; nothing where the gang cannot change its ring
-        while it trains, or no agent is idle."""
+    def start(self, gang: Gang, rank: Rank, reason: str, at: float) -> Commands:
+        """Prepare the next process of member `rank`, which moves for `reason`, on an idle agent.
+
+        Nothing where the gang cannot change its ring while it trains, or no agent is idle.
+        """
         able = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES and self._may_change(gang, at)
         candidates = idle(self._agents, self._sweep, at) if able else []
         if not candidates:
@@ -69,13 +71,19 @@ class Handovers:
         incarnation = gang.absences.prepared[rank] = gang.absences.next_incarnation(rank)
         member = replace(gang.member(rank), incarnation=incarnation)
         place = replace(gang.places[rank], host=agent.host, address=agent.address, port=0)
-        gang.handovers.current = Handover(member=member, agent=agent.id, place=place, by=at + READY_TIMEOUT_S)
+        by = at + READY_TIMEOUT_S
+        gang.handovers.current = Handover(member=member, agent=agent.id, place=place, by=by, reason=reason)
         self._pending[gang.trial] = None
         self._agents.occupy(agent, member)
         self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
         params = self._sweep.trials[gang.trial].params
         grows = gang.size < self._sweep.limits.size
         return [do.PlaceMember(agent.id, member, gang.size, params, prepared=True, may_grow=grows)]
+
+    def _is_drained(self, gang: Gang, handover: Handover) -> bool:
+        """Whether the member is to move still: users can cancel a drain."""
+        agent = self._agents.get(gang.agents[handover.member.rank])
+        return agent is None or self._sweep.drains.covers(agent)
 
     def _may_change(self, gang: Gang, at: float) -> bool:
         """Whether all members are within calls that can change their ring, and nothing else changes the gang."""
@@ -144,9 +152,10 @@ class Handovers:
         if handover is None or (handover.ring, handover.member.rank) != (message.ring, rank):
             return None
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
-        failure = gang.located(Failure(FailureKind.LOST, "drained", loss=Loss.DECOMMISSIONED), rank)
+        failure = gang.located(Failure(FailureKind.LOST, handover.reason, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
-        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, ring=handover.ring, moved=True)
+        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, losses=0, moved=True)
+        absence.ring = handover.ring
         leaving_agent = gang.agents[rank]
         gang.depart(rank, absence)
         gang.handovers.moved_after = message.step
@@ -171,6 +180,7 @@ class Handovers:
     def _take_place(self, gang: Gang, handover: Handover, by: float) -> Commands:
         rank = handover.member.rank
         gang.handovers.current = None
+        gang.absences.healed = {}
         gang.absences.incarnations[rank] = handover.member.incarnation
         member = gang.hand_to(rank, handover.agent, by)
         gang.move(rank, handover.place)
@@ -198,6 +208,8 @@ class Handovers:
             handover = None if gang is None else gang.handovers.current
             if gang is None or handover is None:
                 del self._pending[trial]
+            elif not self._is_drained(gang, handover):
+                commands += [*self._end(gang, at), *self._withdrawn(gang, handover)]
             elif at >= handover.by or not self._may_change(gang, at):
                 commands += self._fail(gang, at)
         return commands

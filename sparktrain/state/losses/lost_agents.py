@@ -1,5 +1,6 @@
 """Agents that were lost with a member of a run, while the cluster may still report why. Pure."""
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Member
@@ -11,6 +12,14 @@ from sparktrain.state.restart import Decision
 from sparktrain.state.sweep import Sweep
 
 
+class AnnouncedLoss(Struct, frozen=True):
+    """What a loss counts as that users or the cluster have announced."""
+
+    loss: Loss
+    text: str
+    """For the line that names the loss."""
+
+
 class LostAgents:
     """The lost agents of one run, until their reasons are known."""
 
@@ -18,10 +27,16 @@ class LostAgents:
         self._sweep = sweep
         self._lost: dict[AgentId, tuple[Member, str]] = {}
         """What each of them trained, and its host."""
+        self.announced: dict[AgentId, AnnouncedLoss] = {}
+        """Those of them that were drained, or had notice."""
 
     def lose(self, agent: AgentState, member: Member) -> None:
         """The agent is lost with its member; the cluster may report the reason later."""
         self._lost[agent.id] = member, agent.host
+        if agent.notice:
+            self.announced[agent.id] = AnnouncedLoss(Loss.ANNOUNCED, f"that was announced ({agent.notice})")
+        elif self._sweep.drains.covers(agent):
+            self.announced[agent.id] = AnnouncedLoss(Loss.DECOMMISSIONED, "it was being drained")
 
     def awaits_reason(self, gang: Gang) -> bool:
         """The trial of an ended gang would be given up for the loss of an agent, and the cluster's reason is not known:
@@ -45,6 +60,11 @@ class LostAgents:
         if member is None:
             return None
         trial = self._sweep.trials[member.trial]
+        announced = self.announced.pop(agent, None)
+        # What the training itself has caused counts, also while its agent leaves: else it would recur for ever.
+        if announced is not None and loss is not Loss.MEMORY:
+            loss = announced.loss
+            reason = f"{reason}; {announced.text}"
         failure = Failure(loss.kind, lost_agent(host, reason), loss=loss)
         gang = self._sweep.gangs.get(member.trial)
         alone = trial.restart_history.alone.get(member)

@@ -9,8 +9,10 @@ TensorFlow, are lost with the whole gang.
 A ring heals where each of its other members has declared that it can: it is within a call that catches the broken
 collective. These keep their processes and what they hold, and leave the ring. The lost member, the chief too, gets its
 next process on any host, and then all form the next ring, in which those that train give it their state. The gang
-trains on when all have reported that. The next loss before that, and whatever else ends a member, ends the gang, for
-the members may differ in what they hold.
+trains on when all have reported that. At the next loss before that, of another member or of a next process, they leave
+that ring too, and form one more: as long as half of the members have kept their processes, for each of these has a
+state that the others can come to. A next process that has a place in the ring which broke starts again. Whatever else
+ends a member ends the gang.
 """
 
 from msgspec.structs import replace
@@ -39,9 +41,6 @@ END_TIMEOUT_S = 15.0
 KINDS = frozenset({FailureKind.LOST, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.HANG})
 """Failures of one process. Others are the user's, follow from another member's, or concern what all members share."""
 
-RING_KINDS = KINDS - {FailureKind.HANG}
-"""Of these, what a ring heals. Where one member hangs all others wait for it: no silence shows which one it is."""
-
 Commands = list[do.Command]
 
 
@@ -69,26 +68,40 @@ class MemberRestarts:
         """
         if failure is None or gang.stop.has_started:
             return None
-        hung = gang.absences.by_rank.get(rank)
-        if hung is not None and hung.stage is AbsenceStage.ENDING:
-            failure = hung.failure
-            since = hung.since
-        elif self._restarts(gang, rank, failure, at):
-            failure = gang.located(failure, rank)
-            since = at
-        else:
+        earlier = gang.absences.by_rank.get(rank)
+        is_ending = earlier is not None and earlier.stage is AbsenceStage.ENDING
+        if not is_ending and not self._restarts(gang, rank, failure, at):
             return None
-        gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + self._wait_s))
+        absence = Absence(gang.located(failure, rank), at, AbsenceStage.WAITING, at + self._wait_s)
+        if earlier is not None:
+            # The first loss is the cause, and its cost counts from then.
+            losses = earlier.losses + (not is_ending)
+            absence = replace(absence, failure=earlier.failure, since=earlier.since, ring=earlier.ring, losses=losses)
+        gang.depart(rank, absence)
         self._waiting[gang.trial] = None
-        return [] if self._has_servers else self._break_ring(gang, rank)
+        return [] if self._has_servers or is_ending else self._break_ring(gang, at)
 
-    def _break_ring(self, gang: Gang, rank: Rank) -> Commands:
+    def _break_ring(self, gang: Gang, at: float) -> Commands:
         """Have the others leave the ring, and keep what they hold: blocked in a collective, they would wait for long"""
         # A number for each ring: values of the rendezvous before, and reports of members that join too late, would
         # count for the next one.
-        gang.absences.newest_ring += 1
-        ring = gang.absences.by_rank[rank].ring = gang.absences.newest_ring
-        return [do.Send(agent, m.RingBroken(member, ring)) for agent, member in gang.live()]
+        absences = gang.absences
+        absences.newest_ring += 1
+        absences.healed = {}
+        away = absences.by_rank
+        commands: Commands = []
+        for agent, member in gang.live():
+            if member.rank not in away:
+                commands.append(do.Send(agent, m.RingBroken(member, absences.newest_ring)))
+        for rank, absence in away.items():
+            absence.ring = absences.newest_ring
+            # It is on its way into the ring that is broken, and has no state to keep.
+            if absence.reserved:
+                absence.reserved = False
+                absence.stage = AbsenceStage.ENDING
+                absence.by = at + END_TIMEOUT_S
+                commands.append(do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0)))
+        return commands
 
     def hangs(self, gang: Gang, late: Late) -> Commands:
         """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
@@ -101,7 +114,9 @@ class MemberRestarts:
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
         forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.has_started
-        if forms_or_stops or gang.fault.first is not None or failure.kind not in KINDS:
+        # What the next process of a ring sees of another loss comes before the news of that.
+        is_next = rank in gang.absences.by_rank and failure.kind.follows and not self._has_servers
+        if forms_or_stops or gang.fault.first is not None or not (failure.kind in KINDS or is_next):
             return False
         if not (self._trains_without(gang, rank) if self._has_servers else self._heals(gang, rank, failure, at)):
             return False
@@ -115,12 +130,14 @@ class MemberRestarts:
 
     def _heals(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
         """Whether the other members keep their processes, and form the next ring with the next process of `rank`."""
-        others = {Rank(other) for other in range(gang.size)} - {rank}
-        if not self._sweep.limits.heals or not others or not others <= gang.attendance.heals:
+        away = {rank, *gang.absences.by_rank}
+        survivors = set(map(Rank, range(gang.size))) - away
+        if not self._sweep.limits.heals or not survivors <= gang.attendance.heals or 2 * len(survivors) < gang.size:
             return False
-        # Members that pause for a larger gang are in no collective. A second loss may leave no member with the state.
-        is_whole = not gang.absences.by_rank and not gang.attendance.ended and not gang.stop.pauses(at)
-        return is_whole and failure.kind in RING_KINDS
+        # Members that pause for a larger gang are in no collective. Where one hangs all others wait for it: no silence
+        # shows which one it is.
+        is_whole = not gang.attendance.ended and not gang.stop.pauses(at)
+        return is_whole and failure.kind is not FailureKind.HANG
 
     # ---- the next process
 
@@ -197,6 +214,8 @@ class MemberRestarts:
         gang.move(rank, replace(place, port=message.port))
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
+            if not all(absent.reserved for absent in gang.absences.by_rank.values()):
+                return []
             return [do.Send(agent, m.FormGang(peer, gang.places, absence.ring)) for agent, peer in gang.live()]
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
@@ -207,15 +226,16 @@ class MemberRestarts:
 
         When all have, the gang is healed. False for a member that joins none.
         """
-        healing = gang.absences.healing
-        if healing is None or not healing[1].reserved or message.ring != healing[1].ring:
+        absences = gang.absences
+        away = absences.by_rank
+        formed = bool(away) and all(absence.reserved for absence in away.values())
+        if not formed or message.ring != absences.newest_ring:
             return False
-        rank, absence = healing
-        absence.healed[message.member.rank] = message.step
-        # Not when the next process enters the function: until its state equals that of the others, a second loss could
-        # leave no member that has it.
-        if len(absence.healed) == gang.size:
-            self._sweep.returned(gang, rank, gang.heal(rank, at), at)
+        absences.healed[message.member.rank] = message.step
+        # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
+        if len(absences.healed) == gang.size:
+            for rank in list(away):
+                self._sweep.returned(gang, rank, gang.heal(rank, at), at)
         return True
 
     # ---- members that do not return

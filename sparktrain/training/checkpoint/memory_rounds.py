@@ -117,7 +117,7 @@ class MemoryRounds:
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
                 memory.learn(part)
                 return
-            memory.take(parts, (step, *place), part, members, paused=bool(requested))
+            memory.take(parts, (step, *place), part, members, paused=bool(requested), pace_s=slowest)
             self._waited_s = self._clock.now() - agreed
 
     def _chiefs_part(self, parts: Sequence[Any], extra: Callable[[], Mapping[str, Any]]) -> bytes:

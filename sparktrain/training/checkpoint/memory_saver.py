@@ -1,9 +1,12 @@
 """Takes snapshots of a member's training in shared memory, where its agent holds them beyond the process.
 
 A copy goes straight into the file of an earlier snapshot, by a shared mapping: one pass over the state, and no new
-memory. Two folders take turns, so that one is whole at any time (Wang et al., "Gemini", SOSP 2023, section 4).
+memory. Two folders take turns, so that one is whole at any time (Wang et al., "Gemini", SOSP 2023, section 4). A thread
+copies beside the next step, before its update (Mohan et al., "CheckFreq", FAST 2021, section 4).
+What keeps the state as it is until then depends on the framework: see `Framework.state`.
 """
 
+import math
 import os
 import socket
 import threading
@@ -15,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from sparktrain.clock import pause, thread_cpu_s
+from sparktrain.clock import SystemClock, pause, thread_cpu_s
 from sparktrain.errors import CheckpointError, SparktrainError
 from sparktrain.formatting import size
 from sparktrain.protocol.pipe_messages import MemoryWritten
@@ -106,6 +109,10 @@ class MemorySaver:
         """Whether this member can take snapshots: not after a failure."""
         self.beside_s = 0.0
         """What the newest snapshot took beside training, as seconds of all cores; 0 until both folders have files."""
+        self._copy_s = 0.0
+        """How long the newest copy took."""
+        self._retains = True
+        """Whether training leaves its state as it is while a thread copies."""
 
     @property
     def busy(self) -> bool:
@@ -151,12 +158,14 @@ class MemorySaver:
         members: Sequence[Mapping[str, Array]],
         *,
         paused: bool = False,
+        pace_s: float = math.inf,
     ) -> None:
-        """Copy the state of `parts` to shared memory; a thread hands it to the agent.
+        """Have a thread copy the state of `parts` to shared memory, and hand it to the agent.
 
         `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. Blocks
-        for the copy; with `paused` until the gang ends for another one, at most 10 s. A failure is a notice, and ends
-        the snapshots of this member.
+        for the copy where the framework updates its state in place, or where the copy takes longer than a step of
+        `pace_s` seconds; with `paused` until the gang ends for another one, at most 10 s. A failure is a notice, and
+        ends the snapshots of this member.
         """
         chiefs = self.learn(part)
         self._settle()
@@ -165,7 +174,17 @@ class MemorySaver:
         slot = self._slots[0]
         self._slots.reverse()
         step, epoch, batch = place
-        state = capture(None, step, epoch=epoch, batch=batch, spare=slot.arrays, parts=parts, members=members)
+        state = capture(
+            None,
+            step,
+            epoch=epoch,
+            batch=batch,
+            spare=slot.arrays,
+            parts=parts,
+            members=members,
+            # The update that overtakes a copy makes one more, in new memory: that costs more than the wait.
+            retained=self._retains and self._copy_s < pace_s,
+        )
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
         if paused:
@@ -188,12 +207,18 @@ class MemorySaver:
 
     def _finish(self, slot: _Slot, state: State, paused: bool) -> None:
         started_cpu_s = thread_cpu_s()
+        started_s = SystemClock().now()
         try:
             again = _same_layout(slot.arrays, state.tensors)
-            if again:
-                _copy(state, slot)
-            else:
-                self._write(slot, state)
+            try:
+                self._copy_to(slot, state, again)
+            finally:
+                is_intact = state.retention.end()
+            self._copy_s = SystemClock().now() - started_s
+            if not is_intact:  # some of it is of a later moment: the next copies are made while training waits
+                self._retains = False
+                self._slots.reverse()  # the newest whole snapshot stays until the next one is whole
+                return
             checksum = folder_checksum(slot.folder)
             self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused))
         except (OSError, ValueError, SparktrainError) as error:
@@ -201,6 +226,14 @@ class MemorySaver:
             return
         if again:  # the first ones take new memory, once
             self.beside_s = (thread_cpu_s() - started_cpu_s) / len(os.sched_getaffinity(0))
+
+    def _copy_to(self, slot: _Slot, state: State, again: bool) -> None:
+        """Bring the state to the files of the slot, those of an earlier snapshot if it is one `again`."""
+        if again:
+            _copy(state, slot)
+        else:
+            self._write(slot, state)
+            state.tensors.clear()
 
     def _write(self, slot: _Slot, state: State) -> None:
         """Write new files. Raises CheckpointError when shared memory is too small."""
@@ -241,7 +274,7 @@ def _with_part(state: State, part: ChiefPart, arrays: list[PackedArray]) -> Stat
     for number, packed in enumerate(arrays):
         tensors[f"{EXTRA}{number}"] = packed.array()
     document = {**state.document, "generators": part.generators, "extra": part.extra, "arrays": part.paths}
-    return State(state.step, tensors, document)
+    return State(state.step, tensors, document, retention=state.retention)
 
 
 def _equal(one: Array, other: Array) -> bool:
@@ -255,8 +288,9 @@ def _same_layout(mapped: Mapping[str, Array], tensors: Mapping[str, Array]) -> b
 
 
 def _copy(state: State, slot: _Slot) -> None:
-    """Bring what the capture has not copied yet to the files of the slot."""
-    for name, array in state.tensors.items():
+    """Bring what the capture has not copied yet to the files of the slot, and forget it."""
+    while state.tensors:
+        name, array = state.tensors.popitem()
         if array is not slot.arrays[name]:
             np.copyto(slot.arrays[name], array)
     tensor_files.save_document(slot.folder, state.document)

@@ -23,7 +23,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
+from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.imported import keeper
@@ -74,7 +75,7 @@ class StatePart:
 
 @dataclass(frozen=True)
 class State:
-    """A copy of all that a restart needs: continued training changes nothing in it."""
+    """All that a restart needs: continued training changes nothing in it."""
 
     step: int
     tensors: dict[str, Array]
@@ -82,6 +83,7 @@ class State:
     """Everything that is not a tensor, as JSON values; empty in the part of another member than the chief."""
     part: StatePart | None = None
     """None for a state that one member has whole."""
+    retention: Retention = field(default_factory=Retention)
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def capture(
     parts: Sequence[Any] = (),
     members: Sequence[Mapping[str, Array]] = (),
     rank: int | None = None,
+    retained: bool = False,
 ) -> State:
     """Copy the state of `model`, which may be None, of `parts`, and of the process, to host memory.
 
@@ -119,12 +122,14 @@ def capture(
     global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
     the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
     With a `rank`, of a model that members hold in parts, the state has the slices that this member alone writes; those
-    of rank 0 come with everything that is not split. Blocks for the copy. Raises UserError for a model that is not
-    built, TypeError for what cannot be saved.
+    of rank 0 come with everything that is not split. With `retained` the arrays may be memory of the training, which
+    continued training leaves as it is until the state's `retention` ends. Blocks for the copy. Raises UserError for a
+    model that is not built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
     entries: dict[str, Any] = {}
     part: StatePart | None = None
+    retention = Retention()
     saved_parts = parts_of(model, parts)
     if rank is not None:
         entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
@@ -133,7 +138,10 @@ def capture(
             return State(step, tensors, {}, part)
     elif saved_parts:
         module = state_module(saved_parts, _CALL)
-        entries, tensors = module.captured(saved_parts, spare or {})
+        if retained:
+            entries, tensors, retention = module.retained(saved_parts, spare or {})
+        else:
+            entries, tensors = module.captured(saved_parts, spare or {})
         tensors = module.with_members(tensors, members)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
@@ -148,7 +156,7 @@ def capture(
         "arrays": [path for path, _ in arrays],
         "members": len(members),
     }
-    return State(step, tensors, document, part)
+    return State(step, tensors, document, part, retention)
 
 
 def peek(folder: Path) -> Restored:

@@ -77,6 +77,10 @@ class Ring(ABC):
     def close(self) -> None:
         """Leave the ring together with all other members. A second call does nothing."""
 
+    def note_batches(self, noting: bool) -> bool:
+        """Have what is traced from now on note how long it waits for its batches, or not; whether the ring can."""
+        return False
+
     @property
     def values(self) -> Any:
         """The module with `allreduce`, `broadcast` and `allgather` for values of users: numbers, arrays, tensors.

@@ -24,6 +24,8 @@ class RingExchange(Exchange):
         self._clock = clock
         self._lock = threading.Lock()
         self._number = number
+        self._newest = number
+        """Number of the newest ring that the members form."""
         self._values: dict[int, deque[tuple[str, bytes]]] = {number: deque()}
 
     @property
@@ -38,6 +40,11 @@ class RingExchange(Exchange):
             self._values = {ring: values for ring, values in self._values.items() if ring >= number}
             self._values.setdefault(number, deque())
 
+    def leave(self, number: int) -> None:
+        """The members form ring `number`: a thread that waits for a value of an earlier one gets none, at once."""
+        with self._lock:
+            self._newest = max(self._newest, number)
+
     def share(self, key: str, value: bytes) -> None:
         """See base class."""
         self._exchange.share(f"r{self._number}/{key}" if self._number else key, value)
@@ -49,6 +56,8 @@ class RingExchange(Exchange):
             with self._lock:
                 if values := self._values[self._number]:
                     return values.popleft()
+                if self._newest > self._number:
+                    return None
             left_s = max(0.0, deadline - self._clock.now())
             pair = self._exchange.shared(min(left_s, _SLICE_S))
             if pair is not None:

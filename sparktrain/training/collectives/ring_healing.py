@@ -31,6 +31,10 @@ from sparktrain.training.collectives.ring_exchange import RingExchange
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 
+SILENT_S = 3.0
+"""How long the host of another member may acknowledge nothing while this member can heal."""
+REPORTED_S = 1.0
+"""How long an agent may take to report the loss of its member, before others report its host."""
 ANNOUNCED_S = 10.0
 """How long a member with a failed collective waits for the announcement that the ring heals."""
 NEXT_RING_S = 300.0
@@ -51,13 +55,15 @@ class RingStanding(Struct, frozen=True, kw_only=True):
     """It was in the next step, and not in what follows the last one."""
     results: int = 0
     """Collectives since its last step."""
-    able: bool = True
-    """Whether the others can continue from its state, and it from that of others."""
 
     @property
     def advance(self) -> tuple[int, bool, int]:
         """The order of members by how far they have come."""
         return self.steps, self.in_step, self.results
+
+
+class RingRefusalError(RingError):
+    """The members have met in a ring, and cannot continue in it: no other ring would help."""
 
 
 class RingAgreement(Struct, frozen=True, kw_only=True):
@@ -124,6 +130,7 @@ class RingHealing:
         if heals == self._declared:
             return
         self._declared = heals
+        self._healing_ring.expect_answers(SILENT_S if heals else 0.0)
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
@@ -134,9 +141,9 @@ class RingHealing:
         self._wire.healed(self._exchange.number, step)
 
     def rejoin(self, error: BaseException) -> None:
-        """Leave the broken ring, and join the next one. Raises `error` if none is announced; FormError.
+        """Leave the broken ring, and join the newest one. Raises `error` if none is announced; FormError.
 
-        Blocks until all members have joined.
+        Blocks until all members have joined, and until their ring has outlived that.
         """
         if not self._declared or not self._announced():
             raise error
@@ -145,11 +152,25 @@ class RingHealing:
             # Its thread receives from the same exchange, and would take what the others share to connect.
             watch.pause()
         self._healing_ring.break_off()
-        formed = self._wire.next_ring(NEXT_RING_S)
-        if formed is None:
-            raise error
-        # The newest ring: while this member waited, another loss may have ended the one that was announced.
-        self._form(*formed)
+        joined = False
+        while not joined:
+            formed = self._wire.next_ring(NEXT_RING_S)
+            if formed is None:
+                raise error
+            # The newest ring: while this member waited, another loss may have ended the one that was announced.
+            number, places = formed
+            formation = Formation(self.ring.rank, places)
+            self._exchange.enter(number)
+            try:
+                self._healing_ring.rejoin(formation)
+            except FormError:
+                if not self._announced():
+                    raise
+            else:
+                # A loss while it connected has ended no connection.
+                joined = self._wire.ring == number
+        self._healing_ring.expect_answers(SILENT_S)
+        self.on_formed(formation)
 
     # ---- a process that is prepared takes a place
 
@@ -197,6 +218,7 @@ class RingHealing:
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
         self._form(offer.ring, offer.places)
+        self._healing_ring.expect_answers(SILENT_S)
 
     def _form(self, number: int, places: tuple[MemberAddress, ...]) -> None:
         formation = Formation(self.ring.rank, places)
@@ -213,7 +235,8 @@ class RingHealing:
 
         `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
         member that sends. Files from another host come into the new folder `target`. Blocks until all members call it.
-        Raises RingError, also where some member is not able to continue, and where the disk fails.
+        Raises RingError where another member is lost meanwhile, and RingRefusalError where they cannot continue, as
+        with a full disk.
         """
         with self.continuity.healing():
             standings = self._standings(standing)
@@ -224,7 +247,7 @@ class RingHealing:
                 results = self._results()
             # A full disk here is no mistake of the function: all restart, as after any loss.
             except (OSError, CheckpointError) as error:
-                raise RingError(f"the state for another process cannot be written: {error}") from error
+                raise RingRefusalError(f"the state for another process cannot be written: {error}") from error
             finally:
                 self.ring.source = 0
         if self.ring.calls is not None:
@@ -243,7 +266,7 @@ class RingHealing:
         """
 
         def write(folder: Path, ranks: list[int]) -> None:
-            raise RingError("no member of the ring has a state: all of them are new")
+            raise RingRefusalError("no member of the ring has a state: all of them are new")
 
         self.arrival = self.agree(RingStanding(is_new=True), write, target)
         self.continuity.echoes = True
@@ -256,7 +279,15 @@ class RingHealing:
             remove(folder)
 
     def _announced(self) -> bool:
-        until = self._clock.now() + ANNOUNCED_S
+        if self._announced_within(REPORTED_S):
+            return True
+        # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
+        if silent := self._healing_ring.silent_ranks():
+            self._wire.peers_silent(silent)
+        return self._announced_within(ANNOUNCED_S - REPORTED_S)
+
+    def _announced_within(self, seconds: float) -> bool:
+        until = self._clock.now() + seconds
         while self._wire.ring <= self._exchange.number:
             if self._clock.now() >= until or self._wire.ended:
                 return False
@@ -265,21 +296,16 @@ class RingHealing:
 
     def _break_off(self, number: int) -> None:
         if number > self._exchange.number:
+            self._exchange.leave(number)
             self._healing_ring.break_off()
 
     def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
-        row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results, mine.able]], "int64")
+        row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results]], "int64")
         rows = self.ring.allgather_array(row, name=_NAME).tolist()
-        standings = tuple(
-            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results, able=bool(able))
-            for new, steps, in_step, results, able in rows
+        return tuple(
+            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results)
+            for new, steps, in_step, results in rows
         )
-        if unable := [rank for rank, standing in enumerate(standings) if not standing.able]:
-            raise RingError(
-                f"the ring cannot continue without a restart: rank {', '.join(map(str, unable))} was at a point of "
-                "fit() that another process cannot repeat"
-            )
-        return standings
 
     def _files(
         self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
@@ -310,13 +336,13 @@ class RingHealing:
 
 
 def _source(standings: Sequence[RingStanding]) -> int:
-    """The rank of the most advanced member. Raises RingError where others cannot come to its state."""
+    """The rank of the most advanced member. Raises RingRefusalError where others cannot come to its state."""
     survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
     if not survivors:
-        raise RingError("no member of the ring has a state: all of them are new")
+        raise RingRefusalError("no member of the ring has a state: all of them are new")
     source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
     # A step ends with a collective of all: no member is further ahead than one step.
     steps = [standings[rank].steps for rank in survivors]
     if max(steps) - min(steps) > 1:
-        raise RingError(f"members have applied different steps when their ring broke: {steps}, by rank")
+        raise RingRefusalError(f"members have applied different steps when their ring broke: {steps}, by rank")
     return source

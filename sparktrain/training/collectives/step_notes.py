@@ -34,6 +34,10 @@ class StepNotes:
         self.now_ns = now_ns
         self.traced: Callable[[], Table] = _no_calls
         """When this member entered and left collectives of traced functions, in any order. Takes 0.1 ms."""
+        self.traced_feeds: Callable[[], Table] = _no_calls
+        """When steps in traced functions have started to wait for their batches, and got them. Takes 0.1 ms."""
+        self.stepped: Callable[[int], None] | None = None
+        """Called with the number of each step that is noted: writes the newest ones to a file now and then."""
         self._calls = np.zeros((CALLS, 2), np.int64)
         self._call_count = 0
         self._steps = np.zeros((STEPS, 3), np.int64)
@@ -68,9 +72,13 @@ class StepNotes:
         return calls[np.argsort(calls[:, 0], kind="stable")]
 
     def steps(self) -> Table:
-        """Number, end, and wait for data of the newest steps, in their order: shape (n, 3)."""
+        """Number, end, and wait for data of the newest steps, in their order: shape (n, 3), a copy."""
         first = max(0, self._step_count - STEPS)
-        return self._steps[np.arange(first, self._step_count) % STEPS]
+        steps = self._steps[np.arange(first, self._step_count) % STEPS]
+        feeds = self.traced_feeds()
+        if len(feeds) and len(steps):
+            steps[1:, 2] += waits(feeds[np.argsort(feeds[:, 0], kind="stable")], steps[:, 1])
+        return steps
 
     def times(self) -> StepTimes | None:
         """Where the newest steps went; None before there are two. Takes 0.1 ms."""
@@ -86,11 +94,15 @@ class StepNotes:
         span_s, wait_s, data_s = (float(values[usual].mean()) for values in (spans_s, waits_s, fed_s))
         return StepTimes(max(0.0, span_s - wait_s - data_s), wait_s, data_s, len(spans_s))
 
-    def file(self) -> StepFile | None:
-        """The newest steps and collectives for the run directory; None without a step."""
+    def file(self, count: int = STEPS) -> StepFile | None:
+        """The newest `count` steps, and their collectives, for the run directory; None without a step."""
         if not self._step_count:
             return None
-        return StepFile(self.steps().tolist(), self.calls()[-CALLS:].tolist())
+        steps = self.steps()[-count:]
+        calls = self.calls()[-CALLS:]
+        if count < STEPS:
+            calls = calls[calls[:, 1] >= steps[0, 1]]
+        return StepFile(steps.tolist(), calls.tolist())
 
 
 def waits(calls: Table, ends: Table) -> Table:

@@ -33,6 +33,8 @@ class Framework(ABC):
 
     * `captured(parts, spare)`: entries of the checkpoint's document, as JSON values, and copies of arrays by name, in
       the arrays `spare` where they fit. Raises UserError and TypeError for what cannot be saved: nothing is written;
+    * `retained(parts, spare)`: as `captured`, and a `Retention`. An array may be memory of the training, which a thread
+      copies beside the next step, if training leaves it as it is until the retention ends;
     * `assign(parts, files, document, place, alike=...)`: gives the parts that state, at `place`, a rank and the number
       of members. Raises UserError, with nothing changed, where they are others than those that were saved;
     * `assign_metrics(parts, files, place)`: gives a model the values of its metrics; whether that was possible;

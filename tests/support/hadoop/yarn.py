@@ -198,6 +198,15 @@ class Yarn(Cluster):
         ResourceManager knows. Raises HadoopError."""
         self._exclude(self._host(nodemanager))
 
+    def decommission_gracefully(self, nodemanager: Daemon, timeout_s: int) -> None:
+        """As `decommission`, but the node is in state DECOMMISSIONING until its containers have ended, or the time is
+        over."""
+        self._exclude(self._host(nodemanager), "-g", str(timeout_s), "-server")
+
+    def cancel_decommission(self) -> None:
+        """Keep nodes in service that are in state DECOMMISSIONING."""
+        self._exclude("")
+
     def recommission(self, nodemanager: Daemon) -> None:
         """Take the node into service again, and start its NodeManager, which must have ended. Returns when applications
         can be submitted. Raises HadoopError."""
@@ -207,10 +216,10 @@ class Yarn(Cluster):
 
     # ---- inside
 
-    def _exclude(self, host: str) -> None:
+    def _exclude(self, host: str, *words: str) -> None:
         """Have the ResourceManager do without the nodes of one host, and with all others."""
         self._excluded.write_text(host)
-        java.run(_ADMIN, self.conf, "-refreshNodes")
+        java.run(_ADMIN, self.conf, "-refreshNodes", *words)
 
     def _daemon(self, name: str, main: str) -> Daemon:
         return Daemon(name, main, self.folder / f"conf-{name}", self.folder / "logs" / f"{name}.log")

@@ -184,6 +184,8 @@ RUN = [
     run("retries", "^max_retries", r"\(-1\)", "at least 0", max_retries=-1),
     run("hang", "^hang_timeout", "'soon'", "not a duration", "'90s'", hang_timeout="soon"),
     run("hang-none", "^hang_timeout", "None", "must end", hang_timeout=None),
+    run("healing", "^healing", r"\(.maybe.\)", "must be on or off", healing="maybe"),
+    sweep("healing-number", "^healing", r"1 \(int\)", "True or False", workers_per_trial=2, healing=1),
     run("params-list", "^params", r"\[0\.1\] \(list\)", "a dict is expected", params=[0.1]),
     run("params-value", "^params: 'lr'", "object", "pass", params={"lr": object()}),
     run("params-name", "^params", "'ctx'", "choose another name", params={"ctx": 1}),

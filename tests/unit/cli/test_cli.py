@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from sparktrain import __version__, cli
+from sparktrain.boundary import DriverTerminated
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.command_table import COMMANDS, application
 from sparktrain.display.progress import NullDisplay
@@ -73,6 +74,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         "max_failures": "5", "start_timeout": "10m", "log_limit": 4096, "code_limit": 100,
         "preload": ("keras", "numpy"),
         "workers_per_trial": 2, "backend": "tensorflow", "data_version": "2026-01", "allow_changed": ("code", "space"),
+        "healing": "off",
     }  # fmt: skip
     words = [
         word
@@ -122,6 +124,7 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
         "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_retries": 0, "hang_timeout": "5m",
         "metric": "loss", "mode": "min", "dir": "/shared/runs", "name": "big", "seed": 7, "timeout": "2h", "gpus": 1,
         "preload": ("keras", "numpy"), "data_version": "2026-01", "allow_changed": ("gang",), "retry_failed": True,
+        "healing": "off",
     }  # fmt: skip
     words = [
         word
@@ -232,6 +235,8 @@ def test_exit_code_of_a_result(edge: Edge, target: str, status: SweepStatus, cod
         (ZeroDivisionError("ouch"), 1, "error: unexpected ZeroDivisionError: ouch; --debug shows where\n"),
         (KeyboardInterrupt("run mnist was interrupted"), 130, "error: run mnist was interrupted\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (DriverTerminated("run mnist was interrupted"), 143, "error: run mnist was interrupted\n"),
+        (DriverTerminated(), 143, "error: ended by SIGTERM\n"),
     ],
 )
 def test_exit_code_of_an_error(

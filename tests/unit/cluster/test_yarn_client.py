@@ -104,6 +104,7 @@ def test_without_an_answer_nothing_is_refused_and_nothing_is_reported(
     write(conf, resourcemanager_webapp_address="127.0.0.1:1")
     check(wrong)
     assert Outlook(wrong, 9)() == ""
+    assert ResourceManager.configured().decommissioning() == frozenset()
     write(conf, resourcemanager_webapp_address=answering)
     node = {"id": "host:1", "state": "RUNNING", "nodeLabels": ["gpu"]}
     monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes", {"nodes": {"node": [node]}})
@@ -140,6 +141,8 @@ def test_a_decommissioned_node_is_distinguished_from_other_lost_ones(
         "back": Loss.NODE,
         "unknown": Loss.NODE,
     }
+    monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes?states=DECOMMISSIONING", {"nodes": {"node": nodes}})
+    assert ResourceManager.configured().decommissioning() == {"going"}
     nodes.clear()
     assert explain_failure(with_node(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
 

@@ -36,7 +36,14 @@ class Pool:
     """An open pool, as far as a run needs it before it starts."""
 
     engine = SimpleNamespace(
-        notes=(), runs_jobs=False, inherits=False, gpu_mib=0, check_run=str, check_data=str, tokens=lambda address: None
+        notes=(),
+        runs_jobs=False,
+        inherits=False,
+        gpu_mib=0,
+        notice=None,
+        check_run=str,
+        check_data=str,
+        tokens=lambda address: None,
     )
     agents = 2
     preload = ()

@@ -66,6 +66,7 @@ class Slots:
     batch_name = "the Spark job of the agents"
     slots = 2
     gpu_mib = 0
+    notice = None
     ended = False
 
     @property
@@ -76,6 +77,9 @@ class Slots:
         return Address("127.0.0.1", ("127.0.0.1",), 0)
 
     def loss_reasons(self) -> None:
+        return None
+
+    def announcements(self) -> None:
         return None
 
     def outlook(self, agents: int) -> Callable[[], str]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sparktrain.config.gang_options import MEMBER_DEFAULTS
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import DataRef, MemberData
@@ -58,6 +59,12 @@ def test_members_restart_alone_only_where_no_data_continues_from_a_checkpoint(wo
     assert work.limits().restarts_members
     data = MemberData({"train": DataRef(work.store.address, "manifest", "digest")})
     assert not replace(work, data=data).limits().restarts_members
+
+
+def test_rings_heal_unless_the_call_turns_it_off(work: RunRequest) -> None:
+    assert work.limits().heals
+    spec = replace(work.spec, member_options=replace(MEMBER_DEFAULTS, healing=False))
+    assert not with_spec(work, spec).limits().heals
 
 
 def test_a_result_has_every_member_of_the_newest_gang(work: RunRequest, tmp_path: Path) -> None:

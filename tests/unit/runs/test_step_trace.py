@@ -8,7 +8,7 @@ from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import Rank
 from sparktrain.rundir.step_file import StepFile, decoded, encoded
 from sparktrain.runs.steps.step_lines import step_lines, step_time
-from sparktrain.runs.steps.step_trace import trace_of
+from sparktrain.runs.steps.step_trace import same_steps, trace_of
 from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
 
 MS = 1_000_000
@@ -20,7 +20,8 @@ def content(clock_ns: int, work_ns: int) -> StepFile:
     ends = [clock_ns + number * 100 * MS for number in range(11)]
     steps = [(number, end, 5 * MS) for number, end in enumerate(ends)]
     calls = [(end - 100 * MS + work_ns, end) for end in ends]
-    return decoded(encoded(StepFile(list(steps), list(calls))), "steps.msgpack")
+    [part] = decoded(encoded(StepFile(list(steps), list(calls))), "steps.msgpack")
+    return part
 
 
 def shown(trace: dict[str, Any], rank: int, track: int) -> list[tuple[str, float, float]]:
@@ -51,7 +52,24 @@ def test_a_trace_of_more_steps_than_there_are_has_all() -> None:
 
 def test_another_file_is_refused() -> None:
     with pytest.raises(RunDirectoryError, match=r"^run/steps has no times of steps .*: remove it"):
-        decoded(b"\x01", "run/steps")
+        decoded(b"\0\0\0\1\x01", "run/steps")
+
+
+def test_a_file_that_grows_has_its_whole_parts() -> None:
+    part = encoded(content(7, 60 * MS))
+    for length in (0, 3, 4, len(part) - 1):
+        assert decoded(part[:length], "run/steps") == []
+        assert decoded(part + part[:length], "run/steps") == [content(7, 60 * MS)]
+
+
+def test_members_that_train_are_shown_to_the_same_step() -> None:
+    def parts(*ends: int) -> list[StepFile]:
+        return [StepFile([(end - 1, end), (end, end)], []) for end in ends]
+
+    running = same_steps({Rank(0): parts(32, 64, 96, 128), Rank(1): parts(64, 128, 160)})
+    assert {rank: part.steps[-1][0] for rank, part in running.items()} == {0: 128, 1: 128}
+    apart = same_steps({Rank(0): parts(32, 96), Rank(1): parts(64)})
+    assert {rank: part.steps[-1][0] for rank, part in apart.items()} == {0: 96, 1: 64}
 
 
 def test_the_lines_of_a_gang() -> None:

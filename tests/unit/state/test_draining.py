@@ -147,7 +147,7 @@ def test_where_all_agents_of_a_gang_are_drained_no_snapshot_in_memory_stays(worl
         world.step(agent, 10)
         world.hold(agent, 10)
     world.drain("one")
-    assert not asked(world)
+    assert asked(world) == [(by_rank(world)[0], True)], "the chief alone saves in the store"
     world.write(by_rank(world)[0], 11)
     leave(world, by_rank(world))
     world.join("b0", "two")
@@ -272,3 +272,99 @@ def test_a_run_that_has_drained_agents_alone_says_so_when_it_ends(world: World) 
     world.tick(30.0)
     [end] = world.all(do.EndRun)
     assert end.reason == "0 of 1 agents that a trial needs within 20 s; 1 more is drained"
+
+
+def test_an_agent_with_notice_is_left_as_one_that_a_user_drains(world: World) -> None:
+    first, second = trained(world)
+    world.announce(second)
+    assert asked(world) == [(first, False), (second, False)]
+    for agent in (first, second):
+        world.hold(agent, 12, paused=True)
+    leave(world, [first, second])
+    assert set(by_rank(world)) == {first, AgentId("a2")}
+    restart = trial(world).restarts[-1]
+    assert (restart.cause, restart.drained, restart.steps_lost) == ("drained: SIGTERM", True, 0)
+    assert trial(world).spent() == (0, 0)
+    world.announce(second, "again")
+    assert [(each.agent, each.notice) for each in of(world, DrainDecided)] == [(0, "SIGTERM")]
+
+
+@pytest.mark.parametrize("reported", [None, Loss.OTHER, Loss.PREEMPTED])
+def test_an_announced_loss_uses_no_retry_whatever_the_cluster_reports(world: World, reported: Loss | None) -> None:
+    [agent] = gang(world, size=1, spare=1, max_retries=0)
+    world.announce(agent)
+    world.lose(agent)
+    if reported is not None:
+        world.explain(agent, reported)
+    restart = trial(world).restarts[-1]
+    assert (restart.kind, restart.loss, restart.excused) == (FailureKind.LOST, Loss.ANNOUNCED, True)
+    assert restart.cause.endswith("; that was announced (SIGTERM)")
+    assert by_rank(world) == [AgentId("a1")]
+
+
+def test_what_the_training_has_caused_counts_while_its_agent_leaves(world: World) -> None:
+    [agent] = gang(world, size=1, spare=1)
+    world.announce(agent)
+    world.lose(agent)
+    world.explain(agent, Loss.MEMORY)
+    assert (trial(world).restarts[-1].loss, trial(world).spent()) == (Loss.MEMORY, (1, 0))
+
+
+def test_what_the_cluster_reports_of_a_drained_agent_uses_no_retry(world: World) -> None:
+    [agent] = gang(world, size=1, spare=1)
+    world.drain(f"host-{agent}")
+    world.lose(agent)
+    world.explain(agent, Loss.OTHER)
+    assert (trial(world).restarts[-1].loss, trial(world).spent()) == (Loss.DECOMMISSIONED, (0, 1))
+
+
+def test_the_next_run_of_a_pool_places_no_member_on_an_agent_with_notice() -> None:
+    world = World(cases=1)
+    first = world.join("a0")
+    world.announce(first)
+    second = world.join("a1")
+    world.begin(size=1)
+    for agent in (first, second):
+        world.receive(agent, m.Ready(RUN))
+    world.suggest()
+    assert by_rank(world) == [second]
+    [command] = world.feed(on.AgentSent(world.at, AgentId("gone"), m.AgentLeaves("SIGTERM")))
+    assert isinstance(command, do.Refused)
+
+
+def test_a_drain_that_is_cancelled_counts_no_more() -> None:
+    world = World(cases=3)
+    world.begin()
+    agents = [world.join("a0", "one.x", 0), world.join("a1", "one.x", 1), world.join("a2", "two", 2)]
+    world.drain("one", request="host")
+    world.drain(agent=2, request="agent")
+    world.announce(agents[0])
+    world.drain("one", request="back", cancels=True)
+    world.drain(agent=2, request="also back", cancels=True)
+    world.suggest()
+    assert set(world.running) == {agents[1], agents[2]}, "the first has notice, which no request cancels"
+    again = recovered(on.RunStarted(0.0, RUN, run_limits(), tuple(world.records)))
+    assert again.drains.hosts == set()
+    assert not again.drains.open
+    assert [each.host for each in of(world, DrainDecided) if each.cancels] == ["one.x", "two"]
+
+
+@pytest.mark.parametrize(
+    ("host", "agent", "problem"),
+    [
+        ("two", None, "two is not drained: drained are one.x, agent 2 on two.x; name one of these"),
+        ("", 1, "agent 1 is not drained by its number: cancel the drain of its host, one.x"),
+        ("", 7, "agent 7 is not drained by its number: drained are one.x, agent 2 on two.x; name one of these"),
+    ],
+)
+def test_only_what_a_user_drains_can_be_cancelled(world: World, host: str, agent: int | None, problem: str) -> None:
+    world.begin()
+    for number, name in enumerate(("one.x", "one.x", "two.x")):
+        world.join(f"a{number}", name, number)
+    if host:
+        world.drain(host, cancels=True, request="early")
+        assert of(world, DrainDecided)[-1].problem == "two is not drained: nothing is drained"
+    world.drain("one.x", request="1")
+    world.drain(agent=2, request="2")
+    world.drain(host and "elsewhere", agent, request="3", cancels=True)
+    assert of(world, DrainDecided)[-1].problem == problem.replace("two is", "elsewhere is")

@@ -5,12 +5,13 @@ import pytest
 from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state import events as on
 from sparktrain.state.losses.handovers import END_TIMEOUT_S, LEAVE_TIMEOUT_S, READY_TIMEOUT_S
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import DrainCompleted, MemberRestarted
 from tests.unit.state.gangs import by_rank, trial
 from tests.unit.state.test_healing_rings import STEP, live_gang, ring
-from tests.unit.state.world import World
+from tests.unit.state.world import RUN, World
 
 
 def of(world: World, kind: type) -> list[object]:
@@ -230,18 +231,35 @@ def test_the_end_of_the_gang_ends_the_process_too_and_the_run_waits_for_it() -> 
     assert len(world.all(do.EndRun)) == 1
 
 
-def test_a_loss_while_the_ring_changes_restarts_the_gang_without_a_retry() -> None:
+def test_when_the_process_is_lost_while_the_ring_changes_the_ring_heals_without_a_retry() -> None:
     world = World()
     agents, prepared = drained(world)
     world.prepare(prepared)
-    member = world.running.pop(agents[1])
-    world.receive(agents[1], m.MemberLeft(member, 1, STEP))
+    member = world.running[agents[1]]
+    world.leave_ring(agents[1], 1, STEP)
+    del world.running[agents[1]]
     end_as_moved(world, agents[1], member)
     world.fail(prepared, FailureKind.MEMORY)
-    world.fail(agents[0], FailureKind.STOPPED)
-    restart: Restart = trial(world).restarts[-1]
-    assert (restart.alone, restart.cause) == (False, "drained; it could not restart alone: failed by memory")
+    assert world.sent(m.RingBroken) == [m.RingBroken(world.running[agents[0]], 2)]
+    [start] = [each for each in world.all(do.PlaceMember) if each.ring]
+    assert (start.ring, start.member.rank) == (2, 1)
+    world.reserve(start.agent, 5000)
+    for agent in (agents[0], start.agent):
+        world.heal(agent, 2, STEP)
+    [restart] = trial(world).restarts
+    assert (restart.cause, restart.healed, restart.steps_lost) == ("drained", True, 0)
     assert trial(world).spent() == (0, 1)
+
+
+def test_a_drain_that_is_cancelled_ends_the_process() -> None:
+    world = World()
+    agents, prepared = drained(world)
+    world.prepare(prepared)
+    world.feed(on.DrainAsked(world.at, RUN, "second", f"host-{agents[1]}", None, cancels=True))
+    world.tick(0.1)
+    assert [stop.member for stop in world.sent(m.StopMember)] == [world.running[prepared]]
+    assert {agent: offer.places for agent, offer in offers(world).items()} == dict.fromkeys(agents, ())
+    assert live_gang(world).handovers.failures == 0, "the member can move later"
 
 
 def test_a_member_that_has_left_can_send_nothing_more() -> None:

@@ -300,9 +300,9 @@ def test_a_lost_agent_during_healing_ends_the_gang() -> None:
     assert whole_restart(world).rank == 1
 
 
-def test_a_next_process_that_dies_has_both_causes() -> None:
+def test_a_next_process_that_dies_without_a_retry_has_both_causes() -> None:
     world = World()
-    agents = ring(world)
+    agents = ring(world, max_retries=1)
     world.fail(agents[1], FailureKind.SIGNAL)
     world.fail(agents[1], FailureKind.EXIT)
     assert whole_restart(world).cause == "failed by signal; it could not restart alone: failed by exit"
@@ -390,6 +390,95 @@ def test_a_trial_that_is_stopped_meanwhile_ends() -> None:
     assert world.status(0) == "pruned"
 
 
+# ---- more losses before the ring is healed
+
+
+def test_two_of_four_members_that_are_lost_at_once_come_into_one_ring() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.at = 1.0
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.at = 2.0
+    broken = world.fail(agents[3], FailureKind.MEMORY)
+    others = {agents[0], agents[2]}
+    messages = {each.agent: each.message for each in broken if isinstance(each, do.Send)}
+    assert messages == {agent: m.RingBroken(world.running[agent], 2) for agent in others}
+    assert world.reserve(agents[1], 5001) == [], "the other next process has no port yet"
+    formed = world.reserve(agents[3], 5003)
+    forms = [each.message for each in formed if isinstance(each, do.Send)]
+    assert {form.ring for form in forms} == {2}
+    assert {form.member.rank for form in forms} == {0, 1, 2, 3}
+    assert {tuple(place.port for place in form.places) for form in forms} == {(4000, 5001, 4000, 5003)}
+    world.at = 4.0
+    for agent in agents[:3]:
+        world.heal(agent, 2, STEP)
+    assert not trial(world).restarts
+    world.heal(agents[3], 2, STEP)
+    facts = [(each.rank, each.kind, each.seconds, each.healed, each.steps_lost) for each in trial(world).restarts]
+    assert facts == [(1, FailureKind.SIGNAL, 3.0, True, 0), (3, FailureKind.MEMORY, 2.0, True, 0)]
+    assert not live_gang(world).absences.by_rank
+
+
+def test_more_than_half_of_the_members_restart_the_gang() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    for agent in agents[1:]:
+        world.fail(agent, FailureKind.SIGNAL)
+    assert whole_restart(world).rank == 1
+    assert max(message.ring for message in world.sent(m.RingBroken)) == 2
+
+
+@pytest.mark.parametrize("kind", [FailureKind.SIGNAL, FailureKind.FORM, FailureKind.RING])
+def test_a_next_process_that_is_lost_gets_another_one(kind: FailureKind) -> None:
+    """What it sees of the loss of another member comes before the news of that."""
+    world = World()
+    agents = ring(world, size=2)
+    world.at = 1.0
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.reserve(agents[1])
+    world.heal(agents[0], 1, STEP)
+    world.at = 3.0
+    [start] = placed(world.fail(agents[1], kind))
+    assert (start.ring, start.member.incarnation) == (2, 2)
+    assert [message.ring for message in world.sent(m.RingBroken)] == [1, 2]
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    world.heal(agents[1], 2, STEP)
+    assert not trial(world).restarts, "rank 0 has joined the ring before alone"
+    world.at = 4.0
+    world.heal(agents[0], 2, STEP)
+    [restart] = trial(world).restarts
+    assert (restart.kind, restart.seconds, restart.healed) == (FailureKind.SIGNAL, 3.0, True)
+
+
+def test_next_processes_that_are_lost_again_and_again_use_up_the_retries() -> None:
+    world = World()
+    agents = ring(world, size=2, max_retries=2)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.fail(agents[1], FailureKind.EXIT)
+    assert not whole(world)
+    world.fail(agents[1], FailureKind.EXIT)
+    assert whole(world)
+
+
+def test_a_next_process_with_a_place_in_a_ring_that_breaks_starts_again() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    world.reserve(agents[1])
+    world.enter(agents[1])
+    world.fail(agents[2], FailureKind.SIGNAL)
+    assert [stop.member.rank for stop in world.sent(m.StopMember)] == [1]
+    world.reserve(agents[2])
+    assert {form.ring for form in world.sent(m.FormGang)} == {0, 1}, "the ring waits for rank 1"
+    [start] = placed(world.fail(agents[1], FailureKind.STOPPED))
+    assert (start.ring, start.member.incarnation) == (2, 2)
+    world.reserve(agents[1])
+    for agent in agents:
+        world.heal(agent, 2, STEP)
+    assert [(restart.rank, restart.healed) for restart in trial(world).restarts] == [(1, True), (2, True)]
+
+
 # ---- fencing
 
 
@@ -416,7 +505,7 @@ def test_a_member_cannot_join_another_ring_than_the_next(number: int) -> None:
     world.fail(agents[1], FailureKind.MEMORY)
     world.reserve(agents[1])
     assert [type(each) for each in world.heal(agents[0], number, STEP)] == [do.Refused]
-    assert not live_gang(world).absences.by_rank[Rank(1)].healed
+    assert not live_gang(world).absences.healed
 
 
 def test_no_member_heals_where_no_ring_is_broken_or_can_form() -> None:

@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.liveness import SLEPT_S, Lease, Leases
+from sparktrain.state.liveness import DOUBTED_S, SLEPT_S, Lease, Leases
 from sparktrain.state.outcome import FailureKind
 from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -28,7 +28,7 @@ def test_an_agents_lease_never_ends_later_than_the_coordinators(beats: list[tupl
         at = sent + there + back
         given_up = sent + there + LEASE_S
         assert mine.left_s(given_up) == 0.0
-        assert theirs.expired(given_up) == []
+        assert not theirs.expired(given_up)
 
 
 def test_an_unanswered_heartbeat_renews_nothing() -> None:
@@ -49,6 +49,20 @@ def test_each_answer_is_of_the_oldest_heartbeat() -> None:
     assert lease.left_s(LEASE_S) == 0.0
     lease.answered()
     assert lease.left_s(LEASE_S) == 10.0
+
+
+def test_a_lease_is_short_while_others_cannot_reach_the_host_of_the_agent() -> None:
+    leases = Leases(LEASE_S)
+    other = AgentId("b")
+    for agent in (AGENT, other):
+        leases.renew(agent, 1.0)
+    leases.doubt(AGENT)
+    leases.doubt(AgentId("gone"))
+    assert not leases.expired(1.0 + DOUBTED_S)
+    assert leases.expired(1.1 + DOUBTED_S) == {AGENT: DOUBTED_S}
+    leases.renew(AGENT, 5.0)
+    assert not leases.expired(1.0 + LEASE_S), "a heartbeat ends the doubt"
+    assert leases.expired(5.1 + LEASE_S) == {AGENT: LEASE_S, other: LEASE_S}
 
 
 # ---- a coordinator that was suspended

@@ -12,7 +12,7 @@ from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import LEASE_S, World
 
 WORD_S = 20.0
-EXCUSED = [Loss.PREEMPTED, Loss.NODE, Loss.DECOMMISSIONED, Loss.KILLED, Loss.MASTER]
+EXCUSED = [Loss.PREEMPTED, Loss.NODE, Loss.DECOMMISSIONED, Loss.KILLED, Loss.MASTER, Loss.ANNOUNCED]
 COUNTED = [Loss.MEMORY, Loss.OTHER]
 
 

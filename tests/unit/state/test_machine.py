@@ -107,7 +107,7 @@ def test_an_agent_without_sign_of_life_is_dropped_when_its_lease_is_over(world: 
     [agent] = running(world)
     assert not world.tick(LEASE_S, beating=False)
     dropped = world.tick(0.1, beating=False)
-    assert dropped[0] == do.DropAgent(agent, "no heartbeat before its lease ran out")
+    assert dropped[0] == do.DropAgent(agent, "no heartbeat for 15 s")
     assert world.status(0) == "queued"
 
 

@@ -160,9 +160,15 @@ class World:
     def stop_trial(self, trial: int, reason: str = "stopped by the user") -> list[do.Command]:
         return self.feed(on.TrialStopAsked(self.at, RUN, TrialId(trial), reason))
 
-    def drain(self, host: str = "", agent: int | None = None, request: str = "first") -> list[do.Command]:
-        """The user drains a host or an agent."""
-        return self.feed(on.DrainAsked(self.at, RUN, request, host, agent))
+    def drain(
+        self, host: str = "", agent: int | None = None, request: str = "first", *, cancels: bool = False
+    ) -> list[do.Command]:
+        """The user drains a host or an agent, or no longer."""
+        return self.feed(on.DrainAsked(self.at, RUN, request, host, agent, cancels=cancels))
+
+    def announce(self, agent: AgentId, notice: str = "SIGTERM") -> list[do.Command]:
+        """The agent has notice that it leaves."""
+        return self.receive(agent, m.AgentLeaves(notice))
 
     def tick(self, seconds: float, beating: bool = True) -> list[do.Command]:
         """Time passes, in which all agents send heartbeats, or none does."""

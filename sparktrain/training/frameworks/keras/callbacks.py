@@ -37,7 +37,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.feed_times import time_batches
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader
-from sparktrain.training.frameworks.keras.healing_callback import BeforeUsers, HealTogether
+from sparktrain.training.frameworks.keras.healing_callback import HealTogether, StageMark
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
@@ -45,6 +45,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     Agreed,
     Arrange,
     CallbackStateKeeper,
+    EventStage,
     InternalCallback,
     ResumedState,
     stops_midway,
@@ -111,7 +112,8 @@ def keras_callbacks(
     position = deps.position
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
-    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
+    marks = [] if deps.healing is None else [StageMark(stage) for stage in EventStage]
+    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), *marks[:1], TrackPosition(position)]
     if warmup and ring.ps_model is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
@@ -122,18 +124,14 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
-    chain += [
-        StopOnRequest(ring, position, deps.should_stop, deps.clock, deps.healing),
-        keep,
-        StopTogether(ring, position),
-    ]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock, deps.healing), *marks[1:]]
+    chain += [keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
     if deps.checkpoints is not None:
         chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     if deps.healing is not None:
-        before_users = BeforeUsers()
-        chain += [before_users, HealTogether(deps.healing, keep, past, before_users)]
+        chain += [HealTogether(deps.healing, keep, past, marks)]
     return chain
 
 
@@ -329,11 +327,13 @@ class ProgressCallback(InternalCallback):
         self._check = deps.check
         self._checked = False
         self._reports = StepReports(deps.stepped, deps.clock, deps.ring)
+        self._ring = deps.ring
         self._notes = deps.ring.notes if deps.ring.framework == TORCH else None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         self._checked = False
+        self._ring.note_batches(True)
         self._stepped(self._position.step, True)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -343,7 +343,16 @@ class ProgressCallback(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
+        self._ring.note_batches(False)
         self._stepped(self._position.step, False)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._ring.note_batches(False)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._ring.note_batches(True)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""

@@ -276,7 +276,8 @@ class SaveCheckpoints(InternalCallback):
     and the chief lets the others know when a time is over. A save that is due with the last step of an epoch happens
     at the end of the epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens
     after the next, so that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
-    A member that trains alone also saves after the step in which it is asked to move, and waits there for its end.
+    A member that trains alone, or saves alone after a time, also saves after the step in which it is asked to move, and
+    waits there for its end.
     """
 
     last = True
@@ -336,8 +337,8 @@ class SaveCheckpoints(InternalCallback):
 
     def _due(self) -> bool:
         step, at = self._last
-        # Without saves a trial is left to finish where it is. In a gang all have to agree on the step of a save.
-        if self._ring.size == 1 and self._saves and not self._quiet:
+        # Without saves a trial is left to finish where it is.
+        if self._saves_alone and not self._quiet:
             self._is_moving = self._is_moving or self._checkpoints.is_move_due()
         if self._is_moving:
             return True
@@ -349,6 +350,13 @@ class SaveCheckpoints(InternalCallback):
         if is_spread() and self._ring.size > 1:
             return self._agree(passed_s, self._cadence.seconds, self._position.step - step)
         return passed_s >= self._cadence.seconds
+
+    @property
+    def _saves_alone(self) -> bool:
+        """Whether this member saves when it likes: not where all have to agree on the step of a save."""
+        if self._ring.size == 1:
+            return self._saves
+        return self._ring.rank == 0 and self._cadence.seconds is not None and not is_spread()
 
     def _agree(self, passed_s: float, interval_s: float, steps: int) -> bool:
         """Whether the chief's time for a save is over, after the same step on all members.

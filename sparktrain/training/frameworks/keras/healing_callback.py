@@ -1,5 +1,6 @@
 """Lets a `fit` on TensorFlow continue in the same process when another member of its gang is lost."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,6 +13,7 @@ from sparktrain.training.frameworks.keras.distributed_apply import own_apply, ow
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
+    EventStage,
     InternalCallback,
     ResumedState,
     is_default,
@@ -27,26 +29,28 @@ _INTERNALS = ("_autoconvert_optionals", "_compile_metrics", "_compute_loss", "_d
 _STARTS = ("on_train_batch_begin", "on_batch_begin")
 
 
-class BeforeUsers(InternalCallback):
-    """The last callback before those of the user: notes their state, for a process that calls them as well."""
+class StageMark(InternalCallback):
+    """Has its place in the list of callbacks where a stage of an event starts, and lets the healing know of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stage: EventStage) -> None:
         super().__init__()
+        self.last = stage is EventStage.AFTER
         self.fit: SurvivingFit | None = None
+        self._stage = stage
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self.fit is not None:
-            self.fit.note("on_train_batch_end")
+            self.fit.enter("on_train_batch_end", self._stage)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         if self.fit is not None:
-            self.fit.note("on_epoch_end")
+            self.fit.enter("on_epoch_end", self._stage)
 
 
 class HealTogether(InternalCallback):
-    """The last callback to start: has the steps of this `fit` survive the loss of another member, where they can.
+    """The last callback: has the steps of this `fit` survive the loss of another member, where they can.
 
     They can in the first `fit` of a function that has called no collective before it, with Keras's own `train_step` in
     a graph, one step at a time, and with data that another process can read from the same batch on.
@@ -55,10 +59,10 @@ class HealTogether(InternalCallback):
     last = True
 
     def __init__(
-        self, healing: RingHealing, keep: CallbackStateKeeper, past: ResumedState, before_users: "BeforeUsers"
+        self, healing: RingHealing, keep: CallbackStateKeeper, past: ResumedState, marks: Sequence[StageMark]
     ) -> None:
         super().__init__()
-        self._before_users = before_users
+        self._marks = marks
         self._fit: SurvivingFit | None = None
         self._healing = healing
         self._keep = keep
@@ -74,9 +78,9 @@ class HealTogether(InternalCallback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""
         self._healing.before_waiting = lambda: None
-        if self._fit is not None or self._survives():
-            assert self._fit is not None
-            self._fit.resume()
+        fit = self._fit or self._surviving_fit()
+        if fit is not None:
+            fit.resume()
         elif self._healing.arrival is not None:
             raise RingError("the members of the ring train in a fit() that this process does not start")
 
@@ -84,27 +88,40 @@ class HealTogether(InternalCallback):
         """See base class."""
         if self._fit is not None:
             self._fit.end()
-        self._fit = self._before_users.fit = None
+        self._set(None)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._fit is not None:
+            self._fit.leave()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._fit is not None:
+            self._fit.leave()
+
+    def _set(self, fit: "SurvivingFit | None") -> None:
+        self._fit = fit
+        for mark in self._marks:
+            mark.fit = fit
 
     def _prepare(self) -> None:
         """This process is about to wait for its place in the ring: trace the step before, if its model is built."""
         build_all(self.model, self._keep.position.spec, needed=False)
-        if self.model.built and self._survives():
-            assert self._fit is not None
-            self._fit.trace()
+        fit = self._surviving_fit() if self.model.built else None
+        if fit is not None:
+            fit.trace()
 
-    def _survives(self) -> bool:
-        """Have a step that can be repeated take the place of Keras's, where the fit allows it."""
+    def _surviving_fit(self) -> "SurvivingFit | None":
+        """What has a step that can be repeated take the place of Keras's; None where the fit does not allow it."""
         if not (self._quiet and self._can_repeat()):
-            return False
+            return None
         from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
-        callbacks = listed(self)
-        internal = [entry for entry in callbacks.callbacks if isinstance(entry, InternalCallback)]
-        self._fit = SurvivingFit(self.model, self._healing, self._keep, self._past, internal)
-        self._before_users.fit = self._fit
-        self._fit.start()
-        return True
+        fit = SurvivingFit(self.model, self._healing, self._keep, self._past, listed(self).callbacks)
+        self._set(fit)
+        fit.start()
+        return fit
 
     def _can_repeat(self) -> bool:
         model = self.model

@@ -1,13 +1,16 @@
 """The state of a Keras model for checkpoints: see `sparktrain.training.frameworks.contract.Framework.state`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
 from sparktrain.model_kinds import named_kind
+from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.notices import issued_notices, notice
 
@@ -22,13 +25,17 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     `tf.random.Generator` objects, the counters of TensorFlow's stateful random operations, iterators, callbacks.
     Raises UserError when the model is not built, and TypeError for several.
     """
-    model = _model(parts)
-    _notice_own_steps(parts)
-    variables = model_state.named(model)
-    copies = {name: model_state.value(variable, spare.get(name)) for name, variable in variables.items()}
-    if (seed := model_state.global_seed()) is not None:
-        copies[model_state.GLOBAL_SEED] = seed
-    return {_VARIABLES: _specs(variables)}, copies
+    return _captured(parts, lambda name, variable: model_state.value(variable, spare.get(name)))
+
+
+def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array], Retention]:
+    """As `captured`, but with TensorFlow's own memory: its updates copy a buffer that is referenced before they write.
+
+    The other backends may write in place, and have copies.
+    """
+    if backend_in_use() != TENSORFLOW:
+        return *captured(parts, spare), Retention()
+    return *_captured(parts, lambda name, variable: model_state.view(variable)), Retention()
 
 
 def is_split(parts: Sequence[Any]) -> bool:
@@ -113,6 +120,17 @@ def are_equal(parts: Sequence[Any]) -> bool:
     from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 
     return bool(is_averaged(_model(parts)))
+
+
+def _captured(parts: Sequence[Any], array_of: Callable[[str, Any], Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What `captured` returns, with an array for each variable from `array_of`, which gets its name too."""
+    model = _model(parts)
+    _notice_own_steps(parts)
+    variables = model_state.named(model)
+    arrays = {name: array_of(name, variable) for name, variable in variables.items()}
+    if (seed := model_state.global_seed()) is not None:
+        arrays[model_state.GLOBAL_SEED] = seed
+    return {_VARIABLES: _specs(variables)}, arrays
 
 
 def _specs(variables: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import keras
@@ -59,6 +60,14 @@ class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
 
     def on_heal(self) -> None:
         """Another process has taken a lost rank; called on those that have survived, between two collectives."""
+
+
+class EventStage(Enum):
+    """How far an event of `fit` is: which callbacks are called."""
+
+    BEFORE = "those of this package before the user's"
+    USERS = "the user's"
+    AFTER = "those of this package after the user's"
 
 
 class SilencedCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types

@@ -15,7 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from sparktrain.config.param_values import described
 from sparktrain.errors import UserError
 from sparktrain.model_kinds import named_kinds
+from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
+from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
 
 _PREFIX = "state/"
 _GENERATOR = f"{_PREFIX}generator"
@@ -34,9 +36,22 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
 
     Raises TypeError for what is no plain data.
     """
-    packing = _Packing(spare)
+    packing = _Packing(spare, {})
     states = [[_kind(part), packing.packed(_plain(part).state_dict(), _name(part))] for part in parts]
     return {_STATES: states}, packing.arrays
+
+
+def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array], Retention]:
+    """As `captured`, but with the memory of the CPU that an optimizer among the parts updates: its step waits."""
+    updated = updated_tensors(parts)
+    packing = _Packing(spare, {tensor.data_ptr(): tensor.nbytes for tensor in updated})
+    retention = StepGate(updated)
+    try:
+        states = [[_kind(part), packing.packed(_plain(part).state_dict(), _name(part))] for part in parts]
+    except BaseException:
+        retention.end()
+        raise
+    return {_STATES: states}, packing.arrays, retention
 
 
 def assign(
@@ -131,7 +146,9 @@ def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[s
 class _Packing:
     """Turns state dicts into JSON, and collects copies of their arrays."""
 
-    def __init__(self, spare: Mapping[str, Array]) -> None:
+    def __init__(self, spare: Mapping[str, Array], retained: Mapping[int, int]) -> None:
+        """`retained`: the address and the bytes of tensors that need no copy."""
+        self._retained = retained
         self.arrays: dict[str, Array] = {_GENERATOR: torch.get_rng_state().numpy().copy()}
         self._spare = spare
 
@@ -142,7 +159,7 @@ class _Packing:
                 f"{name} is nested more than {_NESTED} deep, and cannot be saved: a value may contain itself"
             )
         if isinstance(value, torch.Tensor):
-            return ["tensor", _dtype_name(value), self._add(_array, value, name)]
+            return ["tensor", _dtype_name(value), self._add(self._copied(value), value, name)]
         if isinstance(value, np.ndarray | np.generic):
             return ["array" if isinstance(value, np.ndarray) else "scalar", self._add(_copied, value, name)]
         if isinstance(value, Mapping):
@@ -159,6 +176,12 @@ class _Packing:
             "without pickle, as tensors, arrays, numbers, strings, and lists and dicts of them. Have its state_dict() "
             "leave it out, or return its own state_dict() or its name"
         )
+
+    def _copied(self, value: torch.Tensor) -> Callable[[torch.Tensor, Array | None, str], Array]:
+        """What makes an array of a tensor."""
+        if not self._retained or value.layout is not torch.strided or not value.is_contiguous():
+            return _array
+        return _memory if self._retained.get(value.data_ptr()) == value.nbytes else _array
 
     def _add(self, copied: Callable[[Any, Array | None, str], Array], value: Any, name: str) -> str:
         key = f"{_PREFIX}{len(self.arrays)}"
@@ -187,9 +210,7 @@ def _array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
         )
     if tensor.device.type == "meta":
         raise TypeError(f"{name} is a tensor on the device meta, which has no values to save: materialize it first")
-    plain = tensor.detach()
-    if plain.is_floating_point() and plain.dtype not in _NUMPY_FLOATS:
-        plain = plain.view(_INTEGERS[plain.element_size()])
+    plain = _with_numpy_type(tensor)
     if spare is not None and plain.dim() == spare.ndim and tuple(plain.shape) == spare.shape:
         target = torch.from_numpy(spare)
         if target.dtype is plain.dtype:
@@ -197,6 +218,19 @@ def _array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
             return spare
     copied: Array = plain.resolve_conj().resolve_neg().to("cpu", copy=True).contiguous().numpy()
     return copied
+
+
+def _memory(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
+    """The memory of a tensor that `updated_tensors` has returned."""
+    array: Array = _with_numpy_type(tensor).numpy()
+    return array
+
+
+def _with_numpy_type(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach()
+    if plain.is_floating_point() and plain.dtype not in _NUMPY_FLOATS:
+        return plain.view(_INTEGERS[plain.element_size()])
+    return plain
 
 
 _NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)

@@ -136,7 +136,14 @@ FIELDS = {
         "failure": st.none() | failures,
         "seconds": finite,
     },
-    DrainDecided: {"request": text, "host": text, "agent": st.none() | numbers, "problem": text},
+    DrainDecided: {
+        "request": text,
+        "host": text,
+        "agent": st.none() | numbers,
+        "problem": text,
+        "notice": text,
+        "cancels": st.booleans(),
+    },
     DrainCompleted: {"request": text},
     RunEnded: {"ending": text, "reason": text, "seconds": finite},
 }

@@ -101,6 +101,9 @@ def test_the_command_prints_what_is_drained(
     assert capfd.readouterr().out == f"{run.directory}: agent 3 on node-7.x is being drained; see sparktrain status\n"
     assert cli.main(["drain", run.directory, "--host", "node-7", "--json"]) == 0
     assert '"host": "node-7.x"' in capfd.readouterr().out
+    assert cli.main(["drain", run.directory, "--host", "node-7", "--cancel"]) == 0
+    assert capfd.readouterr().out == f"{run.directory}: node-7.x is not drained any more\n"
+    assert sorted(request.cancels for request in pending_drains(run.store, run.layout, ())) == [False, False, True]
 
 
 def test_status_says_what_is_drained_and_what_is_being_drained(tmp_path: Path) -> None:
@@ -113,3 +116,14 @@ def test_status_says_what_is_drained_and_what_is_being_drained(tmp_path: Path) -
     )
     run.write(DriverStarted(plan=run.plan.digest))
     assert [note.partition(" ")[0] for note in looked_at(run).notes] == ["a"], "the agents of a driver end with it"
+
+
+def test_status_has_notices_and_no_drain_that_was_cancelled(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    run.write(DrainDecided(request="1", host="a"), DrainDecided(request="2", host="a", agent=1, notice="SIGTERM"))
+    run.write(DrainDecided(request="3", host="b", agent=2, notice="SIGTERM"), DrainCompleted(request="3"))
+    run.write(DrainDecided(request="4", host="a", cancels=True))
+    assert looked_at(run).notes == (
+        "1 agent had notice, and no member is left there: agent 2 on b (SIGTERM)",
+        "agent 1 on a (SIGTERM) is being drained: its members move, or finish",
+    )

@@ -48,7 +48,7 @@ class Memory:
         self.extra = extra
         return bytes(2**16)
 
-    def take(self, parts: Any, place: Any, part: bytes, members: Any, *, paused: bool) -> None:
+    def take(self, parts: Any, place: Any, part: bytes, members: Any, *, paused: bool, pace_s: float) -> None:
         self.snapshots.append((*place, paused))
 
 

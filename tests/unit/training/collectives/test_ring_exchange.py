@@ -56,3 +56,14 @@ def test_a_value_names_its_ring_but_in_the_first() -> None:
     exchange.enter(3)
     exchange.share("here/0", b"")
     assert pipe.sent == ["here/0", "r3/here/0"]
+
+
+def test_nobody_waits_for_a_value_of_a_ring_that_is_broken() -> None:
+    pipe = Pipe()
+    exchange = RingExchange(pipe, 1, pipe)
+    exchange.leave(2)
+    assert exchange.shared(30.0) is None
+    assert pipe.time == 0.0
+    exchange.enter(2)
+    assert exchange.shared(1.0) is None
+    assert pipe.time >= 1.0

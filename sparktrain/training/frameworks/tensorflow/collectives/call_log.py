@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktrain.training.collectives.collective_call import LOGGED_CALLS, RETURNED, CollectiveCall
+from sparktrain.training.frameworks.tensorflow.collectives.call_times import write_row
 
 _SHOWN = 3
 _LAST = ("last-weights", "closing")
@@ -26,6 +27,7 @@ class CallLog:
         self._site_numbers: dict[tuple[str, str], int] = {}
         self._count: Any = None
         self._rows: Any = None
+        self._newest: Any = None
 
     def note(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Any:
         """An operation that logs the start of a collective; in a graph, run it first."""
@@ -33,13 +35,20 @@ class CallLog:
         number = self._site_numbers.setdefault(site, len(self._sites))
         if number == len(self._sites):
             self._sites.append(site)
+        # In variables, because a traced step runs no Python that could note its calls.
         self.prepare()
         count = self._count.assign_add(1)
+        self._newest = count
         row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
-        return self._rows.scatter_nd_update([[count % LOGGED_CALLS]], [row])
+        return write_row(self._rows, count % LOGGED_CALLS, row)
+
+    def number(self) -> tf.Tensor | None:
+        """The number of the collective that was noted last, if that was in the function that is being traced."""
+        is_here = getattr(self._newest, "graph", None) is tf.compat.v1.get_default_graph()
+        return self._newest if is_here else None
 
     def prepare(self) -> None:
-        """Make the variables: a traced step runs no Python that could note its calls."""
+        """Make the variables: a function that makes one while it is traced is traced twice."""
         if self._count is None:
             with tf.init_scope():
                 self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)

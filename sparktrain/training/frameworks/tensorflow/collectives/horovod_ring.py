@@ -25,7 +25,14 @@ from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.horovod_environment import horovod_environment
-from sparktrain.training.collectives.opened_sockets import open_sockets, shut_down
+from sparktrain.training.collectives.opened_sockets import (
+    Sockets,
+    expect_answers,
+    is_answered,
+    open_sockets,
+    peers_of,
+    shut_down,
+)
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, of_equals
@@ -54,7 +61,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    connection = _Connection(False, frozenset()) if joining.prepared else _connect(joining)
+    connection = _Connection(False, frozenset(), {}) if joining.prepared else _connect(joining)
     return HorovodRing(joining, connection)
 
 
@@ -63,8 +70,10 @@ class _Connection:
     """What connects a member to the others."""
 
     by_nccl: bool
-    sockets: frozenset[tuple[int, str]]
+    sockets: Sockets
     """Of Gloo."""
+    peers: dict[tuple[int, str], str]
+    """The addresses of the members at their other ends."""
 
 
 def _connect(joining: Joining) -> _Connection:
@@ -96,7 +105,7 @@ def _connect(joining: Joining) -> _Connection:
         gloo_sockets = open_sockets() - sockets_before
     # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(mpi_ops.shutdown)
-    return _Connection(by_nccl, gloo_sockets)
+    return _Connection(by_nccl, gloo_sockets, peers_of(gloo_sockets))
 
 
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
@@ -127,6 +136,19 @@ class HorovodRing(NamedRing):
         Any thread may call it. It does not block.
         """
         shut_down(self._connection.sockets)
+
+    def expect_answers(self, timeout_s: float) -> None:
+        """Fail a collective where the host of a member acknowledges nothing for `timeout_s`; 0: wait for it.
+
+        Any thread may call it. It does not block.
+        """
+        expect_answers(self._connection.sockets, timeout_s)
+
+    def silent_ranks(self) -> list[int]:
+        """Members on other hosts whose connections are closed, or acknowledge nothing. It does not block."""
+        silent = {address for opened, address in self._connection.peers.items() if not is_answered(opened)}
+        places = enumerate(self._formation.places)
+        return [rank for rank, place in places if place.address in silent - {self._formation.mine.address}]
 
     def leave(self) -> None:
         """Leave the ring together with all other members, while no member is in a collective, or after `break_off`."""

@@ -14,6 +14,7 @@ from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.step_notes import StepNotes
+from sparktrain.training.frameworks.tensorflow.collectives.batch_times import note_batches
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
 from sparktrain.training.frameworks.tensorflow.collectives.call_times import CallTimes
@@ -40,6 +41,8 @@ class NamedRing(Ring):
         self.notes = StepNotes()
         self._times = CallTimes()
         self.notes.traced = self._times.newest
+        self._batches = CallTimes()
+        self.notes.traced_feeds = self._batches.newest
         self._formation = formation
         self._moved = moved
         self._names = OpNames()
@@ -86,6 +89,13 @@ class NamedRing(Ring):
             # No slash in a name: Horovod takes what follows the last one, and two operations would have one name.
             return back(self._gathered(carried, f"{unique}.gather"))
 
+    def note_batches(self, noting: bool) -> bool:
+        """See base class."""
+        if noting:
+            self._batches.prepare()
+        note_batches(self._batches if noting else None)
+        return True
+
     def tensor(self, array: "np.ndarray[Any, Any]") -> tf.Tensor:
         """See base class."""
         return tf.constant(array)
@@ -120,7 +130,7 @@ class NamedRing(Ring):
             started = self._times.start(tensors)
         results = operate()
         with tf.name_scope(PREFIX):
-            self._times.end(started, results)
+            self._times.end(started, results, self.calls.number())
         return results
 
     @abstractmethod

@@ -10,6 +10,7 @@ from sparktrain.errors import RingError
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
+from sparktrain.training.frameworks.tensorflow.healing.step_reader import StepReader
 from sparktrain.training.frameworks.tensorflow.healing.step_values import StepValues
 
 
@@ -39,11 +40,11 @@ class HealingStep:
         self._arrive = arrive
         self._heal = heal
         self._on_end = on_end
-        self._functions: dict[Any, Any] = {}
+        self._readers: dict[str, StepReader] = {}
+        """By the element spec of their iterators."""
         self._iterator: Any = None
-        self._newest: Any = None
-        """The function for batches of the iterator."""
-        self._batch: Any = None
+        self._reader: StepReader | None = None
+        """Of the iterator."""
         self._arrived = False
         self._retired = False
         self.before_next: Callable[[], None] | None = None
@@ -55,57 +56,63 @@ class HealingStep:
 
     def __call__(self, iterator: Any) -> Any:
         """The logs of the step. Raises StopIteration at the end of the data, and what training raises."""
-        # Keras has the graph take the batch: then it is lost with a step that fails.
-        self._batch = next(iterator)
-        step = self._function(iterator)
+        reader = self._reader_of(iterator)
         if self._retired:
-            return step(self._batch)
+            return reader.train_next(iterator)
         trains = True
         if not self._arrived:
             self._arrived = True
             # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
-            step.get_concrete_function(self._batch)
+            reader.trace(iterator)
             trains = self._arrive()
         if self.before_next is not None:
             before = self.before_next
             self.before_next = None
             before()
-        outputs = self._trained(step) if trains else None
-        self._batch = None
+        outputs = None
+        if trains:
+            outputs = self._trained(reader, iterator)
+        else:
+            reader.leave_out(iterator)
         self._on_end()
         return self._model.get_metrics_result() if outputs is None else outputs
 
     def trace(self, spec: Any) -> None:
         """Trace the step for batches of `spec` before there is one."""
-        self._function_for(spec).get_concrete_function()
+        empty = tf.data.Dataset.from_generator(lambda: (), output_signature=spec)
+        self._reader_for(spec).trace(iter(empty))
 
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
         with self._continuity.by_itself():
-            tf.function(self._step)(self._batch)
+            assert self._reader is not None
+            tf.function(self._step)(self._reader.batch)
 
-    def _trained(self, step: Any) -> Any:
-        while True:
+    def _trained(self, reader: StepReader, iterator: Iterator[Any]) -> Any:
+        try:
+            return reader.train_next(iterator)
+        except (RingError, tf.errors.OpError) as error:
+            broken = error
+        while is_ring_error(broken):
+            if not self._heal(broken):
+                return None
             try:
-                return step(self._batch)
+                return reader.train_again()
             except (RingError, tf.errors.OpError) as error:
-                if not is_ring_error(error):
-                    raise
-                if not self._heal(error):
-                    return None
+                broken = error
+        raise broken
 
-    def _function(self, iterator: Iterator[Any]) -> Any:
-        """The traced step for batches of the iterator: one trace for all lengths of its batches, as with Keras."""
-        if iterator is not self._iterator:
-            self._newest = self._function_for(iterator.element_spec)  # type: ignore[attr-defined] # of TensorFlow
+    def _reader_of(self, iterator: Iterator[Any]) -> StepReader:
+        if self._reader is None or iterator is not self._iterator:
+            self._reader = self._reader_for(iterator.element_spec)  # type: ignore[attr-defined] # of TensorFlow
             self._iterator = iterator
-        return self._newest
+        return self._reader
 
-    def _function_for(self, spec: Any) -> Any:
+    def _reader_for(self, spec: Any) -> StepReader:
         key = repr(spec)
-        if key not in self._functions:
-            self._functions[key] = tf.function(self._step, input_signature=(spec,))
-        return self._functions[key]
+        if key not in self._readers:
+            self._readers[key] = StepReader(self._step, spec)
+        return self._readers[key]
 
     @as_written
     def _step(self, batch: Any) -> Any:

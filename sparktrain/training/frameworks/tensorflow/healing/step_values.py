@@ -33,6 +33,8 @@ class StepValues(Passenger):
             seeds[model_state.GLOBAL_SEED] = generator.state
         changed = [*own.values(), *seeds.values()]
         self._pairs = [(variable, _shadow(variable)) for variable in changed]
+        rate = model.optimizer._learning_rate
+        self._rate = (rate, _shadow(rate)) if hasattr(rate, "assign") else None
         self._travelling = {name: value for name, value in own.items() if value.dtype == "float32"}
         self._sizes = [int(np.prod(variable.shape)) for variable in self._travelling.values()]
         # As rows of one tensor of the gradients' type: Horovod joins it to them, where another type costs an operation.
@@ -44,12 +46,22 @@ class StepValues(Passenger):
 
     def keep(self) -> list[tf.Operation]:
         """The operations, for the start of a step that is traced, that keep the values before it."""
-        return [shadow.assign(variable.value).op for variable, shadow in self._pairs]
+        pairs = self._pairs if self._rate is None else [*self._pairs, self._rate]
+        return [shadow.assign(variable.value).op for variable, shadow in pairs]
+
+    def keep_now(self) -> None:
+        """Keep the values before a step that is not started."""
+        for variable, shadow in self._pairs:
+            shadow.assign(variable)
 
     def put_back(self) -> None:
         """Undo what the newest step has changed before its collective."""
         for variable, shadow in self._pairs:
             variable.assign(shadow)
+
+    def has_same_rate(self) -> bool:
+        """Whether the learning rate is that of the newest step."""
+        return self._rate is None or float(self._rate[0].numpy()) == float(self._rate[1].numpy())
 
     def sent(self) -> tf.Tensor:
         """See base class. Zeros but for this member's row: the sum over the members has all rows, to the bit."""

@@ -5,8 +5,6 @@ and repeats the step with the batch it has. Where some member has applied the st
 those that have not applied it take weights and optimizer from that one, and train the batch by themselves for the rest.
 """
 
-import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,19 +12,19 @@ from typing import Any
 
 import keras
 
-from sparktrain.errors import RingError
+from sparktrain.errors import FormError, RingError
 from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
-from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
+from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader
 from sparktrain.training.frameworks.keras.user_callbacks import (
-    Agreed,
     CallbackStateKeeper,
+    EventStage,
     InternalCallback,
     ResumedState,
     SilencedCallback,
@@ -60,15 +58,18 @@ class SurvivingFit:
         healing: RingHealing,
         keep: CallbackStateKeeper,
         past: ResumedState,
-        callbacks: Sequence[InternalCallback],
+        callbacks: Sequence[Any],
     ) -> None:
-        """`callbacks` are those of this package."""
+        """`callbacks` are all of this `fit`."""
         self._model = model
         self._healing = healing
         self._keep = keep
         self._position = keep.position
         self._past = past
-        self._callbacks = list(callbacks)
+        self._callbacks = [entry for entry in callbacks if isinstance(entry, InternalCallback)]
+        self._agreeing = [entry for entry in self._callbacks if type(entry).agreed is not InternalCallback.agreed]
+        """Those that agree with other members."""
+        self._external = [entry for entry in callbacks if not isinstance(entry, InternalCallback)]
         self._values = StepValues(model, healing.ring)
         self._step = HealingStep(
             model,
@@ -82,25 +83,30 @@ class SurvivingFit:
         """Steps that this member has applied."""
         self._has_healed = False
         """Whether the ring has healed since the last step."""
-        external = [entry for entry in self._listed() if not isinstance(entry, InternalCallback)]
         self._listening = {
-            event: [entry for entry in external if not is_default(entry, *methods)]
+            event: [entry for entry in self._external if not is_default(entry, *methods)]
             for event, methods in _EVENTS.items()
         }
         """The users' callbacks that do something at an event."""
         self._noted: list[tuple[Any, dict[str, Any]]] = []
         """Their attributes before the newest event."""
-        self._rate = 0.0
-        """The learning rate before the newest event."""
-        self._agreed: list[Agreed] = []
+        self._agreed: list[list[int]] = []
         """What the members had agreed on before the callbacks of the newest step."""
+        self._event = ""
+        """The event of Keras that runs; empty outside of `_EVENTS`."""
+        self._stage = EventStage.BEFORE
 
-    def note(self, event: str) -> None:
-        """The users' callbacks are called for `event` next: note what another process would call them with."""
-        callbacks = self._listening[event]
-        if callbacks:
-            self._noted = [(callback, _attributes(callback)) for callback in callbacks]
-            self._rate = _rate(self._model)
+    def enter(self, event: str, stage: EventStage) -> None:
+        """The callbacks of `stage` are called for `event` next. Noted: what another process would call users' with."""
+        self._event = event
+        self._stage = stage
+        if stage is EventStage.USERS:
+            self._noted = [(callback, _attributes(callback)) for callback in self._listening[event]]
+
+    def leave(self) -> None:
+        """All callbacks have been called for the event."""
+        self._event = ""
+        self._stage = EventStage.BEFORE
 
     def end(self) -> None:
         """The `fit` ends: a loss ends the training from now on."""
@@ -133,19 +139,36 @@ class SurvivingFit:
     # ---- a member moves to another process
 
     def _can_give_place(self, offer: OfferHandover) -> bool:
-        """Whether this member can change its ring for the process that is offered."""
-        return bool(offer.rank or not self._has_silenced())
+        """Whether this member can change its ring for the process that is offered.
+
+        Not where only reading shows whether there is a next batch.
+        """
+        return self._position.per_epoch is not None and bool(offer.rank or not self._has_silenced())
 
     def _change_before_next_step(self, offer: OfferHandover) -> None:
         self._step.before_next = lambda: self._change(offer)
 
     def _change(self, offer: OfferHandover) -> None:
         """Form the next ring with the process that is offered: nothing of the next step is done on any member."""
-        self._healing.change(offer, self._steps)
-        for callback in self._callbacks:
-            callback.before_move()
-        self._settle_in(in_step=True, able=True)
+        self._values.keep_now()
+        try:
+            self._healing.change(offer, self._steps)
+            for callback in self._callbacks:
+                callback.before_move()
+            self._agreement(in_step=True)
+        except RingRefusalError:
+            raise
+        except (FormError, RingError) as error:  # one more member is lost
+            self._agree(error, in_step=True)
+        else:
+            self._has_healed = True
+            for callback in self._callbacks:
+                callback.on_heal()
         self._report_healed()
+
+    def _has_silenced(self) -> bool:
+        """Whether a callback of the chief writes files, and other members lack its state."""
+        return any(isinstance(entry, SilencedCallback) for entry in self._external)
 
     # ---- after a loss
 
@@ -165,29 +188,35 @@ class SurvivingFit:
         self._report_healed()
 
     def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
-        able = self._is_able(in_step=in_step)
-        self._healing.rejoin(error)
-        # Before this member may have to send its state.
-        if in_step:
-            self._values.put_back()
-        try:
-            return self._settle_in(in_step=in_step, able=able)
-        except RingError as refusal:
-            raise refusal from error
-
-    def _settle_in(self, *, in_step: bool, able: bool) -> RingAgreement:
-        """Agree with the members of the new ring which state counts, and send it where this member has that."""
-        results = len(self._healing.continuity.results)
-        standing = RingStanding(steps=self._steps, in_step=in_step, results=results, able=able)
-
-        def write(folder: Path, ranks: list[int]) -> None:
-            self._write(folder, ranks, in_step=in_step)
-
-        agreement = self._healing.agree(standing, write)
+        """What the members of the next ring agree on; of the one after that where it breaks too."""
+        # At once: the gang restarts, and does not wait for a process that cannot help.
+        if not self._is_able(in_step=in_step):
+            raise error
+        agreement = None
+        while agreement is None:
+            self._healing.rejoin(error)
+            # Before this member may have to send its state.
+            if in_step:
+                self._values.put_back()
+            try:
+                agreement = self._agreement(in_step=in_step)
+            except RingRefusalError:
+                raise
+            except RingError as broken:
+                error = broken
         self._has_healed = True
         for callback in self._callbacks:
             callback.on_heal()
         return agreement
+
+    def _agreement(self, *, in_step: bool) -> RingAgreement:
+        results = len(self._healing.continuity.results)
+        standing = RingStanding(steps=self._steps, in_step=in_step, results=results)
+
+        def write(folder: Path, ranks: list[int]) -> None:
+            self._write(folder, ranks, in_step=in_step)
+
+        return self._healing.agree(standing, write)
 
     def _report_healed(self) -> None:
         self._healing.healed(self._steps)
@@ -213,7 +242,7 @@ class SurvivingFit:
         the batch of that step, and then calls the callbacks as the others do.
         """
         if 0 in ranks and self._has_silenced():
-            raise RingError("the chief is lost, and with it the state of a callback that wrote its files")
+            raise RingRefusalError("the chief is lost, and with it the state of a callback that wrote its files")
         position = self._position
         back = 0 if in_step else 1
         position.step -= back
@@ -221,9 +250,9 @@ class SurvivingFit:
         try:
             with nullcontext() if in_step else self._as_noted():
                 content = fit_content(position, self._keep, self._model)
-            names = [type(callback).__name__ for callback in self._callbacks]
-            agreed = [callback.agreed() for callback in self._callbacks] if in_step else self._agreed
-            by_name = {name: list(numbers) for name, numbers in zip(names, agreed, strict=True)}
+            names = [type(callback).__name__ for callback in self._agreeing]
+            agreed = self._agreements() if in_step else self._agreed
+            by_name = dict(zip(names, agreed, strict=True))
             content[SENT] = {"drawn": self._past.drawn, "agreed": by_name, "read_only": not in_step}
             extra = {FIT_STATE: content}
             state = capture(self._model, position.step, epoch=position.epoch, batch=position.batch, extra=extra)
@@ -247,19 +276,19 @@ class SurvivingFit:
 
         It calls all callbacks of the event: those of users must not have been called, or have changed themselves alone.
         """
-        callback, event = _caller()
-        if callback is None or event not in _EVENTS or not callback.repeatable:
+        listening = self._listening.get(self._event)
+        repeatable = all(callback.repeatable for callback in self._callbacks)
+        if listening is None or not repeatable or self._stage is EventStage.USERS:
             return False
-        if not callback.last or not self._listening[event]:
+        if self._stage is EventStage.BEFORE or not listening:
             return True
-        known = all(type(entry) in _STATES or not is_of_keras(entry) for entry in self._listening[event])
-        return known and _rate(self._model) == self._rate
+        known = all(type(entry) in _STATES or not is_of_keras(entry) for entry in listening)
+        return known and self._values.has_same_rate()
 
     @contextmanager
     def _as_noted(self) -> Iterator[None]:
         """Within the block the users' callbacks are as before the event, if they have been called for it."""
-        callback, _ = _caller()
-        noted = self._noted if callback is not None and callback.last else []
+        noted = self._noted if self._stage is EventStage.AFTER else []
         present = [dict(vars(entry)) for entry, _ in noted]
         for entry, attributes in noted:
             vars(entry).update(attributes)
@@ -269,13 +298,8 @@ class SurvivingFit:
             for (entry, _), attributes in zip(noted, present, strict=True):
                 vars(entry).update(attributes)
 
-    def _has_silenced(self) -> bool:
-        """Whether a callback of the chief writes files, and other members lack its state."""
-        return any(isinstance(entry, SilencedCallback) for entry in self._listed())
-
-    def _listed(self) -> list[Any]:
-        callbacks = _callback_list(self._model)
-        return [] if callbacks is None else list(callbacks.callbacks)
+    def _agreements(self) -> list[list[int]]:
+        return [list(callback.agreed()) for callback in self._agreeing]
 
     # ---- steps
 
@@ -298,33 +322,12 @@ class SurvivingFit:
         self._steps += 1
         self._healing.continuity.step()
         # Before the callbacks: a process that takes part from here calls all of them.
-        self._agreed = [callback.agreed() for callback in self._callbacks]
+        self._agreed = self._agreements()
         if self._has_healed:
             self._has_healed = False
             self._healing.settle()
         if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
             self._healing.declare(True)
-
-
-def _callback_list(model: Any) -> Any:
-    """The callbacks of the `fit` of `model` on the stack; None where there is none."""
-    for frame, _ in traceback.walk_stack(sys._getframe()):
-        callbacks = frame.f_locals.get("callbacks")
-        if frame.f_locals.get("self") is model and isinstance(callbacks, keras.callbacks.CallbackList):
-            return callbacks
-    return None
-
-
-def _caller() -> tuple[InternalCallback | None, str]:
-    """The callback of this package that has called, and the event of Keras; None and empty for any other caller."""
-    callback = None
-    for frame, _ in traceback.walk_stack(sys._getframe()):
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, InternalCallback):
-            callback = caller
-        if isinstance(caller, keras.callbacks.CallbackList):
-            return callback, frame.f_code.co_name.lstrip("_")
-    return None, ""
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
@@ -336,8 +339,3 @@ def _copied(value: Any) -> Any:
     if not isinstance(value, list | dict) or len(value) > _COPIED:
         return value
     return {name: _copied(child) for name, child in value.items()} if isinstance(value, dict) else value.copy()
-
-
-def _rate(model: Any) -> float:
-    rate = model.optimizer._learning_rate
-    return float(rate.numpy()) if hasattr(rate, "numpy") else 0.0
