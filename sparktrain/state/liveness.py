@@ -10,7 +10,7 @@ or held up, and what agents sent meanwhile is still unread."""
 
 
 DOUBTED_S = 4.0
-"""How long an agent may be silent whose host others cannot reach: longer than the interval of its heartbeats."""
+"""How long an agent may be silent if others cannot reach its host: longer than the interval of its heartbeats."""
 
 
 class Leases:
@@ -66,8 +66,8 @@ class Leases:
 class Lease:
     """An agent's own view of its lease, which never ends later than the coordinator's, unless that doubts the agent.
 
-    It counts from the *sending* of the answered heartbeat, the coordinator's from the arrival, which is later. An agent
-    that is doubted has a member whose ring is broken, and which can train on only with a ring that the coordinator has
+    It counts from the *sending* of the answered heartbeat, the coordinator's from the arrival, which is later. The
+    ring of a member of a doubted agent is broken, and this member trains on only in a ring that the coordinator has
     announced to it.
     """
 

@@ -46,7 +46,7 @@ def peers_of(sockets: Sockets) -> dict[tuple[int, str], str]:
 
 
 def expect_answers(sockets: Sockets, timeout_s: float) -> None:
-    """Break a connection whose peer acknowledges nothing for `timeout_s`: its host, or the network to it, is gone.
+    """Break a connection if its peer acknowledges nothing for `timeout_s`: its host, or the network to it, is gone.
 
     The kernel of the peer acknowledges, also for a process that is stopped or has nothing to send: idle connections are
     probed each second (RFC 1122, section 4.2.3.6, and RFC 5482). 0 ends that. It does not block.

@@ -145,7 +145,7 @@ class HorovodRing(NamedRing):
         expect_answers(self._connection.sockets, timeout_s)
 
     def silent_ranks(self) -> list[int]:
-        """Members on other hosts whose connections are closed, or acknowledge nothing. It does not block."""
+        """Members on other hosts with connections that are closed, or acknowledge nothing. It does not block."""
         silent = {address for opened, address in self._connection.peers.items() if not is_answered(opened)}
         places = enumerate(self._formation.places)
         return [rank for rank, place in places if place.address in silent - {self._formation.mine.address}]
