@@ -150,8 +150,8 @@ class RunMachine:
                 healed = self._restarts.healed(gang, message, at)
                 return self._delete(gang) if healed else [refused(agent, message.member)]
             case m.MemberLeft():
-                left = self._handovers.left(gang, message, at)
-                return [refused(agent, message.member)] if left is None else left
+                handed_over = self._handovers.left(gang, message, at)
+                return [refused(agent, message.member)] if handed_over is None else handed_over
             case m.MemberPrepared():
                 return [refused(agent, message.member)]
             case m.MemberAsked(member=member) if member.rank == CHIEF:
