@@ -105,6 +105,7 @@ class RunRequest:
             may_grow=start.may_grow,
             port=start.port,
             ring=start.ring,
+            prepared=start.prepared,
             local_steps=spec.gang.local_steps,
             servers=self.servers,
         )

@@ -338,6 +338,7 @@ class Agent:
                 case (
                     m.FormGang()
                     | m.RingBroken()
+                    | m.OfferHandover()
                     | m.PeerShared()
                     | m.MemberMoved()
                     | m.Judged()

@@ -167,7 +167,7 @@ class MemberSession:
     async def _restore_dir(self) -> str:
         """The folder to resume from; empty without one, and where another member sends the state from its memory."""
         # The others are ahead of every checkpoint, and of what this agent may hold.
-        if self._start.call.gang.ring:
+        if self._start.call.gang.ring or self._start.call.gang.prepared:
             return ""
         memory = self._start.memory
         if memory is None:
@@ -261,6 +261,11 @@ class MemberSession:
                     post(m.PeersSilent(self.member, tuple(map(Rank, ranks))))
                 case pm.Healed(ring=ring, step=step):
                     post(m.MemberHealed(self.member, ring, step))
+                case pm.Prepared():
+                    post(m.MemberPrepared(self.member))
+                case pm.LeftRing(ring=ring, step=step):
+                    self._flush(post)  # what it has reported counts for its successor
+                    post(m.MemberLeft(self.member, ring, step))
                 case pm.Stepped() as stepped:
                     post(self._pace.stepped(stepped))
                 case pm.FunctionEnded(outcome=outcome):

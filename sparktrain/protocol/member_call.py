@@ -29,6 +29,8 @@ class MemberGang(Struct, frozen=True, kw_only=True):
     ring: int = 0
     """Number of the ring that this member joins first: above 0, the others have trained in those before, and give it
     their state."""
+    prepared: bool = False
+    """The others train: the process runs the function up to its ring, and waits there for its place in the next one."""
     local_steps: int | None = None
     """Steps that a member trains by itself between two averages; None: gradients are averaged."""
     servers: ServerKeys = ServerKeys()

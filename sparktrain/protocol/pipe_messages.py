@@ -20,6 +20,7 @@ from sparktrain.state.agent_messages import (
     FormGang,
     Judged,
     MemberMoved,
+    OfferHandover,
     PeerShared,
     RingBroken,
 )
@@ -230,6 +231,17 @@ class Healed(Message, frozen=True, tag=True):
     """Steps that it has finished."""
 
 
+class Prepared(Message, frozen=True, tag=True):
+    """The process has run the function up to its ring, and waits there for the place of another one."""
+
+
+class LeftRing(Message, frozen=True, tag=True):
+    """The process leaves its ring after `step`, as all others do, and ends: another one takes its place in `ring`."""
+
+    ring: int
+    step: int
+
+
 class Snapshot(Message, frozen=True, tag=True):
     """The chief's state, or this member's part, is written to files, which the agent owns now.
 
@@ -292,6 +304,7 @@ ToMember = (
     Assignment
     | FormGang
     | RingBroken
+    | OfferHandover
     | PeerShared
     | SnapshotAnswered
     | Advise
@@ -314,6 +327,8 @@ FromMember = (
     | Heals
     | PeersSilent
     | Healed
+    | Prepared
+    | LeftRing
     | Snapshot
     | MemoryWritten
     | Unsaved

@@ -11,7 +11,6 @@ from sparktrain.errors import SpecError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
-from sparktrain.state.restart_history import RestartHistory
 from sparktrain.store.base import PIECE_BYTES, Store
 
 POLL_S = 1.0
@@ -199,8 +198,11 @@ class Follower:
         newest = Generation(result.generations)
         generation = newest if self._selection.generation is None else self._selection.generation
         rank = self._selection.rank or CHIEF
-        incarnation = RestartHistory(entries=result.restarts).incarnation(rank) if generation == newest else 0
-        return Member(RunId(self._place.layout.path), self._selection.trial, generation, rank, incarnation)
+        if generation == newest and rank < len(result.members):
+            path = result.members[rank].log.removeprefix(self._place.store.where()).lstrip("/")
+            if (member := self._place.layout.member_of_log(path)) is not None:
+                return member
+        return Member(RunId(self._place.layout.path), self._selection.trial, generation, rank)
 
     def _over(self, view: RunView) -> bool:
         """The member has ended, or no driver watches it any more."""

@@ -108,6 +108,21 @@ class MemberHealed(Small, frozen=True, tag=True):
     """Steps that it has finished; the next one is that in which the ring before broke, where no step is repeated."""
 
 
+class MemberPrepared(Small, frozen=True, tag=True):
+    """The process has run the training function up to its ring, and waits there for the place of another one."""
+
+    member: Member
+
+
+class MemberLeft(Small, frozen=True, tag=True):
+    """The member leaves its ring after `step`, as all others do, for the process that takes its place; it ends next."""
+
+    member: Member
+    ring: int
+    """Number of the ring that the others form without it."""
+    step: int
+
+
 class MemberAsked(Large, frozen=True, tag=True):
     """A question of the chief's training function for the sampler of its run. Answered by `AnswerMember`."""
 
@@ -177,6 +192,8 @@ MemberMessage = (
     | MemberHeals
     | PeersSilent
     | MemberHealed
+    | MemberPrepared
+    | MemberLeft
     | MemberAsked
     | MemberReported
     | CheckpointStored
@@ -209,6 +226,17 @@ class RingBroken(Message, frozen=True, tag=True):
     member: Member
     ring: int
     """Number of the next ring."""
+
+
+class OfferHandover(Message, frozen=True, tag=True):
+    """A process waits to take the place of member `rank`: all members leave their ring after the same step, that member
+    for good, and the others form ring `ring` with the process. Without `places` the offer is withdrawn."""
+
+    member: Member
+    rank: Rank
+    ring: int
+    places: tuple[MemberAddress, ...] = ()
+    """Of the members of that ring."""
 
 
 class PeerShared(Message, frozen=True, tag=True):
@@ -298,6 +326,7 @@ class AnswerMember(Message, frozen=True, tag=True):
 StateOutput = (
     FormGang
     | RingBroken
+    | OfferHandover
     | PeerShared
     | AckCheckpoint
     | CommitParts

@@ -121,6 +121,8 @@ class MemberRestarted(Record, frozen=True, tag=True, kw_only=True):
     trial: TrialId
     generation: Generation
     restart: Restart
+    incarnation: int = 0
+    """Of its process; 0 in journals of older versions, for the next number."""
 
 
 class GangRecovered(Record, frozen=True, tag=True, kw_only=True):

@@ -154,8 +154,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
             restart_place = trial.restart_history.place_of(generation) if place is None else place
             if restart_place is not None:
                 trial.explain(restart_place, restart)
-        case fact.MemberRestarted(restart=restart):
-            trial.restart_history.add(restart)
+        case fact.MemberRestarted(restart=restart, incarnation=incarnation):
+            trial.restart_history.add(restart, incarnation=incarnation)
         case fact.GangRecovered(seconds=seconds):
             trial.restart_history.recover(seconds)
         case fact.TrialReported(report=report):

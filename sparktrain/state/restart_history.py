@@ -13,6 +13,8 @@ class RestartHistory(Struct, gc=False):
     entries: tuple[Restart, ...] = ()
     alone: dict[Member, int] = {}
     """Members that were lost under this driver and restarted alone, with their places in `entries`."""
+    incarnations: dict[int, int] = {}
+    """The number of the newest process of each member that has restarted alone in the newest gang, by rank."""
     forgiven: int = 0
     """Number of restarts under earlier drivers, which do not count against the limit."""
     failed_at: float | None = None
@@ -28,8 +30,12 @@ class RestartHistory(Struct, gc=False):
         """Restarts after a loss: without those after a pause."""
         return sum(not restart.paused for restart in self.entries)
 
-    def add(self, restart: Restart, member: Member | None = None) -> None:
-        """The gang restarts; or `member` was lost, and its next incarnation trains beside the others."""
+    def add(self, restart: Restart, member: Member | None = None, incarnation: int = 0) -> None:
+        """The gang restarts; or `member` was lost, and its process number `incarnation` trains beside the others."""
+        if restart.alone:
+            self.incarnations[restart.rank] = incarnation or self.incarnation(restart.rank) + 1
+        else:
+            self.incarnations.clear()
         if member is not None:
             self.alone[member] = len(self.entries)
         self.entries = (*self.entries, restart)
@@ -51,6 +57,5 @@ class RestartHistory(Struct, gc=False):
         return past_restarts[generation - 1] if generation <= len(past_restarts) else None
 
     def incarnation(self, rank: int) -> int:
-        """How often member `rank` of the newest gang has restarted alone, and trained again."""
-        newest = self.entries[max(self.of_gang, default=-1) + 1 :]
-        return sum(restart.rank == rank for restart in newest)
+        """The number of the process of member `rank` that trains in the newest gang, or has trained there last."""
+        return self.incarnations.get(rank, 0)

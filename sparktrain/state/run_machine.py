@@ -30,6 +30,8 @@ from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.growth import Growths
+from sparktrain.state.losses.handovers import END_TIMEOUT_S as HANDOVER_TIMEOUT_S
+from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
@@ -77,7 +79,8 @@ class RunMachine:
         self._memory = MemoryTier(sweep)
         self._restarts = MemberRestarts(sweep, agents, self._memory)
         self._growths = Growths(sweep, agents, self._memory)
-        self._draining = Draining(sweep, agents, self._memory)
+        self._handovers = Handovers(sweep, agents, self._memory)
+        self._draining = Draining(sweep, agents, self._memory, self._handovers)
         self._rounds = GangRounds()
 
     # ---- agents
@@ -95,6 +98,8 @@ class RunMachine:
         self._memory.held.lost(agent_id)
         if agent is None or agent.member is None:
             return []
+        if (withdrawn := self._handovers.gone(agent_id, agent.member)) is not None:
+            return withdrawn
         gang = self.sweep.gangs.get(agent.member.trial)
         if gang is None:
             return []
@@ -120,7 +125,8 @@ class RunMachine:
         """A message about a member; refused unless the member is the agent's, in its gang's current generation."""
         gang = self._gang_of(agent, message.member)
         if gang is None:
-            return [refused(agent, message.member)]
+            prepared = self._handovers.on_message(agent, message, at)
+            return [refused(agent, message.member)] if prepared is None else prepared
         match message:
             case m.MemberReported():
                 return self._on_reported(gang, agent, message, at)
@@ -143,6 +149,11 @@ class RunMachine:
             case m.MemberHealed():
                 healed = self._restarts.healed(gang, message, at)
                 return self._delete(gang) if healed else [refused(agent, message.member)]
+            case m.MemberLeft():
+                handed_over = self._handovers.left(gang, message, at)
+                return [refused(agent, message.member)] if handed_over is None else handed_over
+            case m.MemberPrepared():
+                return [refused(agent, message.member)]
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
             case m.MemberAsked():
@@ -179,7 +190,8 @@ class RunMachine:
     def _on_shared(self, gang: Gang, sender: AgentId, message: m.MemberShared) -> Commands:
         if gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):
             return [refused(sender, message.member)]
-        peers = [(agent, member) for agent, member in gang.live() if member != message.member]
+        present = [*gang.live(), *self._handovers.listeners(gang)]
+        peers = [(agent, member) for agent, member in present if member != message.member]
         return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in peers]
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
@@ -311,7 +323,7 @@ class RunMachine:
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
         alone = self._restarts.lost(gang, rank, outcome.failure, at)
         if alone is not None:
-            return alone
+            return [*alone, *self._handovers.lost(gang, rank, at)]
         gang.end(rank, self._restarts.outcome(gang, rank, outcome), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
@@ -324,7 +336,7 @@ class RunMachine:
         reason_by = at if gang.fault.failed_at is None else gang.fault.failed_at + self._reason_timeout_s
         if at < reason_by and self._lost.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
-        deleted = self._delete(gang)
+        deleted = [*self._delete(gang), *self._handovers.end(gang, at)]
         self._memory.ended(gang)
         self.sweep.goals.gang_ended(gang, at)
         # Until some member has entered the function, its failure may be the function's or the host's; another host
@@ -354,7 +366,8 @@ class RunMachine:
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
-        return [do.Send(agent, m.StopMember(member, grace_s)) for agent, member in gang.live()]
+        stops: Commands = [do.Send(agent, m.StopMember(member, grace_s)) for agent, member in gang.live()]
+        return [*stops, *self._handovers.end(gang, at)]
 
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
@@ -513,7 +526,7 @@ class RunMachine:
             commands += self.stop(*reached, at + TIMEOUT_GRACE_S)
         if self.sweep.stop is None:
             commands += [*self._restarts.place(at), *self._form_gangs(at), *self._growths.ask(at)]
-        if self.sweep.over:
+        if self.sweep.over and not self._handovers.ending:
             commands.append(self.sweep.end(at))
         return commands
 
@@ -525,6 +538,10 @@ class RunMachine:
         for gang in self._rounds.due(self.sweep.gangs):
             commands += self._check_gang(gang, at)
         # Not after each event: with 10,000 agents a look at all of them takes a millisecond.
+        commands += self._handovers.check(at)
+        for agent in self._handovers.overdue(at):
+            reason = f"its process, which no gang needs, did not end within {HANDOVER_TIMEOUT_S:g} s"
+            commands += self._drop(agent, reason, at)
         return [*commands, *self._draining.advance(at), *self._check_run(at)]
 
     def _check_gang(self, gang: Gang, at: float) -> Commands:

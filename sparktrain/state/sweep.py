@@ -215,22 +215,27 @@ class Sweep:
         """Member `rank`, which was lost and restarted alone, trains again."""
         trial = self.trials[gang.trial]
         failure = absence.failure
-        lost = gang.member(rank)
+        member = gang.member(rank)
         step = min(gang.absences.healed.values(), default=None) if absence.ring else None
         restart = Restart(
             rank=int(rank),
             host=failure.host,
-            kind=failure.kind,
+            kind=FailureKind.STOPPED if absence.moved else failure.kind,
             cause=failure.summary,
             seconds=at - absence.since,
             resumed_from_step=trial.checkpoints.newest_step if step is None else step,
             steps_lost=None if step is None else max(0, (absence.step or 0) - step),
-            loss=failure.loss,
+            loss=None if absence.moved else failure.loss,
             alone=True,
+            paused=absence.moved,
             healed=absence.ring > 0,
+            drained=absence.moved,
         )
-        trial.restart_history.add(restart, replace(lost, incarnation=lost.incarnation - 1))
-        self._facts.append(fact.MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))
+        trial.restart_history.add(restart, replace(member, incarnation=absence.incarnation), member.incarnation)
+        restarted = fact.MemberRestarted(
+            trial=trial.id, generation=gang.generation, restart=restart, incarnation=member.incarnation
+        )
+        self._facts.append(restarted)
 
     def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]

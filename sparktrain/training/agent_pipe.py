@@ -18,6 +18,7 @@ from sparktrain.state.agent_messages import (
     FormGang,
     Judged,
     MemberMoved,
+    OfferHandover,
     PeerShared,
     RingBroken,
 )
@@ -87,6 +88,8 @@ class AgentWire:
         """How the newest ring that can form meets."""
         self._broken: RingBroken | None = None
         """The newest loss of another member, which this one survives in another ring."""
+        self._offer: OfferHandover | None = None
+        """The newest process that waits for a place in the ring, unless it is withdrawn."""
         self._on_broken: Callable[[int], None] | None = None
         self._announcing = threading.Lock()
         self._announced = 0
@@ -219,6 +222,27 @@ class AgentWire:
                 return None
             self._look(min(left_s, _LOOK_S))
 
+    def await_place(self) -> tuple[int, tuple[MemberAddress, ...]] | None:
+        """Report that this process waits for a place in the ring of others; the number of that ring, and its members.
+
+        Blocks as long as the coordinator has no place for it, which ends a process that it does not need; None when the
+        agent is gone. Raises OSError when it is gone before.
+        """
+        self.send(m.Prepared())
+        while (self._formed is None or not self._formed.ring) and not self._pipe.ended:
+            self._look(1.0)
+        return None if self._formed is None or not self._formed.ring else (self._formed.ring, self._formed.places)
+
+    @property
+    def offer(self) -> OfferHandover | None:
+        """The process that waits for a place in the present ring; None without one. Never blocks."""
+        self._receive()
+        return self._offer
+
+    def left(self, ring: int, step: int) -> None:
+        """Report that this process leaves its ring for another one. Raises OSError when the agent is gone."""
+        self.send(m.LeftRing(ring, step))
+
     # ---- streams
 
     def feed_over(self, timeout_s: float) -> m.FeedOver | None:
@@ -279,6 +303,9 @@ class AgentWire:
                 self._formed = message
             case RingBroken():
                 self._broken = message
+                self._offer = None
+            case OfferHandover():
+                self._offer = message if message.places else None
             case MemberMoved(rank=rank, place=place):
                 self._moved[rank] = place
             case PeerShared(key=key, value=value):

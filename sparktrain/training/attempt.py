@@ -8,6 +8,7 @@ from typing import Any
 from sparktrain.clock import Clock
 from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
+from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
 from sparktrain.training.metrics import FunctionResult, read_result
@@ -57,6 +58,9 @@ def outcome_of(
         returned = True
         pruned = value if isinstance(value, EndedEarly) else None
         ended = conclude(*((value, context, gang, metric) if pruned is None else (None, context, gang, None)))
+    except MovedAway as moved:
+        context.finish()
+        ended = failure.of_move(moved)
     # SystemExit and KeyboardInterrupt too: the agent waits for an outcome, whatever ends the function.
     except BaseException as error:
         ended = failure.of_exception(error, gang.broke, homes)

@@ -202,8 +202,9 @@ class TrainContext:
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             restore_dir = self._assignment.restore_dir
+            arrive = self._gang.arrival(self._assignment)
             self._checkpoints = CheckpointSaver(
-                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size
+                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size, arrive=arrive
             )
         return self._checkpoints
 

@@ -9,7 +9,7 @@ from types import CodeType, FrameType, TracebackType
 from sparktrain.errors import FormError, OutOfStepError, RingError, UserError
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.training.agent_pipe import sendable
-from sparktrain.training.collectives.ring_errors import causes
+from sparktrain.training.collectives.ring_errors import MovedAway, causes
 from sparktrain.training.frameworks.imported import ALL
 from sparktrain.training.source_homes import Homes
 
@@ -23,6 +23,8 @@ _KERAS_ASKS = "register_keras_serializable"
 """Keras names it in its error for an object with a class that it cannot find while unpickling."""
 
 
+MOVED = "this member continues in another process"
+"""How the summary of a member starts that has left its ring for another one."""
 _DUPLICATE_GPU = "Duplicate GPU detected"
 """In the error of NCCL, whichever framework calls it."""
 _SHARED_GPU = (
@@ -56,6 +58,11 @@ def of_exception(
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)
     return Failure(FailureKind.EXCEPTION, _line(_summary(error), homes.hint(error)), text)
+
+
+def of_move(moved: MovedAway) -> Failure:
+    """How a member ends that has left its ring for another process. It counts only where that is lost too."""
+    return Failure(FailureKind.LOST, f"{MOVED} on {moved}")
 
 
 def of_mismatch(mismatch: str, where: str) -> Failure:

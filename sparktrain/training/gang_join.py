@@ -103,7 +103,7 @@ class JoinedGang:
             if self._heal is not None and self._ring.heals:
                 self.healing = self._heal(self, self._ring)
             self._watch_optimizers()
-            self._watch_calls()
+            self.watch_calls()
             self._start_step_log()
         return self._ring
 
@@ -158,7 +158,7 @@ class JoinedGang:
     def on_mismatch(self, callback: Callable[[str], None]) -> None:
         """Call `callback`, in a thread, when members call different collectives."""
         self._on_mismatch = callback
-        self._watch_calls()
+        self.watch_calls()
 
     def mismatch(self) -> str | None:
         """The mismatch that made a collective fail, or None. Waits for reports of the others, at most 1.5 s."""
@@ -179,11 +179,19 @@ class JoinedGang:
         """The members have met in another ring."""
         self.formation = formation
 
+    def arrival(self, assignment: Assignment) -> Callable[[], str] | None:
+        """For a process that is prepared: waits for its place in the ring, and returns the folder with the state of the
+        others. None for any other process."""
+        healing = self.healing
+        if healing is None or not healing.waits:
+            return None
+        return lambda: str(healing.take_place(_sent_folder(assignment)))
+
     def leave(self) -> None:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
         if self._ring is None:
             return
-        if self.healing is not None and self.healing.arrival is not None:
+        if self.healing is not None and (self.healing.arrival is not None or self.healing.waits):
             raise RingError("the function has ended without the fit() in which the other members wait for this process")
         if self._ring.local_steps is not None and "keras" in sys.modules:
             from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
@@ -196,7 +204,10 @@ class JoinedGang:
                 self._undistributed.compare(self._ring)
         self._ring.close()
 
-    def _watch_calls(self) -> None:
+    def watch_calls(self) -> None:
+        """Compare the collectives of the members from now on, once there are any, and there is a callback for it."""
+        if self.healing is not None and self.healing.waits:
+            return  # the others would take its calls for theirs
         calls = None if self._ring is None else self._ring.calls
         if calls is None or self._exchange is None or self._on_mismatch is None or self._watch is not None:
             return
@@ -254,6 +265,7 @@ def form(
         servers=call.gang.servers,
         incarnation=assignment.member.incarnation,
         generation=assignment.member.generation,
+        prepared=call.gang.prepared,
         take_port=held.take,
     )
 
@@ -268,6 +280,9 @@ def form(
         folder = Path(assignment.memory_dir or Path(assignment.log_path).parent) / "healing"
         healing = RingHealing(ring, exchange, wire, SystemClock(), folder, lambda: gang.watch)
         healing.on_formed = gang.move
+        healing.on_arrived = gang.watch_calls
+        if call.gang.prepared:
+            healing.prepare()
         return healing
 
     gang = JoinedGang(formation, connect, held.release, exchange, homes, heal if call.options.healing else None)
@@ -295,7 +310,7 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
     from sparktrain.training.checkpoint.sent_files import send_files
 
     source = Path(assignment.restore_dir) if assignment.restore_dir else None
-    target = Path(assignment.log_path).with_name("sent")
+    target = _sent_folder(assignment)
     ring = gang.ring
     try:
         if assignment.ring:
@@ -308,6 +323,10 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
     except (RingError, OSError) as error:
         raise FormError(f"the state in the memory of a member did not reach all others: {error}") from error
     return replace(assignment, restore_dir=str(sent_folder))
+
+
+def _sent_folder(assignment: Assignment) -> Path:
+    return Path(assignment.log_path).with_name("sent")
 
 
 def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:

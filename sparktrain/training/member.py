@@ -144,9 +144,10 @@ def _print(failed: Failure | None) -> None:
     """Print the failure as the end of the log, where readers look first."""
     if failed is None:
         return
+    ending = f"[sparktrain] {failed.summary}\n" if failed.summary.startswith(failure.MOVED) else failed.ending
     with suppress(Exception):  # the function may have closed stderr
         sys.stdout.flush()
-        print(failed.ending, end="", file=sys.__stderr__, flush=True)
+        print(ending, end="", file=sys.__stderr__, flush=True)
 
 
 def _sent(wire: AgentWire, outcome: Outcome) -> bool:

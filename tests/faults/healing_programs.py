@@ -36,15 +36,19 @@ class Counted(keras.layers.Dense):  # type: ignore[misc] # Keras has no types
 class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Kills this process at the places of its rank, each once in a run."""
 
-    def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]]) -> None:
-        """`places` have a rank, an event of Keras or "later", and the steps before it."""
+    def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]], step_s: float = 0.0) -> None:
+        """`places` have a rank, an event of Keras or "later", and the steps before it; a step takes `step_s` more."""
         super().__init__()
+        self._step_s = step_s
         self._notes = notes
         self._rank = rank
         self._places = places
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
+        if self._step_s:
+            time.sleep(self._step_s)  # the work of a step
+            (self._notes / f"steps-{self._rank}").write_text(str(int(self.model.optimizer.iterations)))
         self._at("batch")
         self._at("later")
         self._at("stop")
@@ -154,7 +158,7 @@ def wait_for(path: Path, timeout_s: float = 60.0) -> None:
         time.sleep(0.002)
 
 
-def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | None = None) -> None:
+def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | None = None, step_s: float = 0.0) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
@@ -172,7 +176,7 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | Non
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None), stopper]
     if kills or lag is None:
-        callbacks.append(Kill(notes, ctx.rank, kills))
+        callbacks.append(Kill(notes, ctx.rank, kills, step_s))
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if sharded:
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)

@@ -1,6 +1,8 @@
 """Trainings on agents that are drained, with the time of each step of each member."""
 
+import itertools
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,13 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
 
     def __init__(self, folder: Path, ctx: Any, moves: bool) -> None:
         super().__init__()
+        name = f"{ctx.trial}-{ctx.rank}-process-"
+        self._follows = bool(list(folder.glob(f"{name}*")))
+        (folder / f"{name}{os.getpid()}").touch()
         self._file = (folder / f"{ctx.trial}-{ctx.generation}-{ctx.rank}.jsonl").open("a")
         self._go = folder / GO
-        self._ctx = ctx
-        self._count = 0
+        # No number: the next process would continue with it.
+        self._counts = itertools.count(1)
         self._moves = moves
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -31,8 +36,7 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         step = int(self.model.optimizer.iterations.numpy())
         print(json.dumps([time.time(), step]), file=self._file, flush=True)
         if self._moves:
-            self._count += 1
-            self.model.stop_training = self._ctx.generation > 1 and self._count >= AFTER
+            self.model.stop_training = next(self._counts) >= AFTER and self._follows
         elif self._go.exists():
             self.model.stop_training = True
 

@@ -1,6 +1,8 @@
 """A `fit` in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 
 import sparktrain as st
+from sparktrain.runs.additions.drain_requests import drain
+from sparktrain.runs.locate import run_in
 from tests.faults.healing_programs import train
+from tests.faults.test_draining import agent_of
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -30,12 +35,19 @@ def pool() -> Iterator[st.Pool]:
 
 
 def trained(
-    pool: st.Pool, folder: Path, size: int, sharded: bool, kills: list[Any], lag: int | None = None, **options: Any
+    pool: st.Pool,
+    folder: Path,
+    size: int,
+    sharded: bool,
+    kills: list[Any],
+    lag: int | None = None,
+    step_s: float = 0.0,
+    **options: Any,
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
-    notes.mkdir(parents=True)
-    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag}
+    notes.mkdir(parents=True, exist_ok=True)
+    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s}
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
@@ -91,6 +103,40 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert not unequal
         assert facts["traces"] == 1, "no process traces its step a second time"
         assert (facts["history"], facts["wait"]) == (expected_facts["history"], expected_facts["wait"])
+
+
+@pytest.mark.all(
+    case="the bits of a fit with a member that moves to another agent",
+    covered_by="the bits of fits that heal; `faults/test_draining`: a member that moves",
+)
+@pytest.mark.parametrize(("rank", "sharded"), [(1, False), (0, True)])
+def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int, sharded: bool
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    expected = undisturbed(2, sharded)
+
+    def drains() -> None:
+        steps = notes / f"steps-{rank}"
+        deadline = time.monotonic() + 60
+        while not (steps.exists() and int(steps.read_text() or 0) >= 2) and time.monotonic() < deadline:
+            threading.Event().wait(0.02)
+        drain(run_in(str(tmp_path / "run")), None, agent_of(pool, 0, rank).slot)
+
+    thread = threading.Thread(target=drains)
+    thread.start()
+    result, members, processes = trained(pool, tmp_path, 2, sharded, [], step_s=0.6)
+    thread.join(60)
+
+    [restart] = result.restarts
+    assert (restart.rank, restart.drained, restart.healed, restart.steps_lost) == (rank, True, True, 0)
+    assert processes == 3
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, expected, strict=True):
+        unequal = [name for name in variables if variables[name] != expected_variables[name]]
+        assert not unequal
+        assert facts["traces"] == 1, "the process that takes the place has traced its step before"
+        assert facts["history"] == expected_facts["history"]
 
 
 @pytest.mark.all(

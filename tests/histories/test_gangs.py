@@ -337,7 +337,7 @@ def check_forming(world: World) -> None:
             continue
         assert form.member not in formed
         formed[form.member] = form.places
-    moves = world.machine.last.limits.restarts_servers
+    moves = world.machine.last.limits.restarts_servers or world.machine.last.limits.heals
     for member, places in formed.items():
         if moves and member.incarnation:
             continue
@@ -384,7 +384,8 @@ def check_members(world: World) -> None:
         moves = sweep is None or sweep.limits.restarts_servers or sweep.limits.heals
         assert bool(start.port) <= bool(start.member.incarnation) <= (bool(start.port) or moves)
         assert start.port in (0, 4000 + start.member.rank)
-        assert not start.member.incarnation or start.member.rank or start.ring, "the chief restarts alone"
+        in_ring = start.ring or start.prepared
+        assert not start.member.incarnation or start.member.rank or in_ring, "the chief restarts alone"
 
 
 def check_journal(world: World) -> None:

@@ -16,8 +16,10 @@ import pytest
 from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import MemberAbsences
+from sparktrain.state.losses.handover import Handover, HandoverStage
+from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
@@ -44,6 +46,7 @@ DEEDS = [
         "lose",
         "write",
     ),
+    *("drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate"),
     *(
         "arrive",
         "arrive",
@@ -63,6 +66,8 @@ DEEDS = [
         "leave",
     ),
 ]
+RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
+"""The agent of a member is drained, and all goes well, up to some point."""
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -85,6 +90,14 @@ class RingModel:
         self._fresh: set[Member] = set()
         """Next processes in rings that have not healed yet."""
         self._recorded = 0
+        self._offers: dict[Member, m.OfferHandover] = {}
+        """The processes that members know to wait for a place in their ring."""
+        self._prepared: set[Member] = set()
+        """Processes that were started to wait for a place."""
+        self._ready: set[Member] = set()
+        """Those of them that wait."""
+        self._dismissed: set[Member] = set()
+        """Processes that were asked to end, or have left their gang."""
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
         """The newest incarnation of a chief that has an acknowledged checkpoint."""
 
@@ -100,11 +113,13 @@ class RingModel:
         self._check_survivors(commands)
         for form in formed_in(commands):
             notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
-            assert notified is None or len(notified) == len(form.places), "a member does not get the places of its ring"
+            ranks = None if notified is None else {member.rank for member in notified}
+            assert ranks is None or len(ranks) == len(form.places), "a member does not get the places of its ring"
         for fed in self.world.fed[self._fed :]:
             self._hear(fed.message)
         self._fed = len(self.world.fed)
         self._check_records()
+        self._check_processes()
 
     def _send(self, message: m.StateOutput) -> None:
         generation = message.member.trial, message.member.generation
@@ -114,10 +129,28 @@ class RingModel:
             assert message.member.rank not in notified, "the ring is an older one"
             self._newest[generation] = message.ring
             notified.add(message.member.rank)
+            self._offers.pop(message.member, None)
+        elif isinstance(message, m.OfferHandover) and message.places:
+            assert message.member in self._able, f"{message.member} is asked to change its ring, and cannot"
+            self._newest[generation] = message.ring
+            self._offers[message.member] = message
+            self._notified.setdefault((*generation, message.ring), set()).add(message.member.rank)
+            self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
+        elif isinstance(message, m.OfferHandover):
+            self._offers.pop(message.member, None)
+        elif isinstance(message, m.StopMember):
+            self._dismissed.add(message.member)
         elif isinstance(message, m.FormGang) and message.ring:
             assert message.ring == self._newest[generation], "a ring forms that is not the newest"
             joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
             assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
+            is_ready = message.member not in self._prepared or message.member in self._ready
+            assert is_ready, "a process gets a place that does not wait for one"
+            self._offers = {
+                member: offer
+                for member, offer in self._offers.items()
+                if (member.trial, member.generation) != generation or offer.ring > message.ring
+            }
             self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
         elif isinstance(message, m.AckCheckpoint):
             newest = self._acknowledged.get(generation, 0)
@@ -137,6 +170,10 @@ class RingModel:
                 assert message.member not in self._fresh, "a process without a state is asked to keep it"
 
     def _place(self, start: do.PlaceMember) -> None:
+        if start.prepared:
+            assert (start.ring, start.memory) == (0, None), "the process has no place in a ring yet"
+            self._prepared.add(start.member)
+            return
         newest = self._newest.get((start.member.trial, start.member.generation), 0)
         assert start.ring == (newest if start.member.incarnation else 0), "the member joins another ring"
         assert not (start.ring and start.memory), "the ring gives the member its state"
@@ -149,6 +186,29 @@ class RingModel:
         elif isinstance(message, m.MemberHealed):
             key = message.member.trial, message.member.generation, message.ring
             self._healed.setdefault(key, set()).add(message.member)
+        elif isinstance(message, m.MemberPrepared):
+            self._ready.add(message.member)
+        elif isinstance(message, m.MemberLeft):
+            self._dismissed.add(message.member)
+            self._offers.pop(message.member, None)
+            key = message.member.trial, message.member.generation, message.ring
+            self._formed.get(key, {}).pop(message.member, None)
+            self._notified.get(key, set()).discard(message.member.rank)
+
+    def _check_processes(self) -> None:
+        gangs = self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ()
+        members = {member for gang in gangs for _, member in gang.live()}
+        running = set(self.world.running.values())
+        waiting = {
+            (member.trial, member.generation, member.rank) for member in (running & self._prepared) - self._dismissed
+        }
+        current = {gang.handovers.current.member for gang in gangs if gang.handovers.current is not None}
+        assert running <= members | current | self._dismissed, "a process trains that belongs to no gang"
+        lasting = [gang for gang in gangs if gang.fault.first is None and not gang.stop.has_started]
+        trained = {member for gang in lasting for _, member in gang.live() if not gang.attendance.ended}
+        for member, offer in self._offers.items():
+            if member in trained & running:
+                assert (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
 
     def _check_records(self) -> None:
         restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
@@ -193,7 +253,26 @@ def late(world: World, which: int) -> None:
 
 def newest_ring(world: World, member: Member) -> int:
     """The newest ring with places that the member has."""
-    return max((form.ring for form in world.sent(m.FormGang) if form.member == member), default=0)
+    formed = [form.ring for form in world.sent(m.FormGang) if form.member == member]
+    offered = [offer.ring for offer in world.sent(m.OfferHandover) if offer.member == member and offer.places]
+    return max([*formed, *offered], default=0)
+
+
+def prepared_on(world: World) -> set[AgentId]:
+    """The agents with a process that was started to wait for a place."""
+    prepared = {each.member for each in world.all(do.PlaceMember) if each.prepared}
+    return {agent for agent, member in world.running.items() if member in prepared}
+
+
+def move(world: World, which: int) -> None:
+    """A member leaves its ring for a process that waits for its place; mostly it ends then."""
+    for offer in world.sent(m.OfferHandover)[::-1]:
+        agents = [agent for agent, member in world.running.items() if member == offer.member]
+        if offer.places and agents and offer.member.rank == offer.rank:
+            world.leave_ring(agents[0], offer.ring, which)
+            if which % 4:
+                world.fail(agents[0], FailureKind.LOST)
+            return
 
 
 def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
@@ -214,6 +293,16 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
         if which % 2:
             deed(world, "declare", which, names)
+    elif what == "ready":
+        for agent in busy:
+            if agent in prepared_on(world):
+                world.prepare(agent)
+    elif what == "move":
+        move(world, which)
+    elif what == "drain agent":
+        agent = world.machine.agents.get(busy[which % len(busy)]) if busy else None
+        if agent is not None:
+            world.drain(agent=agent.slot, request=f"agent {len(world.records)}")
     elif what == "arrive" and busy:
         agent = busy[which % len(busy)]
         world.heal(agent, newest_ring(world, world.running[agent]), which)
@@ -224,8 +313,8 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         act(world, what, which, names)
 
 
-def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
-    """One history, checked after each deed; returns how many rings healed in it."""
+def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple[int, int]:
+    """One history, checked after each deed; returns how many rings healed in it, and how many members moved."""
     draw = random.Random(seed)
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
     size = draw.choice([2, 3, 4, 4])
@@ -233,16 +322,18 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
     least = draw.choice([None, 1])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
-    for number in range(size + draw.randint(0, 2)):
+    for number in range(size + draw.randint(0, 3)):
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
     model = model_of(world)
     second_loss = ["die", "start", "arrive", "die", "start"]
     for what in ["start", "declare", *draw.choice([[], second_loss]), *draw.choices(DEEDS, k=EVENTS)]:
-        deed(world, what, draw.randint(0, 7), names)
-        world.suggest()
-        check_members(world)
-        model.check()
+        which = draw.randint(0, 7)
+        for part in RELOCATION[: 2 + which] if what == "relocate" else [what]:
+            deed(world, part, which, names)
+            world.suggest()
+            check_members(world)
+            model.check()
     check_journal(world)
     check_memory(world)
     if draw.random() < 0.3:
@@ -250,14 +341,17 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> int:
         world.tick(2.0)
     finish(world)
     check_end(world, RESTARTS)
-    return sum(isinstance(record, MemberRestarted) for record in world.records)
+    restarts = [record.restart for record in world.records if isinstance(record, MemberRestarted)]
+    moves = sum(restart.drained for restart in restarts)
+    return len(restarts) - moves, moves
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])
 def test_rings_heal_in_any_history(part: int) -> None:
     quarter = HISTORIES // 4
     healed = [play(part * quarter + number) for number in range(quarter)]
-    assert sum(count > 0 for count in healed) > quarter // 20, "the histories must reach what they check"
+    for counts in zip(*healed, strict=True):
+        assert sum(count > 0 for count in counts) > quarter // 20, "the histories must reach what they check"
 
 
 # ---- mistakes
@@ -353,6 +447,37 @@ def _ignored(restarts: MemberRestarts, gang: Gang, rank: Rank, outcome: Any) -> 
     return outcome
 
 
+def _any_change(handovers: Handovers, gang: Gang, at: float) -> bool:
+    """Members move also where some member cannot change its ring."""
+    return gang.status is GangStatus.RUNNING and gang.size > 1
+
+
+def _kept(handovers: Handovers, gang: Gang, handover: Handover) -> list[do.Command]:
+    """The members do not learn that the process is gone."""
+    return []
+
+
+def _forgotten(handovers: Handovers, gang: Gang, at: float) -> list[do.Command]:
+    """A process that is not needed any more is left to itself."""
+    gang.handovers.current = None
+    return []
+
+
+_lost = Handovers.lost
+
+
+def _unready(handovers: Handovers, gang: Gang, rank: Rank, at: float) -> list[do.Command]:
+    """A process takes a place before it waits for one."""
+    if gang.handovers.current is not None:
+        gang.handovers.current.stage = HandoverStage.OFFERED
+    return _lost(handovers, gang, rank, at)
+
+
+def _again(absences: MemberAbsences, rank: Rank) -> int:
+    """A process has the number of one that did not take its place."""
+    return absences.incarnations.get(rank, 0) + 1
+
+
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "heals a member that cannot": partial(patch.object, Gang, "declare", _forgets_who_cannot),
     "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
@@ -361,6 +486,11 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
+    "moves a member from any ring": partial(patch.object, Handovers, "_may_change", _any_change),
+    "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
+    "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
+    "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),
+    "gives a number twice": partial(patch.object, MemberAbsences, "next_incarnation", _again),
     "heals the loss of most members": partial(patch.object, MemberRestarts, "_heals", _most_lost),
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
     "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),

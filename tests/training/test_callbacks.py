@@ -3,13 +3,17 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
 import pytest
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.state.agent_messages import OfferHandover
+from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
@@ -233,6 +237,45 @@ def test_all_members_stop_after_the_same_step() -> None:
 
     # Steps of 0.25 s: they agree after 1, 3, 7 and then every 4 steps, a second.
     assert together(2, steps) == [(23, 7, True)] * 2
+
+
+@pytest.mark.parametrize("lacking", [None, 1])
+def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_process(lacking: int | None) -> None:
+    place = MemberAddress("b", "127.0.0.1", 1, Role.WORKER)
+
+    class Healing:
+        """Knows of a process that waits, from step 5 on."""
+
+        def __init__(self, rank: int, position: Position) -> None:
+            self.rank = rank
+            self.position = position
+            self.changes: list[tuple[int, int]] = []
+
+        def offer(self) -> OfferHandover | None:
+            came = self.position.step >= 5 and self.rank != lacking
+            return OfferHandover(Member(RunId("r"), TrialId(0), Generation(1)), Rank(1), 4, (place,)) if came else None
+
+        def on_agreed(self, offer: OfferHandover) -> None:
+            self.changes.append((self.position.step, offer.ring))
+
+    def changes(ring: ThreadRing) -> Any:
+        outside, position = Outside(), Position()
+        model = built()
+        model.stop_training = False
+        healing = Healing(ring.rank, position)
+        callback = StopOnRequest(ring, position, lambda: False, outside.clock, cast(Any, healing))
+        callback.set_model(model)
+        position.start_fit(1000)
+        callback.on_train_begin()
+        position.start_epoch(0)
+        for step in range(8):
+            outside.clock.time += 0.125 * (1 + ring.rank)
+            position.finish_step(step)
+            callback.on_train_batch_end(step)
+        return healing.changes, model.stop_training
+
+    # They agree after 1, 3 and 7 steps.
+    assert together(2, changes) == [([] if lacking is not None else [(7, 4)], False)] * 2
 
 
 def test_a_trial_of_one_member_stops_after_the_step() -> None:

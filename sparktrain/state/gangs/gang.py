@@ -14,6 +14,7 @@ from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
 from sparktrain.state.gangs.gang_stop import GangFault, GangStop
 from sparktrain.state.losses.absence import Absence, AbsenceStage, MemberAbsences
+from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
@@ -92,6 +93,11 @@ class Gang:
     def size(self) -> int:
         """Members in the gang."""
         return len(self.agents)
+
+    @property
+    def handovers(self) -> GangHandovers:
+        """How its members move to prepared processes."""
+        return self.absences.handovers
 
     def member(self, rank: Rank) -> Member:
         """Member `rank`."""

@@ -6,10 +6,11 @@ enters the training function. In a ring that heals they wait, and it is over whe
 
 from enum import Enum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktrain.ids import Rank
+from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.outcome import Failure
 
 
@@ -37,6 +38,10 @@ class Absence(Struct, gc=False):
     """Processes that were lost since it trained last."""
     step: int | None = None
     """The newest step that a member had reported when this one was lost."""
+    incarnation: int = 0
+    """Of the process that is gone."""
+    moved: bool = False
+    """The member was not lost: it has left the ring for its next process, after a step of all."""
 
     def failed(self, why: str) -> Failure:
         """The cause of the gang's restart when the member does not return."""
@@ -51,6 +56,9 @@ class MemberAbsences(Struct, gc=False):
     unproven: dict[Rank, Failure] = {}
     """Those that have restarted alone and finished no step since, though they did before."""
     incarnations: dict[Rank, int] = {}
+    prepared: dict[Rank, int] = {}
+    """The incarnation of the newest process that was prepared for a member, whether it has taken the place or not."""
+    handovers: GangHandovers = field(default_factory=GangHandovers)
     newest_ring: int = 0
     """Number of the newest ring that the members form, or have formed."""
     healed: dict[Rank, int] = {}
@@ -78,10 +86,15 @@ class MemberAbsences(Struct, gc=False):
     def depart(self, rank: Rank, absence: Absence, *, had_steps: bool) -> None:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
         self.by_rank[rank] = absence
+        absence.incarnation = self.incarnations.get(rank, 0)
         # At once, and not when the next process starts: the old one may still send.
-        self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+        self.incarnations[rank] = self.next_incarnation(rank)
         if had_steps:
             self.unproven[rank] = absence.failure
+
+    def next_incarnation(self, rank: Rank) -> int:
+        """The number of the next process of member `rank`: no two processes have the same one."""
+        return max(self.incarnations.get(rank, 0), self.prepared.get(rank, 0)) + 1
 
     def end(self, rank: Rank) -> None:
         """Member `rank` does not come back."""
@@ -93,3 +106,4 @@ class MemberAbsences(Struct, gc=False):
         for absence in self.by_rank.values():
             absence.since += seconds
             absence.by += seconds
+        self.handovers.postpone(seconds)

@@ -1,7 +1,8 @@
 """An announced loss: agents that are drained get no new member, and members that they have move elsewhere. Pure.
 
 A gang that takes snapshots in memory pauses after the same step on all members, as it does to grow; then it ends, and
-the next one resumes there on other agents, without a lost step. Where no such snapshot outlasts the drained agents,
+the next one resumes there on other agents, without a lost step. A ring that heals does not end: its member moves to a
+process that is prepared on another agent, if one is idle (`handovers`). Where no snapshot outlasts the drained agents,
 the gang ends when its next checkpoint counts: where all members are on drained agents, the chief is asked for one, and
 pauses after it. A trial that makes none is left to finish. Neither counts as a loss.
 """
@@ -15,6 +16,7 @@ from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_stop import GangPause
 from sparktrain.state.losses.drains import drained_agents, matching_agents
+from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.sweep import Sweep
 
@@ -25,10 +27,11 @@ DRAINED = "drained"
 class Draining:
     """Decides how the members of drained agents leave them. The state machine calls it at each tick."""
 
-    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
+    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier, handovers: Handovers) -> None:
         self._sweep = sweep
         self._agents = agents
         self._memory = memory
+        self._handovers = handovers
 
     def decide(self, event: on.DrainAsked) -> None:
         """Accept a request, or note why it is refused; each one counts once."""
@@ -83,15 +86,32 @@ class Draining:
             return []
         busy = [agent for agent in self._agents.all() if agent.member is not None and drains.covers(agent)]
         for request, decided in list(drains.open.items()):
-            if not any(_concerns(decided, agent) for agent in busy):
+            if not any(_concerns(decided, agent) for agent in busy) and not self._lacks_copies():
                 drains.complete(request)
                 self._sweep.note([fact.DrainCompleted(request=request)])
         commands: list[do.Command] = []
         for trial in dict.fromkeys(agent.member.trial for agent in busy if agent.member is not None):
             gang = self._sweep.gangs.get(trial)
-            if gang is not None and self._may_pause(gang) and not gang.stop.pauses(at):
-                commands += self._pause(gang, at)
+            if gang is None or gang.handovers.current is not None or not self._may_pause(gang):
+                continue
+            drained = self._drained(gang)
+            moves = [] if drained is None else self._handovers.start(gang, drained, self._reason(gang, drained), at)
+            commands += moves or ([] if gang.stop.pauses(at) else self._pause(gang, at))
         return commands
+
+    def _lacks_copies(self) -> bool:
+        """Whether a member has moved, and no agent that stays holds a snapshot of its gang since."""
+        return any(self._lacks_copy(gang) for gang in self._sweep.gangs.values())
+
+    def _lacks_copy(self, gang: Gang) -> bool:
+        moved_after = gang.handovers.moved_after
+        newest = self._memory.held.newest(gang.trial)
+        if moved_after is None or newest is None or newest.generation != gang.generation:
+            return False
+        agents = {agent: self._agents.get(agent) for agent in gang.agents}
+        staying = [name for name, agent in agents.items() if agent is not None and not self._sweep.drains.covers(agent)]
+        copy = self._memory.held.newest(gang.trial, staying)
+        return copy is None or copy.step < moved_after
 
     def held(self, gang: Gang, rank: Rank, at: float) -> bool:
         """Member `rank` has paused, and its agent holds the snapshot; whether the gang can end.

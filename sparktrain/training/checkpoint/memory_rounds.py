@@ -4,6 +4,7 @@ One member of each host copies its state, in turns; all where another gang is to
 random numbers of the chief, and what each member has of its own.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,11 @@ class MemoryRounds:
         self._schedule.continue_with(schedule)
         self._off = bool(off)
         self._last = self._agreed = (step, self._clock.now())
+
+    def hasten(self, step: int) -> None:
+        """Have the members take a snapshot after the step that follows `step`."""
+        self._schedule.postpone(step)
+        self._last = (step, -math.inf)
 
     def forget_parts(self) -> None:
         """Another process takes part, which has no earlier part of the chief."""

@@ -21,7 +21,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -248,13 +248,15 @@ class CheckpointSaver:
         clock: Clock,
         *,
         size: int = 1,
+        arrive: Callable[[], str] | None = None,
         save_timeout_s: float = SAVE_TIMEOUT_S,
         quiet_s: float = QUIET_S,
     ) -> None:
         """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty.
 
-        `size`: of the gang.
+        `size`: of the gang. `arrive` returns that folder where it is not known yet: it is called at its first use.
         """
+        self._arrive = arrive
         self._size = size
         self._save_timeout_s = save_timeout_s
         self._quiet_s = min(quiet_s, save_timeout_s)
@@ -377,7 +379,8 @@ class CheckpointSaver:
 
         Any rank may call it. Blocks on the local disk. Raises CheckpointError when the files cannot be read.
         """
-        return peek(Path(self._restore_dir)) if self._restore_dir else None
+        folder = self._folder()
+        return peek(Path(folder)) if folder else None
 
     def restore(self, model: Any = None, *parts: Any, alike: bool = False) -> Restored | None:
         """Resume from the newest checkpoint; returns None without one, as in the first generation.
@@ -388,9 +391,9 @@ class CheckpointSaver:
         Blocks on the local disk. Raises UserError when the checkpoint is of another model, CheckpointError when the
         files cannot be read.
         """
-        if not self._restore_dir:
+        if not (folder := self._folder()):
             return None
-        restored = restore(model, Path(self._restore_dir), self._rank, size=self._size, alike=alike, parts=parts)
+        restored = restore(model, Path(folder), self._rank, size=self._size, alike=alike, parts=parts)
         self._last_step = max(self._last_step, restored.step)
         self._restored_step = restored.step
         return restored
@@ -403,11 +406,17 @@ class CheckpointSaver:
         they do not match the checkpoint, and stay as they are. Blocks on the local disk. Raises CheckpointError when
         the files cannot be read.
         """
-        if not self._restore_dir:
+        if not (folder := self._folder()):
             return False
-        with TensorFiles(Path(self._restore_dir)) as files:
+        with TensorFiles(Path(folder)) as files:
             module = state_module((model,), "ctx.checkpoint.restore_metrics")
             return bool(module.assign_metrics((model,), files, (self._rank, self._size)))
+
+    def _folder(self) -> str:
+        if self._arrive is not None:
+            self._restore_dir = self._arrive()
+            self._arrive = None
+        return self._restore_dir
 
     def wait(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Block until everything that was saved is a checkpoint: stored, verified and acknowledged.

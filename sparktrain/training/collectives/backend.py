@@ -51,6 +51,8 @@ class Joining:
     """How often this member has restarted alone."""
     generation: int = 1
     """How often the gang has started."""
+    prepared: bool = False
+    """The others train: the ring has no connection until this member gets a place in their next one."""
     take_port: Callable[[], int] = _no_port
     """A file descriptor of a socket that is bound to this member's port, for a backend that listens on it. It belongs
     to the caller. Raises OSError once the port is released."""

@@ -6,6 +6,11 @@ from sparktrain.errors import RingError
 from sparktrain.training.frameworks.imported import imported
 
 
+class MovedAway(BaseException):
+    """Ends the function of a member that has left its ring for a process on the host that it names: no error of the
+    function, and none that it may handle."""
+
+
 def is_ring_error(error: BaseException) -> bool:
     """Whether `error`, or one of its causes or contexts, comes from a failed collective of any backend.
 

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from sparktrain.clock import Clock, pause
 from sparktrain.errors import CheckpointError, FormError, RingError
-from sparktrain.state.topology import Formation
+from sparktrain.state.agent_messages import OfferHandover
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.checkpoint.memory_saver import PackedArray
@@ -24,6 +25,7 @@ from sparktrain.training.checkpoint.sent_files import broadcast_bytes, send_file
 from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.continuity import Continuity, Result
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.collectives.ring_exchange import RingExchange
 
 if TYPE_CHECKING:
@@ -102,6 +104,16 @@ class RingHealing:
         self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
+        self.waits = False
+        """Whether this process is prepared, and has no place in the ring yet."""
+        self.before_waiting: Callable[[], None] = lambda: None
+        """Called before it waits for its place: what can be done without a ring is done then."""
+        self.on_arrived: Callable[[], None] = lambda: None
+        """Called once it has its place, and the state."""
+        self.accepts: Callable[[OfferHandover], bool] = lambda offer: False
+        """Whether this member can change its ring for a process that waits for a place."""
+        self.on_agreed: Callable[[OfferHandover], None] = lambda offer: None
+        """Called when all members are to change their ring after the present step."""
 
     @property
     def continuity(self) -> Continuity:
@@ -159,6 +171,62 @@ class RingHealing:
                 joined = self._wire.ring == number
         self._healing_ring.expect_answers(SILENT_S)
         self.on_formed(formation)
+
+    # ---- a process that is prepared takes a place
+
+    def prepare(self) -> None:
+        """This process is to run the function up to its ring: until it has a place there, collectives are echoes."""
+        self.waits = True
+        self.continuity.echoes = True
+
+    def take_place(self, target: Path) -> Path:
+        """Wait for a place in the ring of the others, and join it; returns the folder with their state, as `arrive`.
+
+        Blocks until they have a place for this process. Raises FormError, RingError.
+        """
+        self._healing_ring.prepare()
+        self.before_waiting()
+        formed = self._wire.await_place()
+        if formed is None:
+            raise FormError("the agent is gone, and with it the connection to the other members")
+        self._form(*formed)
+        folder = self.arrive(target)
+        self.waits = False
+        self.on_arrived()
+        return folder
+
+    def offer(self) -> OfferHandover | None:
+        """The process that waits for a place, if this member can change its ring for it."""
+        offer = self._wire.offer
+        if offer is None or offer.ring <= self._exchange.number:
+            return None
+        if not self.accepts(offer):
+            self.declare(False)  # the coordinator withdraws the offer
+            return None
+        return offer
+
+    def change(self, offer: OfferHandover, step: int) -> None:
+        """Leave the ring after `step`, as all members do, and join the next one with the process that is offered.
+
+        Blocks until all members of it have joined. Raises FormError; and MovedAway on the member that leaves.
+        """
+        watch = self._watch()
+        if watch is not None:
+            watch.pause()
+        if offer.rank == self.ring.rank:
+            self._wire.left(offer.ring, step)
+            self._healing_ring.leave()
+            raise MovedAway(offer.places[offer.rank].host)
+        self._form(offer.ring, offer.places)
+        self._healing_ring.expect_answers(SILENT_S)
+
+    def _form(self, number: int, places: tuple[MemberAddress, ...]) -> None:
+        formation = Formation(self.ring.rank, places)
+        self._exchange.enter(number)
+        self._healing_ring.rejoin(formation)
+        self.on_formed(formation)
+
+    # ---- agreement
 
     def agree(
         self, standing: RingStanding, write: Callable[[Path, list[int]], None], target: Path | None = None

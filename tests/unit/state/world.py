@@ -118,6 +118,16 @@ class World:
         """The agent's member enters the training function."""
         return self.receive(agent, m.MemberStarted(self.running[agent], 0, trains))
 
+    def prepare(self, agent: AgentId, port: int = 6000) -> list[do.Command]:
+        """The agent's process, which is prepared, has come to its ring."""
+        self.receive(agent, m.MemberReserved(self.running[agent], port))
+        self.receive(agent, m.MemberStarted(self.running[agent], 0))
+        return self.receive(agent, m.MemberPrepared(self.running[agent]))
+
+    def leave_ring(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
+        """The agent's member leaves its ring for the process that takes its place."""
+        return self.receive(agent, m.MemberLeft(self.running[agent], ring, step))
+
     def report(self, agent: AgentId, step: int = 1) -> list[do.Command]:
         """The agent's member reports."""
         return self.receive(agent, m.MemberReported(self.running[agent], (Report(step, {"loss": 1.0}),)))

@@ -7,10 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
-from sparktrain.state.agent_messages import Advise, AskSnapshot, FormGang, Judged, PeerShared, RingBroken
+from sparktrain.state.agent_messages import (
+    Advise,
+    AskSnapshot,
+    FormGang,
+    Judged,
+    OfferHandover,
+    PeerShared,
+    RingBroken,
+)
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
 
@@ -116,6 +124,37 @@ def test_a_member_that_heals_hears_of_the_loss_of_another_one_while_it_does_not_
     assert wire.next_ring(0.0) is None, "the places are those of the ring before"
     agent.send(FormGang(MEMBER, PLACES * 2, ring=1))
     assert wire.next_ring(30.0) == (1, PLACES * 2)
+
+
+def test_a_prepared_process_waits_for_the_first_ring_in_which_it_has_a_place(ends) -> None:
+    wire, agent = ends
+    agent.send(FormGang(MEMBER, PLACES))
+    assert wire.reserve(4000) == PLACES
+    agent.send(FormGang(MEMBER, PLACES * 2, ring=3))
+    assert wire.await_place() == (3, PLACES * 2)
+    assert [agent.receive(), agent.receive()] == [m.Reserved(4000), m.Prepared()]
+
+
+def test_a_prepared_process_waits_no_longer_than_its_agent_lives(ends) -> None:
+    wire, agent = ends
+    agent.close()
+    with pytest.raises(BrokenPipeError):
+        wire.await_place()
+
+
+def test_a_member_knows_of_a_process_that_waits_until_that_is_withdrawn_or_its_ring_breaks(ends) -> None:
+    wire, agent = ends
+    offer = OfferHandover(MEMBER, Rank(1), 2, PLACES * 2)
+    assert wire.offer is None
+    agent.send(offer)
+    assert wire.offer == offer
+    agent.send(OfferHandover(MEMBER, Rank(1), 2))
+    assert wire.offer is None
+    agent.send(offer)
+    agent.send(RingBroken(MEMBER, 3))
+    assert wire.offer is None
+    wire.left(2, 41)
+    assert agent.receive() == m.LeftRing(2, 41)
 
 
 def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:

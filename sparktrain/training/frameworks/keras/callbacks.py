@@ -124,7 +124,7 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0:
         chain += [ReportMetrics(position, deps.report)]
-    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock), *marks[1:]]
+    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock, deps.healing), *marks[1:]]
     chain += [keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
         chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
@@ -395,18 +395,26 @@ class ReportMetrics(InternalCallback):
 
 
 class StopOnRequest(InternalCallback):
-    """Stops all members after the same step, soon after a request to one of them.
+    """Stops all members after the same step, soon after a request to one of them; or has them change their ring then.
 
     They agree after the first step of a fit, and then about every `AGREE_S`, at a step that they compute from the pace
     of all, because clocks differ. The steps between two agreements at most double: the first steps may be slow or fast.
     """
 
-    def __init__(self, ring: Ring, position: Position, should_stop: Callable[[], bool], clock: Clock) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        position: Position,
+        should_stop: Callable[[], bool],
+        clock: Clock,
+        healing: RingHealing | None = None,
+    ) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
         self._should_stop = should_stop
         self._clock = clock
+        self._healing = healing
         self._stop = False
         self._next = self._gap = 1
         self._since = (0, 0.0)
@@ -444,9 +452,14 @@ class StopOnRequest(InternalCallback):
         step = self._position.step
         now = self._clock.now()
         pace = (now - self._since[1]) / max(1, step - self._since[0])
-        gathered = self._ring.allgather_array(np.array([[float(self._should_stop()), pace]]), name="stop")
-        requested, slowest = gathered.max(axis=0).tolist()
+        offer = None if self._healing is None else self._healing.offer()
+        mine = [float(self._should_stop()), pace, 0.0 if offer is None else float(offer.ring)]
+        gathered = self._ring.allgather_array(np.array([mine]), name="stop")
+        requested, slowest, _ = gathered.max(axis=0).tolist()
         self._stop = requested > 0
+        # All of them have it: an offer that some member lacks may be withdrawn.
+        if offer is not None and self._healing is not None and (gathered[:, 2] == offer.ring).all():
+            self._healing.on_agreed(offer)
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since = (step, now)
         self._next = step + self._gap

@@ -180,7 +180,7 @@ class Resume(InternalCallback):
         if self._checkpoints is not None and not stages.opened:
             self._open(self._checkpoints)
         behind = stages.behind(position.fit) or stages.resumes(position.fit)
-        _build(self.model, position.spec, needed=behind or self._ring.size > 1)
+        build_all(self.model, position.spec, needed=behind or self._ring.size > 1)
         if self._checkpoints is None:
             return
         if (finished := stages.finished_before(position.fit)) is not None:
@@ -202,9 +202,9 @@ class Resume(InternalCallback):
 
     def _open(self, checkpoints: FitCheckpoints) -> None:
         """Agree on the checkpoint of the chief."""
-        place = checkpoints.peek()
         drawn = zlib.crc32(repr(generators()).encode())
         self._past.drawn = drawn
+        place = checkpoints.peek()
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
         [agreed] = self._ring.broadcast_arrays([np.array(mine, "int64")], name="resume")
         step, epoch, batch, stage, chiefs = agreed.tolist()
@@ -534,7 +534,7 @@ def _symbolic(spec: Any) -> Any:
     return symbolic_batch(spec)
 
 
-def _build(model: Any, spec: Any, *, needed: bool) -> None:
+def build_all(model: Any, spec: Any, *, needed: bool) -> None:
     """Build all variables of `model`, its metrics and its optimizer; `spec` is that of its batches, None if unknown.
 
     Raises SpecError if the variables are `needed` and cannot be built; else Keras builds them with the first batch.

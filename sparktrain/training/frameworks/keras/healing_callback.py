@@ -8,6 +8,7 @@ import keras
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.user_callbacks import (
@@ -72,16 +73,14 @@ class HealTogether(InternalCallback):
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
         self._quiet = self._healing.continuity.started == 0
+        self._healing.before_waiting = self._prepare
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""
-        if self._quiet and self._can_repeat():
-            from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
-
-            callbacks = listed(self).callbacks
-            fit = SurvivingFit(self.model, self._healing, self._keep, self._past, callbacks)
-            self._set(fit)
-            fit.start()
+        self._healing.before_waiting = lambda: None
+        fit = self._fit or self._surviving_fit()
+        if fit is not None:
+            fit.resume()
         elif self._healing.arrival is not None:
             raise RingError("the members of the ring train in a fit() that this process does not start")
 
@@ -105,6 +104,24 @@ class HealTogether(InternalCallback):
         self._fit = fit
         for mark in self._marks:
             mark.fit = fit
+
+    def _prepare(self) -> None:
+        """This process is about to wait for its place in the ring: trace the step before, if its model is built."""
+        build_all(self.model, self._keep.position.spec, needed=False)
+        fit = self._surviving_fit() if self.model.built else None
+        if fit is not None:
+            fit.trace()
+
+    def _surviving_fit(self) -> "SurvivingFit | None":
+        """What has a step that can be repeated take the place of Keras's; None where the fit does not allow it."""
+        if not (self._quiet and self._can_repeat()):
+            return None
+        from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
+
+        fit = SurvivingFit(self.model, self._healing, self._keep, self._past, listed(self).callbacks)
+        self._set(fit)
+        fit.start()
+        return fit
 
     def _can_repeat(self) -> bool:
         model = self.model

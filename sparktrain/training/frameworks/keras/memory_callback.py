@@ -66,6 +66,10 @@ class TakeSnapshots(InternalCallback):
         """See base class."""
         self._rounds.continue_with(self._position.step, agreed)
 
+    def before_move(self) -> None:
+        """See base class. The host that the member leaves has a copy that is lost soon."""
+        self._rounds.hasten(self._position.step)
+
     def on_heal(self) -> None:
         """See base class."""
         self._rounds.forget_parts()

@@ -55,6 +55,9 @@ class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
     def continue_with(self, agreed: Agreed) -> None:
         """Continue with what `agreed` has returned on another member, after the same step."""
 
+    def before_move(self) -> None:
+        """A member is about to move to another process; called on all others, between two steps."""
+
     def on_heal(self) -> None:
         """Another process has taken a lost rank; called on those that have survived, between two collectives."""
 

@@ -36,10 +36,7 @@ class CallLog:
         if number == len(self._sites):
             self._sites.append(site)
         # In variables, because a traced step runs no Python that could note its calls.
-        if self._count is None:
-            with tf.init_scope():
-                self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)
-                self._rows = tf.Variable([[-1, 0, 0]] * LOGGED_CALLS, trainable=False, dtype=tf.int64)
+        self.prepare()
         count = self._count.assign_add(1)
         self._newest = count
         row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
@@ -49,6 +46,13 @@ class CallLog:
         """The number of the collective that was noted last, if that was in the function that is being traced."""
         is_here = getattr(self._newest, "graph", None) is tf.compat.v1.get_default_graph()
         return self._newest if is_here else None
+
+    def prepare(self) -> None:
+        """Make the variables: a function that makes one while it is traced is traced twice."""
+        if self._count is None:
+            with tf.init_scope():
+                self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)
+                self._rows = tf.Variable([[-1, 0, 0]] * LOGGED_CALLS, trainable=False, dtype=tf.int64)
 
     def restart(self) -> None:
         """Count from 0 again, as all members do that join a ring together. Called eagerly."""

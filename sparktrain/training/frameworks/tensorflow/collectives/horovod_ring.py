@@ -61,7 +61,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    connection = _connect(joining)
+    connection = _Connection(False, frozenset(), {}) if joining.prepared else _connect(joining)
     return HorovodRing(joining, connection)
 
 
@@ -150,12 +150,17 @@ class HorovodRing(NamedRing):
         places = enumerate(self._formation.places)
         return [rank for rank, place in places if place.address in silent - {self._formation.mine.address}]
 
+    def leave(self) -> None:
+        """Leave the ring together with all other members, while no member is in a collective, or after `break_off`."""
+        if mpi_ops.is_initialized():
+            mpi_ops.shutdown()
+
     def rejoin(self, formation: Formation) -> None:
-        """Leave the ring, and join that of `formation`, of the same rank and size. Call `break_off` first.
+        """Leave the ring, and join that of `formation`, of the same rank and size. After a loss call `break_off` first.
 
         Blocks until all members have joined. Raises FormError.
         """
-        mpi_ops.shutdown()
+        self.leave()
         self._joining = replace(self._joining, formation=formation)
         self._formation = formation
         self._connection = _connect(self._joining)

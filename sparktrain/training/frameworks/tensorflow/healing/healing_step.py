@@ -47,6 +47,8 @@ class HealingStep:
         """Of the iterator."""
         self._arrived = False
         self._retired = False
+        self.before_next: Callable[[], None] | None = None
+        """Called once, before the next batch is trained."""
 
     def retire(self) -> None:
         """Train without healing from now on: another `fit` of the model uses the traced step."""
@@ -63,6 +65,10 @@ class HealingStep:
             # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
             reader.trace(iterator)
             trains = self._arrive()
+        if self.before_next is not None:
+            before = self.before_next
+            self.before_next = None
+            before()
         outputs = None
         if trains:
             outputs = self._trained(reader, iterator)
@@ -70,6 +76,11 @@ class HealingStep:
             reader.leave_out(iterator)
         self._on_end()
         return self._model.get_metrics_result() if outputs is None else outputs
+
+    def trace(self, spec: Any) -> None:
+        """Trace the step for batches of `spec` before there is one."""
+        empty = tf.data.Dataset.from_generator(lambda: (), output_signature=spec)
+        self._reader_for(spec).trace(iter(empty))
 
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
@@ -93,13 +104,15 @@ class HealingStep:
 
     def _reader_of(self, iterator: Iterator[Any]) -> StepReader:
         if self._reader is None or iterator is not self._iterator:
-            spec = iterator.element_spec  # type: ignore[attr-defined] # of TensorFlow
-            key = repr(spec)
-            if key not in self._readers:
-                self._readers[key] = StepReader(self._step, spec)
+            self._reader = self._reader_for(iterator.element_spec)  # type: ignore[attr-defined] # of TensorFlow
             self._iterator = iterator
-            self._reader = self._readers[key]
         return self._reader
+
+    def _reader_for(self, spec: Any) -> StepReader:
+        key = repr(spec)
+        if key not in self._readers:
+            self._readers[key] = StepReader(self._step, spec)
+        return self._readers[key]
 
     @as_written
     def _step(self, batch: Any) -> Any:

@@ -49,6 +49,11 @@ class StepValues(Passenger):
         pairs = self._pairs if self._rate is None else [*self._pairs, self._rate]
         return [shadow.assign(variable.value).op for variable, shadow in pairs]
 
+    def keep_now(self) -> None:
+        """Keep the values before a step that is not started."""
+        for variable, shadow in self._pairs:
+            shadow.assign(variable)
+
     def put_back(self) -> None:
         """Undo what the newest step has changed before its collective."""
         for variable, shadow in self._pairs:

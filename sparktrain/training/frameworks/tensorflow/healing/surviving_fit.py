@@ -12,7 +12,8 @@ from typing import Any
 
 import keras
 
-from sparktrain.errors import RingError
+from sparktrain.errors import FormError, RingError
+from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
@@ -20,6 +21,7 @@ from sparktrain.training.collectives.ring_healing import RingAgreement, RingHeal
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
+from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     EventStage,
@@ -109,8 +111,21 @@ class SurvivingFit:
     def end(self) -> None:
         """The `fit` ends: a loss ends the training from now on."""
         self._step.retire()
+        self._step.before_next = None
+        self._healing.accepts = lambda offer: False
         self._healing.continuity.heal = None
         self._healing.declare(False)
+
+    def trace(self) -> None:
+        """Trace the step for the batches of this `fit`, before the process has a place in the ring."""
+        reader = fit_reader()
+        spec = None if reader is None else element_spec(reader)
+        if spec is not None:
+            self._step.trace(spec)
+
+    def resume(self) -> None:
+        """The `fit` starts at the step that its position has now."""
+        self._steps = self._position.step
 
     def start(self) -> None:
         """Take the place of Keras's train function."""
@@ -118,6 +133,42 @@ class SurvivingFit:
         optimizer.passenger = self._values if self._values.travel else None
         self._model.train_function = self._step
         self._healing.continuity.heal = self._heal_between_steps
+        self._healing.accepts = self._can_give_place
+        self._healing.on_agreed = self._change_before_next_step
+
+    # ---- a member moves to another process
+
+    def _can_give_place(self, offer: OfferHandover) -> bool:
+        """Whether this member can change its ring for the process that is offered.
+
+        Not where only reading shows whether there is a next batch.
+        """
+        return self._position.per_epoch is not None and bool(offer.rank or not self._has_silenced())
+
+    def _change_before_next_step(self, offer: OfferHandover) -> None:
+        self._step.before_next = lambda: self._change(offer)
+
+    def _change(self, offer: OfferHandover) -> None:
+        """Form the next ring with the process that is offered: nothing of the next step is done on any member."""
+        self._values.keep_now()
+        try:
+            self._healing.change(offer, self._steps)
+            for callback in self._callbacks:
+                callback.before_move()
+            self._agreement(in_step=True)
+        except RingRefusalError:
+            raise
+        except (FormError, RingError) as error:  # one more member is lost
+            self._agree(error, in_step=True)
+        else:
+            self._has_healed = True
+            for callback in self._callbacks:
+                callback.on_heal()
+        self._report_healed()
+
+    def _has_silenced(self) -> bool:
+        """Whether a callback of the chief writes files, and other members lack its state."""
+        return any(isinstance(entry, SilencedCallback) for entry in self._external)
 
     # ---- after a loss
 
@@ -190,7 +241,7 @@ class SurvivingFit:
         Between two steps it is the state after the newest step, at the position before it: the new process only reads
         the batch of that step, and then calls the callbacks as the others do.
         """
-        if 0 in ranks and any(isinstance(entry, SilencedCallback) for entry in self._external):
+        if 0 in ranks and self._has_silenced():
             raise RingRefusalError("the chief is lost, and with it the state of a callback that wrote its files")
         position = self._position
         back = 0 if in_step else 1

@@ -1,0 +1,46 @@
+"""A process that is prepared to take the place of a member, from its start until the gang's next ring has it."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from sparktrain.ids import AgentId, Member
+from sparktrain.state.topology import MemberAddress
+
+
+class HandoverStage(Enum):
+    """How far the process is."""
+
+    PREPARING = "it runs the training function up to its ring"
+    OFFERED = "it waits there, and the members are to leave theirs after the same step"
+
+
+class Handover(Struct, gc=False, kw_only=True):
+    """A process that waits for the place of a member which trains."""
+
+    member: Member
+    """The process: the rank and the generation of that member, and an incarnation of its own."""
+    agent: AgentId
+    place: MemberAddress
+    by: float
+    """When it must have come to its ring, or when the members must have left theirs."""
+    stage: HandoverStage = HandoverStage.PREPARING
+    reason: str
+    """Why the member moves, in one line."""
+    ring: int = 0
+    """Once offered: number of the ring that the others form with it."""
+
+
+class GangHandovers(Struct, gc=False):
+    """How members of a gang move to prepared processes."""
+
+    current: Handover | None = None
+    failures: int = 0
+    """Processes that did not take a place."""
+    moved_after: int | None = None
+    """The step after which a member has moved last."""
+
+    def postpone(self, seconds: float) -> None:
+        """See `Gang.postpone`."""
+        if self.current is not None:
+            self.current.by += seconds
