@@ -33,7 +33,7 @@ def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> "Ite
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
         log = folder / "spark.log"
         try:
-            with _stderr_into(log):  # the JVM keeps it, and prints lines that no log level silences
+            with stderr_into(log):  # the JVM keeps it, and prints lines that no log level silences
                 spark = stack.enter_context(spark_session(master, folder, {"spark.log.level": "ERROR", **(conf or {})}))
         except Exception as error:
             error.add_note(f"the last lines of Spark's log:\n{log.read_text()[-2000:]}")
@@ -67,7 +67,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 @contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
+def stderr_into(log: Path) -> Iterator[None]:
     """Redirect stderr of this process, and of those that it starts meanwhile, to a file."""
     kept = os.dup(_STDERR)
     try:

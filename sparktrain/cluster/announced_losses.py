@@ -57,6 +57,8 @@ class AnnouncedLosses:
         self._clock = clock or SystemClock()
         self._hosts: frozenset[str] = frozenset()
         self._hosts_at: float | None = None
+        self._pending: Any = None
+        """The scheduler's map of executors that it decommissions, in the JVM; None until it was fetched."""
         self._places: dict[int, tuple[str, str]] = {}
         """Executor and host of the tasks that were looked up."""
 
@@ -96,8 +98,9 @@ class AnnouncedLosses:
 
     def _executors(self) -> frozenset[str]:
         """The executors that Spark's scheduler decommissions: two calls of the JVM, whatever their number."""
-        pending = self._context._jsc.sc().taskScheduler().executorsPendingDecommission()
-        listed = str(pending.keysIterator().mkString(","))
+        if self._pending is None:
+            self._pending = self._context._jsc.sc().taskScheduler().executorsPendingDecommission()
+        listed = str(self._pending.keysIterator().mkString(","))
         return frozenset(filter(None, listed.split(",")))
 
     def _leaving_hosts(self) -> frozenset[str]:

@@ -26,7 +26,7 @@ from sparktrain.config.option_rules import (
     ValueRule,
     checkpoint_choice,
     integer,
-    notice_address,
+    notice_or_none,
 )
 from sparktrain.config.search_options import TRIALS, SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
@@ -223,7 +223,7 @@ class LimitKeywords(MemberKeywords):
     gpus: int = option("GPUs for each process that trains.", integer(0), default=0, panel=SPARK, page="gpus.md")
     notice: str | None = option(
         "File or URL at which each agent looks for the notice that its host will be lost; then it is drained.",
-        ValueRule(notice_address, "ADDRESS", takes=str | PathLike[str]),
+        ValueRule(notice_or_none, "ADDRESS", takes=str | PathLike[str]),
         panel=SPARK,
         default_text="spark.sparktrain.notice of the session, else none",
         details="A file that exists, or an answer with content, is a notice. http is for addresses of the host itself "

@@ -121,6 +121,11 @@ def notice_address(value: object, subject: str = "notice") -> str:
     return address
 
 
+def notice_or_none(value: object, subject: str) -> str | None:
+    """As `notice_address`; None for `none`, as parameter files write the default. Raises SpecError."""
+    return None if value == "none" else notice_address(value, subject)
+
+
 def _is_near(host: str) -> bool:
     if host == "localhost":
         return True

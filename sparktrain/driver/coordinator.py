@@ -59,6 +59,7 @@ from sparktrain.state.run_machine import Commands
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
 from sparktrain.store.base import Store
+from sparktrain.store.localfs import LocalStore
 from sparktrain.threads import aside
 from sparktrain.usercode.preload import shared
 
@@ -69,7 +70,11 @@ TOKENS_S = 0.5
 """Interval at which a run checks whether to renew its delegation tokens."""
 
 DRAINS_S = 2.0
-"""Interval at which a run looks for what users ask it to drain."""
+"""Interval at which a run looks for what users ask it to drain, in a folder, and for a while after a request."""
+REMOTE_DRAINS_S = 10.0
+"""The same in any other store, where each look is a request to a service that other runs use too."""
+ATTENTIVE_S = 60.0
+"""How long a run looks more often after a request: another one may follow, or its cancellation."""
 
 OUTLOOK_S = 5.0
 """Interval at which the cluster is asked what agents wait for."""
@@ -495,8 +500,10 @@ class Coordinator:
 
     async def _take_drains(self, run: ActiveRun) -> None:
         """Feed what users ask to drain, as long as the run lasts."""
+        rare_s = DRAINS_S if isinstance(run.work.store, LocalStore) else REMOTE_DRAINS_S
+        attentive_until = self._clock.now()
         while self._run is run:
-            await self._clock.sleep(DRAINS_S)
+            await self._clock.sleep(DRAINS_S if self._clock.now() < attentive_until else rare_s)
             answered = frozenset(self._sweep().drains.answered)
             try:
                 read = partial(pending_drains, run.work.store, run.work.layout, answered)
@@ -505,6 +512,8 @@ class Coordinator:
             except OSError as error:
                 logger.debug("requests to drain cannot be read now: %s", error)
                 continue
+            if requests:
+                attentive_until = self._clock.now() + ATTENTIVE_S
             for request in requests if self._run is run else ():
                 self.feed(drain_event(request, run.work, self._clock.now()))
 

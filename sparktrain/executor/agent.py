@@ -265,7 +265,8 @@ class Agent:
         """Report to the coordinator once this process has notice that it will be gone."""
         await self._departure.announced.wait()
         assert self._departure.notice is not None
-        self._post(m.AgentLeaves(self._departure.notice.text))
+        notice = self._departure.notice
+        self._post(m.AgentLeaves(notice.text, notice.grace_s if notice.grace_s < UNLIMITED_S else None))
 
     async def _join(self, away: str, batch: int) -> m.Welcome | str:
         place = self._place

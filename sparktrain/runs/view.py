@@ -289,7 +289,8 @@ def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:
     notes: dict[str, str] = {}
     for request, decided in drains.items():
         if decided.notice and request not in completed:
-            notes[_announced(decided)] = "is being drained: its members move, or finish"
+            within = "" if decided.within_s is None else f", and leaves within {decided.within_s:g} s"
+            notes[_announced(decided)] = f"is being drained{within}: its members move, or finish"
         elif not decided.notice:
             subject = decided.host if decided.agent is None else f"agent {decided.agent} on {decided.host}"
             done = "is drained: no member runs there, and none starts"

@@ -35,6 +35,8 @@ class AgentLeaves(Small, frozen=True, tag=True):
 
     notice: str
     """What announced it, in a few words, such as `SIGTERM`."""
+    within_s: float | None = None
+    """It stays for so long at most; None where that is not known."""
 
 
 class MemberReserved(Small, frozen=True, tag=True):

@@ -42,6 +42,8 @@ class AgentState:
     member: Member | None = None
     notice: str = ""
     """What announced that the agent leaves, in a few words; empty while nothing has."""
+    leaves_within_s: float | None = None
+    """For how long it stays then at most; None where that is not known."""
 
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""

@@ -109,8 +109,8 @@ class Machine:
                 return self._on_heartbeat(event.agent, event.at)
             case m.Ready(run=run):
                 return self._on_ready(event.agent, run, event.at)
-            case m.AgentLeaves(notice=notice):
-                return self._on_notice(event.agent, notice, event.at)
+            case m.AgentLeaves(notice=notice, within_s=within_s):
+                return self._on_notice(event.agent, notice, event.at, within_s)
             case message if self._run is not None:
                 return self._run.on_message(event.agent, message, event.at)
             case message:
@@ -136,11 +136,13 @@ class Machine:
         self.agents.renew_lease(agent, at)
         return []
 
-    def _on_notice(self, agent_id: AgentId, notice: str, at: float) -> Commands:
+    def _on_notice(self, agent_id: AgentId, notice: str, at: float, within_s: float | None = None) -> Commands:
         agent = self.agents.get(agent_id)
         if agent is None:
             return [do.Refused(agent_id, "notice of a lost agent")]
-        agent.notice = agent.notice or notice
+        if not agent.notice:
+            agent.notice = notice
+            agent.leaves_within_s = within_s
         return self._run.on_notice(agent, at) if self._run is not None else []
 
     def _on_gone(self, agent: AgentId, reason: str, at: float) -> Commands:

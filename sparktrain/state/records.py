@@ -289,6 +289,8 @@ class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
     """Why the request was refused."""
     notice: str = ""
     """What announced that the agent leaves; empty where a user has asked."""
+    within_s: float | None = None
+    """For how long it stays after the notice at most; None where that is not known."""
     cancels: bool = False
     """What users have asked before for this host or agent no longer counts."""
 

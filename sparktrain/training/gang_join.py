@@ -31,6 +31,7 @@ from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
     tf_config,
     trainers,
 )
+from sparktrain.training.host_limits import HostLimits
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
@@ -74,6 +75,7 @@ class JoinedGang:
         """How many members have a share of the data; None: all."""
         self._join = join
         self._ring: Ring | None = None
+        self._limits = HostLimits()
         self._step_path: Path | None = None
         self._step_log: StepLog | None = None
         self._undistributed: UndistributedOptimizers | None = None
@@ -108,7 +110,8 @@ class JoinedGang:
     def step_times(self) -> StepTimes | None:
         """Where the newest steps of this member went, by its notes; None without any."""
         notes = None if self._ring is None else self._ring.notes
-        return None if notes is None else notes.times()
+        times = None if notes is None else notes.times()
+        return None if times is None else self._limits.added_to(times)
 
     def log_steps(self, path: Path) -> None:
         """Write the times of the newest steps to `path` while this member trains, once the ring is connected."""

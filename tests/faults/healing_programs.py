@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import sparktrain as st
 from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 
 ROWS = 192
@@ -79,6 +80,7 @@ def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
     """Kill this process once the next one of another rank has entered its function: the ring heals then.
 
     Such a place is (this rank, "healing", the other rank), and of the next process itself (its rank, "entering", 0).
+    With "held" that one waits in its function until there is a file "go".
     """
     for number, (victim, event, other) in enumerate(places):
         mark = notes / f"killed-{number}"
@@ -87,6 +89,9 @@ def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
         if event == "entering" and len(list(notes.glob(f"pid-{rank}-*"))) == 2:
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        elif event == "held" and len(list(notes.glob(f"pid-{rank}-*"))) == 2:
+            mark.touch()
+            wait_for(notes / "go")
         elif event == "healing":
             threading.Thread(target=_kill_after, args=(notes, other, mark), daemon=True).start()
 
@@ -182,3 +187,18 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | Non
     np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
     facts = {"pid": os.getpid(), "traces": Counted.traces, "history": history.history, "wait": stopper.wait}
     (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+
+
+def driven(folder: Path) -> list[list[Any]]:
+    """Run a gang that heals, in which a member waits in its function, and one without a loss; the losses of both."""
+    losses = []
+    for name, kills in (("broken", [[1, "batch", 5], [1, "held", 0]]), ("whole", [])):
+        notes = folder / name
+        notes.mkdir(exist_ok=True)
+        params = {"folder": str(notes), "kills": kills, "sharded": False}
+        result = st.run(
+            train, params, workers=2, backend="horovod", spark=st.local(slots=2), dir=str(folder / "runs"), name=name,
+            seed=1, progress=False,
+        )  # fmt: skip
+        losses.append([restart.cause for restart in result.restarts])
+    return losses

@@ -27,6 +27,7 @@ class Standalone:
     ) -> None:
         """`master` is the address of the master; `enter` has the words before the command of each worker."""
         self._folder = folder
+        self._hosts = hosts
         self._stack = ExitStack()
         self._enter = [*enter, *[()] * (len(hosts) - len(enter))]
         self._master = self._start(_MASTER, "master", "--port", "0", host=master)
@@ -42,6 +43,14 @@ class Standalone:
         lost = {each.pid for each in psutil.Process(pid).parents()} & {each.pid for each in self._workers}
         for each in lost:
             _kill_all(each)
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker, and everything that it started."""
+        _kill_all(self._workers[number].pid)
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker again that was killed. Returns at once: the master gives it executors when it registers."""
+        self._workers[number] = self._start_worker(number, self._hosts[number])
 
     def close(self) -> None:
         """Kill master and workers."""

@@ -156,6 +156,28 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
 
 
 @pytest.mark.all(
+    case="a gang that heals loses its driver", covered_by="`unit/state/test_healing_rings`: a driver that takes over"
+)
+def test_a_gang_that_loses_its_driver_while_it_heals_restarts_as_a_whole(tmp_path: Path, start: Start) -> None:
+    first = start("tests.faults.healing_programs:driven")
+    first.wait((tmp_path / "broken" / "killed-1").exists, "the next process of the lost member")
+    members = first.processes("sparktrain.training")
+    assert members.processes
+    first.strike("python")
+    members.wait_gone(GONE_S)
+    broken, whole = start("tests.faults.healing_programs:driven").result()
+    assert (broken, whole) == ([DRIVER_LOST], [])
+    for rank in range(2):
+        with (
+            np.load(tmp_path / "broken" / f"member-{rank}.npz") as one,
+            np.load(tmp_path / "whole" / f"member-{rank}.npz") as other,
+        ):
+            assert one.files == other.files != []
+            for name in one.files:
+                np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.mark.all(
     case="a driver that is suspended, and replaced", covered_by="`histories/test_drivers`: drivers that sleep"
 )
 def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: Path, start: Start) -> None:

@@ -145,7 +145,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
     MemberFeed(member=MEMBER, news=FeedPhase("train", 1, "flowing")),
     MemberStored(member=MEMBER),
-    AgentLeaves(notice="SIGTERM"),
+    AgentLeaves(notice="SIGTERM", within_s=30.0),
     NoticeUnreadable(looks=10, problem="/run/leaving: Permission denied"),
     Leave(reason="the pool is closed"),
 )

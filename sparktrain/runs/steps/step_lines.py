@@ -3,11 +3,22 @@
 from collections.abc import Sequence
 
 from sparktrain import formatting
-from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.stragglers import (
+    GangTimes,
+    SlowCause,
+    SlowMember,
+    StepTimes,
+    lossy_members,
+)
 
 _SHOWN = 16
 """The most members with a line of their own."""
-_CAUSES = {SlowCause.DATA: "it waits longer for data", SlowCause.COMPUTE: "it computes longer"}
+_CAUSES = {
+    SlowCause.DATA: "it waits longer for data",
+    SlowCause.COMPUTE: "it computes longer",
+    SlowCause.QUOTA: "it computes longer, because a CPU quota stops it",
+    SlowCause.GPU_CLOCK: "it computes longer, because heat or power limits the clock of its GPU",
+}
 
 
 def step_lines(times: GangTimes, hosts: Sequence[str | None]) -> list[str]:
@@ -15,6 +26,11 @@ def step_lines(times: GangTimes, hosts: Sequence[str | None]) -> list[str]:
     lines = [f"{_place(rank, hosts)}: {times_text(of)}" for rank, of in enumerate(times.members[:_SHOWN])]
     hidden = len(times.members) - len(lines)
     lines += [f"and {formatting.count(hidden, 'more member')}"] if hidden else []
+    lines += [
+        f"{_place(rank, hosts)} sends {100 * times.members[rank].resent:.1f} % of its TCP segments again, and all "
+        "members wait long for each other: its network loses packets"
+        for rank in lossy_members(times.members)[:_SHOWN]
+    ]
     return [*lines, *([slow_line(times.slow, hosts)] if times.slow is not None else [])]
 
 

@@ -4,7 +4,7 @@ In a ring all members end a step together, so that their rates are equal. The sl
 and waits least.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
@@ -17,6 +17,10 @@ LOOKED_STEPS = 20
 SLOWER = 0.065
 """A member is slow when it works longer by more than this part. Over 20 steps that vary by 3 %, one that is 10 %
 slower is above it, and none of equal members is."""
+LONG_WAIT = 0.2
+"""All members wait long where each of them spends this part of a step in collectives."""
+LOSSY = 0.01
+"""A network loses segments where this part of them is sent again."""
 STAYS_SLOWER = 0.04
 """It stays slow down to this part, so that the answer does not change with each report."""
 
@@ -31,6 +35,12 @@ class StepTimes(Struct, frozen=True, gc=False):
     """Until a batch was there."""
     steps: int = LOOKED_STEPS
     """Steps that these are means of, without the shortest and the longest ones."""
+    throttled_s: float = 0.0
+    """How long a quota stopped the member's CPUs, in all of them together."""
+    clock_limited: bool = False
+    """Whether heat or power limits the clock of a GPU of the member."""
+    resent: float = 0.0
+    """The share of the TCP segments that its host, or its container, has sent again."""
 
     @property
     def work_s(self) -> float:
@@ -43,6 +53,10 @@ class SlowCause(StrEnum):
 
     DATA = "data"
     COMPUTE = "compute"
+    QUOTA = "quota"
+    """It computes longer, and a CPU quota stops it meanwhile."""
+    GPU_CLOCK = "gpu_clock"
+    """It computes longer, and the clock of its GPU is limited, unlike those of most others."""
 
 
 class SlowMember(Struct, frozen=True):
@@ -79,5 +93,20 @@ def slow_member(times: Mapping[Rank, StepTimes], before: int | None = None) -> S
     if excess_s <= (STAYS_SLOWER if rank == before else SLOWER) * usual_s:
         return None
     data_s = times[rank].data_s - median(of.data_s for of in peers)
-    cause = SlowCause.DATA if 2 * data_s > excess_s else SlowCause.COMPUTE
+    throttled_s = times[rank].throttled_s - median(of.throttled_s for of in peers)
+    if 2 * data_s > excess_s:
+        cause = SlowCause.DATA
+    elif 2 * throttled_s > excess_s:
+        cause = SlowCause.QUOTA
+    elif times[rank].clock_limited and 2 * sum(of.clock_limited for of in peers) < len(peers):
+        cause = SlowCause.GPU_CLOCK
+    else:
+        cause = SlowCause.COMPUTE
     return SlowMember(int(rank), times[rank].work_s, usual_s, cause)
+
+
+def lossy_members(times: Sequence[StepTimes]) -> list[int]:
+    """The ranks with a network that loses segments, where the members wait long for each other; by rank."""
+    if len(times) < 2 or any(of.wait_s < LONG_WAIT * (of.work_s + of.wait_s) for of in times):
+        return []
+    return [rank for rank, of in enumerate(times) if of.resent >= LOSSY]

@@ -68,7 +68,13 @@ class Draining:
         request = f"notice-{agent.id}"
         if request in drains.answered:
             return
-        decided = fact.DrainDecided(request=request, host=agent.host, agent=agent.slot, notice=agent.notice)
+        decided = fact.DrainDecided(
+            request=request,
+            host=agent.host,
+            agent=agent.slot,
+            notice=agent.notice,
+            within_s=agent.leaves_within_s,
+        )
         drains.fold(decided)
         drains.agents.add(agent.id)
         self._sweep.note([decided])

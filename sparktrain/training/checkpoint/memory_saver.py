@@ -43,6 +43,8 @@ broadcast of equal length."""
 _LENGTH_BYTES = 8
 PAUSE_S = 10.0
 """How long a member waits for the end of its gang, once another one is to continue."""
+BESIDE_FACTOR = 2.0
+"""How much longer a copy takes beside a step, about: both need the memory and the cores."""
 FINISH_TIMEOUT_S = 60.0
 """How long a snapshot waits for the checksum of the one before."""
 
@@ -110,7 +112,7 @@ class MemorySaver:
         self.beside_s = 0.0
         """What the newest snapshot took beside training, as seconds of all cores; 0 until both folders have files."""
         self._copy_s = 0.0
-        """How long the newest copy took."""
+        """How long the newest copy took, or would have taken beside a step."""
         self._retains = True
         """Whether training leaves its state as it is while a thread copies."""
 
@@ -174,6 +176,9 @@ class MemorySaver:
         slot = self._slots[0]
         self._slots.reverse()
         step, epoch, batch = place
+        # The update that overtakes a copy makes one more, in new memory: that costs more than the wait.
+        beside = self._retains and self._copy_s < pace_s
+        started_s = SystemClock().now()
         state = capture(
             None,
             step,
@@ -182,9 +187,9 @@ class MemorySaver:
             spare=slot.arrays,
             parts=parts,
             members=members,
-            # The update that overtakes a copy makes one more, in new memory: that costs more than the wait.
-            retained=self._retains and self._copy_s < pace_s,
+            retained=beside,
         )
+        self._copy_s = 0.0 if beside else BESIDE_FACTOR * (SystemClock().now() - started_s)
         state = _with_part(state, chiefs, self._sent or [])
         self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
         if paused:
@@ -214,7 +219,7 @@ class MemorySaver:
                 self._copy_to(slot, state, again)
             finally:
                 is_intact = state.retention.end()
-            self._copy_s = SystemClock().now() - started_s
+            self._copy_s += SystemClock().now() - started_s
             if not is_intact:  # some of it is of a later moment: the next copies are made while training waits
                 self._retains = False
                 self._slots.reverse()  # the newest whole snapshot stays until the next one is whole

@@ -24,10 +24,21 @@ REQUESTS = (
 )
 
 
-async def decided(world: World) -> list[AnyRecord]:
+class NotingClock(SystemClock):
+    """Notes how long it is asked to sleep."""
+
+    def __init__(self) -> None:
+        self.sleeps: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        await super().sleep(seconds)
+
+
+async def decided(world: World, clock: SystemClock | None = None) -> list[AnyRecord]:
     """What a run has recorded once it has decided on all requests to drain."""
     transport, training = MemoryTransport(), asyncio.Event()
-    made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
+    made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), clock or SystemClock())
     work = requested(in_store(prepared(2), world.store))
     await made.open()
     agent = asyncio.create_task(attend(transport.dialer("agent"), training))
@@ -47,7 +58,8 @@ async def decided(world: World) -> list[AnyRecord]:
 
 
 def test_each_request_gets_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "DRAINS_S", 0.02)
+    monkeypatch.setattr(coordinator, "DRAINS_S", 0.021)
+    monkeypatch.setattr(coordinator, "REMOTE_DRAINS_S", 0.022)
     failures = [OSError("the store is away"), OSError("and still is")]
     read = coordinator.pending_drains
 
@@ -57,7 +69,11 @@ def test_each_request_gets_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(*where)
 
     monkeypatch.setattr(coordinator, "pending_drains", flaky)
-    answers = play(decided(World()))
+    clock = NotingClock()
+    answers = play(decided(World(), clock))
+    looks = [seconds for seconds in clock.sleeps if seconds in (0.021, 0.022)]
+    assert looks[:3] == [0.022] * 3, "a store that is no folder is asked more rarely"
+    assert looks[-1] == 0.021, "until there is a request"
     assert [(answer.request, answer.problem) for answer in answers] == [
         (REQUESTS[0].id, "the run has no agent on elsewhere: its agents are 0 on host; name one of these"),
         (REQUESTS[1].id, "agent 0 was one of an earlier driver, and the driver now has others: name the host"),

@@ -1,6 +1,8 @@
 """The life of a pool, with Spark's jobs and the coordinator replaced: what it takes it gives back, however it ends."""
 
 import logging
+import os
+import signal
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -8,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from sparktrain.boundary import DriverTerminated
 from sparktrain.driver import pool as pools
 from sparktrain.driver.engines.engine import Address, JobEnd
 from sparktrain.driver.engines.job_failures import RELAUNCHES
@@ -374,3 +377,18 @@ def test_a_pool_whose_coordinator_broke_is_closed(monkeypatch: pytest.MonkeyPatc
 def a_run() -> types.SimpleNamespace:
     """A run, as far as a pool looks at it."""
     return types.SimpleNamespace(spec=prepared(1).definition.spec)
+
+
+def test_sigterm_ends_a_call_once_and_a_handler_of_the_program_stays() -> None:
+    with pytest.raises(DriverTerminated), pools._interrupts():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda signum, frame: received.append(signum))
+    try:
+        with pools._interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert DriverTerminated("stored").code == 143

@@ -84,3 +84,10 @@ def test_the_lines_of_a_gang() -> None:
     assert lines[15].startswith("rank 15: computes 100 ms")
     assert lines[16:] == ["and 4 more members"]
     assert step_time(12.34) == "12.3 s"
+    quota = GangTimes(times.members, SlowMember(1, 0.112, 0.1, SlowCause.QUOTA))
+    assert step_lines(quota, HOSTS)[-1].endswith("; it computes longer, because a CPU quota stops it")
+    lossy = GangTimes((StepTimes(0.1, 0.1, resent=0.025), StepTimes(0.1, 0.1)))
+    assert step_lines(lossy, HOSTS)[-1] == (
+        "rank 0 on host-a sends 2.5 % of its TCP segments again, and all members wait long for each other: its network "
+        "loses packets"
+    )

@@ -5,7 +5,14 @@ import random
 import pytest
 
 from sparktrain.ids import Rank
-from sparktrain.state.gangs.stragglers import LOOKED_STEPS, SlowCause, SlowMember, StepTimes, slow_member
+from sparktrain.state.gangs.stragglers import (
+    LOOKED_STEPS,
+    SlowCause,
+    SlowMember,
+    StepTimes,
+    lossy_members,
+    slow_member,
+)
 from sparktrain.training.collectives.step_notes import StepNotes
 
 STEP_NS = 100_000_000
@@ -90,3 +97,31 @@ def test_a_member_that_waits_for_data_is_slow_because_of_them() -> None:
 def test_nobody_is_slow_alone_or_after_few_steps() -> None:
     assert slow_member({Rank(0): StepTimes(1.0)}) is None
     assert slow_member({Rank(0): StepTimes(1.0), Rank(1): StepTimes(2.0, steps=LOOKED_STEPS - 1)}) is None
+
+
+def test_a_quota_is_the_cause_where_it_has_stopped_the_slow_member_for_the_difference() -> None:
+    usual = StepTimes(0.100, 0.050)
+    for throttled_s, others_s in ((0.04, 0.0), (0.01, 0.0), (0.04, 0.04)):
+        held = StepTimes(0.1, 0.05, throttled_s=others_s)
+        slow = slow_member({Rank(0): held, Rank(1): StepTimes(0.15, throttled_s=throttled_s)})
+        assert slow is not None
+        assert slow.cause is (SlowCause.QUOTA if throttled_s - others_s > 0.025 else SlowCause.COMPUTE)
+    waits = StepTimes(0.100, 0.0, 0.05, throttled_s=0.04)
+    assert slow_member({Rank(0): usual, Rank(1): waits}) == SlowMember(1, pytest.approx(0.15), 0.1, SlowCause.DATA)
+
+
+@pytest.mark.parametrize(("limited", "cause"), [([0], SlowCause.GPU_CLOCK), ([0, 1, 2], SlowCause.COMPUTE)])
+def test_the_clock_of_a_gpu_is_the_cause_where_those_of_most_others_are_not_limited(
+    limited: list[int], cause: SlowCause
+) -> None:
+    times = {Rank(rank): StepTimes(0.1 if rank else 0.2, clock_limited=rank in limited) for rank in range(4)}
+    slow = slow_member(times)
+    assert slow is not None
+    assert slow.cause is cause
+
+
+def test_a_network_is_named_where_segments_are_lost_and_all_members_wait() -> None:
+    waiting = [StepTimes(0.1, 0.05, resent=0.001), StepTimes(0.1, 0.06, resent=0.03)]
+    assert lossy_members(waiting) == [1]
+    assert lossy_members([*waiting, StepTimes(0.15, 0.001)]) == [], "they wait for the last one"
+    assert lossy_members(waiting[:1]) == []

@@ -142,6 +142,7 @@ FIELDS = {
         "agent": st.none() | numbers,
         "problem": text,
         "notice": text,
+        "within_s": st.none() | st.floats(0.0, 1e6),
         "cancels": st.booleans(),
     },
     DrainCompleted: {"request": text},

@@ -120,10 +120,10 @@ def test_status_says_what_is_drained_and_what_is_being_drained(tmp_path: Path) -
 
 def test_status_has_notices_and_no_drain_that_was_cancelled(tmp_path: Path) -> None:
     run = begun(tmp_path)
-    run.write(DrainDecided(request="1", host="a"), DrainDecided(request="2", host="a", agent=1, notice="SIGTERM"))
+    run.write(DrainDecided(request="1", host="a"), DrainDecided(request="2", host="a", agent=1, notice="x", within_s=5))
     run.write(DrainDecided(request="3", host="b", agent=2, notice="SIGTERM"), DrainCompleted(request="3"))
     run.write(DrainDecided(request="4", host="a", cancels=True))
     assert looked_at(run).notes == (
         "1 agent had notice, and no member is left there: agent 2 on b (SIGTERM)",
-        "agent 1 on a (SIGTERM) is being drained: its members move, or finish",
+        "agent 1 on a (x) is being drained, and leaves within 5 s: its members move, or finish",
     )

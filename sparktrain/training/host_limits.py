@@ -1,0 +1,105 @@
+"""What holds a member back beside its own work, by its host: CPU quotas, clocks of GPUs, and segments sent again."""
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.training.gpu_clocks import GpuClocks
+
+_READINGS = 64
+_FEWEST_SEGMENTS = 10_000
+"""Of fewer, lost connections of other programs may be a large part."""
+_CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
+"""The folders of the version 1 of control groups that may have the quota of the CPU."""
+
+
+class HostReading(Struct, frozen=True):
+    """The counters at one moment."""
+
+    at_s: float
+    throttled_s: float
+    """How long quotas have stopped the CPUs of this member's control groups."""
+    sent: int
+    """TCP segments of the host, or of its container."""
+    resent: int
+    """Those of them that were sent again."""
+
+
+class HostLimits:
+    """The newest counters. For the thread that trains; each reading takes about 0.1 ms."""
+
+    def __init__(
+        self, process: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup"), clock: Clock | None = None
+    ) -> None:
+        """`process` is the folder of this process in `/proc`, `groups` where control groups are mounted."""
+        self._clock = clock or SystemClock()
+        self._snmp = process / "net" / "snmp"
+        self._stats = list(_stat_files(process / "cgroup", groups))
+        self._clocks = GpuClocks()
+        self._readings: deque[HostReading] = deque(maxlen=_READINGS)
+
+    def added_to(self, times: StepTimes) -> StepTimes:
+        """`times` with what has happened while these steps ran, as far as the host shows it."""
+        self._clocks.start()
+        step_s = times.work_s + times.wait_s
+        newest = self._read()
+        since_s = newest.at_s - step_s * times.steps
+        earlier = [reading for reading in self._readings if reading.at_s >= since_s] or list(self._readings)[-1:]
+        self._readings.append(newest)
+        if not earlier or newest.at_s <= earlier[0].at_s:
+            return replace(times, clock_limited=self._clocks.limited)
+        base = earlier[0]
+        throttled = (newest.throttled_s - base.throttled_s) / (newest.at_s - base.at_s)
+        sent = newest.sent - base.sent
+        return replace(
+            times,
+            clock_limited=self._clocks.limited,
+            throttled_s=max(0.0, throttled * step_s),
+            resent=(newest.resent - base.resent) / sent if sent >= _FEWEST_SEGMENTS else 0.0,
+        )
+
+    def _read(self) -> HostReading:
+        throttled_s = sum(map(_throttled_s, self._stats))
+        return HostReading(self._clock.now(), throttled_s, *_segments(self._snmp))
+
+
+def _stat_files(memberships: Path, groups: Path) -> Iterator[Path]:
+    """The counters of this process's control groups, and of those around them: each may have a quota."""
+    for line in _content(memberships).splitlines():
+        _, controllers, name = line.split(":", 2)
+        is_unified = not controllers
+        if not is_unified and "cpu" not in controllers.split(","):
+            continue
+        roots = (groups, groups / "unified") if is_unified else [groups / folder for folder in _CONTROLLERS]
+        root = next((folder for folder in roots if (folder / "cgroup.procs").exists()), None)
+        if root is not None:
+            # A process in a container may see its own control group as the root, under another name.
+            folder = root / name.lstrip("/")
+            yield from (parent / "cpu.stat" for parent in (folder, *folder.parents) if parent.is_relative_to(root))
+
+
+def _throttled_s(path: Path) -> float:
+    counters = dict(line.split(" ", 1) for line in _content(path).splitlines() if " " in line)
+    microseconds = int(counters.get("throttled_usec", 0))
+    return microseconds / 1e6 + int(counters.get("throttled_time", 0)) / 1e9
+
+
+def _segments(path: Path) -> tuple[int, int]:
+    """TCP segments that were sent, and those that were sent again."""
+    rows = [line.split() for line in _content(path).splitlines() if line.startswith("Tcp:")]
+    if len(rows) != 2:
+        return 0, 0
+    counters = dict(zip(*rows, strict=False))
+    return int(counters.get("OutSegs", 0)), int(counters.get("RetransSegs", 0))
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError:
+        return ""
