@@ -257,8 +257,8 @@ class MemberSession:
                     self._not_saved(child, unsaved, post)
                 case pm.Heals(heals=heals):
                     post(m.MemberHeals(self.member, heals))
-                case pm.PeersSilent(ranks=ranks):
-                    post(m.PeersSilent(self.member, tuple(map(Rank, ranks))))
+                case pm.Doubts(ranks=ranks):
+                    post(m.MemberDoubts(self.member, tuple(map(Rank, ranks))))
                 case pm.Healed(ring=ring, step=step):
                     post(m.MemberHealed(self.member, ring, step))
                 case pm.Prepared():

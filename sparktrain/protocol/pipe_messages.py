@@ -217,7 +217,7 @@ class Heals(Message, frozen=True, tag=True):
     heals: bool
 
 
-class PeersSilent(Message, frozen=True, tag=True):
+class Doubts(Message, frozen=True, tag=True):
     """The hosts of other members acknowledge nothing that this one sends: the ring is broken."""
 
     ranks: list[int]
@@ -325,7 +325,7 @@ FromMember = (
     | Reported
     | Stepped
     | Heals
-    | PeersSilent
+    | Doubts
     | Healed
     | Prepared
     | LeftRing

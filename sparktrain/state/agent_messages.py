@@ -92,7 +92,7 @@ class MemberHeals(Small, frozen=True, tag=True):
     heals: bool
 
 
-class PeersSilent(Small, frozen=True, tag=True):
+class MemberDoubts(Small, frozen=True, tag=True):
     """The member cannot reach the hosts of other members of its gang: they acknowledge nothing."""
 
     member: Member
@@ -190,7 +190,7 @@ MemberMessage = (
     | MemberStepped
     | MemberAwaits
     | MemberHeals
-    | PeersSilent
+    | MemberDoubts
     | MemberHealed
     | MemberPrepared
     | MemberLeft

@@ -141,7 +141,7 @@ class RunMachine:
             case m.MemberHeals(member=member, heals=heals):
                 gang.declare(member.rank, heals)
                 return []
-            case m.PeersSilent(ranks=ranks):
+            case m.MemberDoubts(ranks=ranks):
                 for rank in ranks:
                     if 0 <= rank < gang.size:
                         self._agents.doubt(gang.agents[rank])

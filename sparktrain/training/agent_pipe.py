@@ -177,9 +177,9 @@ class AgentWire:
         """Report whether this member can continue in a new ring. Raises OSError when the agent is gone."""
         self.send(m.Heals(heals))
 
-    def peers_silent(self, ranks: Sequence[int]) -> None:
+    def doubts(self, ranks: Sequence[int]) -> None:
         """Report members with hosts that this member cannot reach. Raises OSError when the agent is gone."""
-        self.send(m.PeersSilent(list(ranks)))
+        self.send(m.Doubts(list(ranks)))
 
     def healed(self, ring: int, step: int) -> None:
         """Report that this member is about to train on in `ring`. Raises OSError when the agent is gone."""

@@ -108,7 +108,7 @@ START = StartMember(
         params={"lr": 0.1, "layers": [1, 2], "name": "ü", "on": True, "none": None},
         seed=2**63,
         metric="loss",
-        options=MemberKeywords(log_limit=10),
+        options=MemberKeywords(log_limit=10, healing=True),
         size=4,
         backend=Backend.HOROVOD,
         servers=ServerKeys(

@@ -147,6 +147,7 @@ INTERNAL = {
     "ListenError",
     "NotANumberError",
     "OverdueError",
+    "RingRefusalError",
     "UnreadableNoticeError",
     "HadoopCallError",
     "KerasBackendError",

@@ -283,7 +283,7 @@ class RingHealing:
             return True
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
         if silent := self._healing_ring.silent_ranks():
-            self._wire.peers_silent(silent)
+            self._wire.doubts(silent)
         return self._announced_within(ANNOUNCED_S - REPORTED_S)
 
     def _announced_within(self, seconds: float) -> bool:
