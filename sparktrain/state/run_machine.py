@@ -140,7 +140,8 @@ class RunMachine:
                 return []
             case m.MemberHeals(member=member, heals=heals):
                 gang.declare(member.rank, heals)
-                return []
+                # At once: a member that cannot change its ring for a process heals again after its next step.
+                return [] if heals else self._handovers.check(at)
             case m.MemberDoubts(ranks=ranks):
                 for rank in ranks:
                     if 0 <= rank < gang.size:

@@ -139,6 +139,18 @@ def test_a_process_that_fails_does_not_disturb_the_gang_and_the_gang_pauses_inst
     assert len([each for each in world.all(do.PlaceMember) if each.prepared]) == 1
 
 
+def test_a_member_that_cannot_change_its_ring_withdraws_the_offer_also_where_it_heals_again_at_once() -> None:
+    world = World()
+    agents, prepared = drained(world)
+    world.prepare(prepared)
+    world.declare(agents[0], heals=False)
+    world.declare(agents[0])
+    assert {agent: offer.places for agent, offer in offers(world).items()} == dict.fromkeys(agents, ())
+    assert [stop.member for stop in world.sent(m.StopMember)] == [world.running[prepared]]
+    world.tick(0.1)
+    assert len(world.sent(m.AskSnapshot)) == 2
+
+
 @pytest.mark.parametrize(("offered", "limit_s"), [(False, READY_TIMEOUT_S), (True, LEAVE_TIMEOUT_S)])
 def test_a_process_that_is_late_is_ended(offered: bool, limit_s: float) -> None:
     world = World()
