@@ -44,6 +44,12 @@ _HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.002
 _NEVER = float("inf")
 
+_IN_RINGS_OF = {"horovod.tensorflow", "keras"}
+_IN_RINGS = ("keras.glue", "tensorflow.collectives.horovod_ring", "tensorflow.data.tensorflow_feeds",
+             "tensorflow.healing.surviving_fit", "tensorflow.horovod_names.tensorflow_names")  # fmt: skip
+"""What each member of a ring of Horovod would import of this package, in 0.1 s: the next process of a lost member too,
+for which all others wait."""
+
 
 class Zygote:
     """Parent of members. All methods belong to the main thread."""
@@ -119,6 +125,10 @@ class Zygote:
                 importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 failed[name] = f"{type(error).__name__}: {error}"
+        if sys.modules.keys() >= _IN_RINGS_OF:
+            for name in _IN_RINGS:
+                with suppress(Exception):  # it happens again in the member, and is reported
+                    importlib.import_module(f"sparktrain.training.frameworks.{name}")
         forkable.arrange()
         gc.enable()
         self._handle_signals()  # a module may have set handlers of its own

@@ -73,7 +73,7 @@ class HealingStep:
         if trains:
             outputs = self._trained(reader, iterator)
         else:
-            reader.leave_out(iterator)
+            next(iterator)
         self._on_end()
         return self._model.get_metrics_result() if outputs is None else outputs
 

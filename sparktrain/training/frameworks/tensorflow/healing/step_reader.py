@@ -12,7 +12,6 @@ from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_wr
 
 _HOST = "/CPU:0"
 _NO_VARIABLES = (tf.variant, tf.resource)
-"""Types that no variable can hold."""
 
 
 class StepReader:
@@ -55,10 +54,6 @@ class StepReader:
     def train_again(self) -> Any:
         """Train the newest batch again."""
         return self._step(self.batch)
-
-    def leave_out(self, iterator: Iterator[Any]) -> None:
-        """Read the next batch, and do not train it."""
-        next(iterator)
 
     @as_written
     def _from_iterator(self, iterator: Any) -> Any:
