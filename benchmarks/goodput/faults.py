@@ -34,7 +34,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Fault:
-    """One loss: of which kind, whether it is announced, and the rank whose member it strikes."""
+    """One loss: its kind, whether it is announced, and the rank of the member that it strikes."""
 
     kind: str
     announced: bool
@@ -111,7 +111,7 @@ class Striker:
         drain(self._run, host, None)
 
     def _lose_host(self, number: int) -> None:
-        """A host without power: its processes are gone, and nobody is told."""
+        """A host without power: its processes are gone, and no message says so."""
         with self._network.cut(number):
             workers = range(number * self._workers, (number + 1) * self._workers)
             for worker in workers:
