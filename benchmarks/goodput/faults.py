@@ -111,7 +111,7 @@ class Striker:
         drain(self._run, host, None)
 
     def _lose_host(self, number: int) -> None:
-        """A host without power: its processes are gone, and no message says so."""
+        """A host without power: its processes are gone, and no message reports that."""
         with self._network.cut(number):
             workers = range(number * self._workers, (number + 1) * self._workers)
             for worker in workers:
