@@ -149,6 +149,7 @@ INTERNAL = {
     "OverdueError",
     "HadoopCallError",
     "KerasBackendError",
+    "MissedCallError",
     "UnfitError",
     "UnreachableMemberError",
     "Unreachable",

@@ -56,6 +56,8 @@ QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
 EXTRA = "extra/"
+ALIKE = "alike"
+"""The key, in the document of a state for a new process, of whether all members draw the same random numbers."""
 _CALL = "ctx.checkpoint.save"
 _RESTORE = "ctx.checkpoint.restore"
 """In messages."""
@@ -172,6 +174,7 @@ def restore(
     saved_parts = parts_of(model, parts)
     with TensorFiles(folder) as files:
         document = _document(files)
+        alike = alike or bool(document.get(ALIKE))
         if saved_parts:
             state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
         if alike or rank == tensor_files.source_rank(

@@ -21,12 +21,14 @@ def open_sockets() -> frozenset[tuple[int, str]]:
 def shut_down(sockets: frozenset[tuple[int, str]]) -> None:
     """End the connections of `sockets` for both sides, and leave their descriptors to the library that has them.
 
-    A call that is blocked in one of them ends at once with an error. Any thread may call it; it does not block.
+    A call that is blocked in one of them ends at once with an error. Sockets that listen stay as they are: PyTorch's
+    Gloo ends the process when its listener fails. Any thread may call it; it does not block.
     """
     for descriptor, inode in sockets:
         with suppress(OSError):  # closed by its owner
             duplicate = os.dup(descriptor)
             with socket.socket(fileno=duplicate) as connection:
                 # Its owner may have closed the descriptor, and the process may have opened another file as that.
-                if os.readlink(f"{_FOLDER}/{duplicate}") == inode:
+                is_same = os.readlink(f"{_FOLDER}/{duplicate}") == inode
+                if is_same and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     connection.shutdown(socket.SHUT_RDWR)

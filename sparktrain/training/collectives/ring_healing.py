@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple, fields
 
 from sparktrain.clock import Clock, pause
 from sparktrain.errors import CheckpointError, RingError
@@ -51,11 +52,25 @@ class RingStanding(Struct, frozen=True, kw_only=True):
     """Collectives since its last step."""
     able: bool = True
     """Whether the others can continue from its state, and it from that of others."""
+    is_loop: bool = False
+    """It trains in a loop of the user's own: there `steps` are those after which the loop has noted its state."""
+    is_ahead: bool = False
+    """In a loop: it has also applied the step after those."""
+    past_results: int = 0
+    """In a loop: of the results, those that a new process does not need."""
 
     @property
-    def advance(self) -> tuple[int, bool, int]:
+    def advance(self) -> tuple[int, bool, bool, int]:
         """The order of members by how far they have come."""
-        return self.steps, self.in_step, self.results
+        return self.steps, self.is_ahead, self.in_step, self.results
+
+    @property
+    def place(self) -> tuple[int, bool]:
+        """The order of members by the steps that they have applied."""
+        return self.steps, self.is_ahead
+
+
+_FIELDS = [field.name for field in fields(RingStanding)]
 
 
 class RingAgreement(Struct, frozen=True, kw_only=True):
@@ -64,7 +79,8 @@ class RingAgreement(Struct, frozen=True, kw_only=True):
     standings: tuple[RingStanding, ...]
     """By rank."""
     source: int
-    """The rank with the most advanced state."""
+    """The rank that sends its state to new processes: the most advanced one. Of loops the least advanced one, because
+    the others can repeat the step that it has not applied."""
     folder: Path
     """The files with that state, on a member that needs them."""
     results: tuple[Result, ...]
@@ -72,7 +88,7 @@ class RingAgreement(Struct, frozen=True, kw_only=True):
 
     @property
     def most_advanced(self) -> RingStanding:
-        """The member with the most advanced state."""
+        """The member that sends its state to new processes."""
         return self.standings[self.source]
 
 
@@ -96,6 +112,7 @@ class RingHealing:
         self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
+        self.forget_calls()
 
     @property
     def continuity(self) -> Continuity:
@@ -106,6 +123,12 @@ class RingHealing:
     def traced_names(self) -> set[str]:
         """The names of the collectives in traced functions."""
         return self._healing_ring.traced_names
+
+    def forget_calls(self) -> None:
+        """Count only collectives from now on: those before belong to no training function."""
+        self.continuity.started = 0
+        self.continuity.repeats = True
+        self.continuity.is_equal = _are_equal
 
     def declare(self, heals: bool) -> None:
         """Report whether this member can continue after a loss now. Raises OSError when the agent is gone."""
@@ -140,7 +163,7 @@ class RingHealing:
         number, places = formed
         formation = Formation(self.ring.rank, places)
         self._exchange.enter(number)
-        self._healing_ring.rejoin(formation)
+        self._healing_ring.rejoin(formation, number)
         self.on_formed(formation)
 
     def agree(
@@ -154,7 +177,7 @@ class RingHealing:
         """
         with self.continuity.healing():
             standings = self._standings(standing)
-            source = _source(standings)
+            source = source_of(standings)
             self.ring.source = source
             try:
                 folder = self._files(standings, write, target)
@@ -184,6 +207,7 @@ class RingHealing:
 
         self.arrival = self.agree(RingStanding(is_new=True), write, target)
         self.continuity.echoes = True
+        self.ring.joins_late = True
         return self.arrival.folder
 
     def settle(self) -> None:
@@ -205,16 +229,15 @@ class RingHealing:
             self._healing_ring.break_off()
 
     def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
-        row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results, mine.able]], "int64")
+        row = np.array([[*map(int, astuple(mine))]], "int64")
         rows = self.ring.allgather_array(row, name=_NAME).tolist()
         standings = tuple(
-            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results, able=bool(able))
-            for new, steps, in_step, results, able in rows
+            msgspec.convert(dict(zip(_FIELDS, row, strict=True)), RingStanding, strict=False) for row in rows
         )
         if unable := [rank for rank, standing in enumerate(standings) if not standing.able]:
             raise RingError(
                 f"the ring cannot continue without a restart: rank {', '.join(map(str, unable))} was at a point of "
-                "fit() that another process cannot repeat"
+                "its training that another process cannot repeat"
             )
         return standings
 
@@ -226,9 +249,10 @@ class RingHealing:
         if self.ring.rank == self.ring.source:
             write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
             return send_files(self.ring, folder, folder)
-        is_behind = mine.is_new or mine.steps < standings[self.ring.source].steps
+        source = standings[self.ring.source]
+        needs_files = mine.is_new or (mine.place > source.place if source.is_loop else mine.steps < source.steps)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
-        return send_files(self.ring, None if is_behind else folder, received)
+        return send_files(self.ring, None if needs_files else folder, received)
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the most advanced member has recorded."""
@@ -239,21 +263,44 @@ class RingHealing:
 
     def _follow(self, mine: RingStanding, agreement: RingAgreement) -> None:
         most = agreement.most_advanced
-        if mine.is_new:
+        if most.is_loop:
+            done = most.past_results if mine.is_new else mine.results if mine.place == most.place else most.results
+        elif mine.is_new:
             done = len(agreement.results) if most.in_step else 0
         else:
             done = mine.results if mine.steps == most.steps else 0
         self.continuity.follow(agreement.results[done:])
 
 
-def _source(standings: Sequence[RingStanding]) -> int:
+def _are_equal(result: Result, echo: Result) -> bool:
+    return all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in zip(result, echo, strict=True))
+
+
+def source_of(standings: Sequence[RingStanding]) -> int:
     """The rank of the most advanced member. Raises RingError where others cannot come to its state."""
     survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
     if not survivors:
         raise RingError("no member of the ring has a state: all of them are new")
+    loops = {standings[rank].is_loop for rank in survivors}
+    if len(loops) > 1:
+        raise RingError("some members train in fit(), and others in a loop of their own")
+    if loops == {True}:
+        return _of_loops(standings, survivors)
     source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
     # A step ends with a collective of all: no member is further ahead than one step.
     steps = [standings[rank].steps for rank in survivors]
     if max(steps) - min(steps) > 1:
         raise RingError(f"members have applied different steps when their ring broke: {steps}, by rank")
     return source
+
+
+def _of_loops(standings: Sequence[RingStanding], survivors: Sequence[int]) -> int:
+    """The rank of a member that has not applied the step which others may have. Raises RingError where all have."""
+    place = min(standings[rank].place for rank in survivors)
+    if place[1]:
+        raise RingError(
+            "all members had changed their weights since they called memory.step(), and the state before is gone: call "
+            "collectives of your own at the start of the next step, before memory.train()"
+        )
+    last = [rank for rank in survivors if standings[rank].place == place]
+    return max(last, key=lambda rank: (standings[rank].results, -rank))

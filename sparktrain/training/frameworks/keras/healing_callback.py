@@ -68,10 +68,12 @@ class HealTogether(InternalCallback):
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
         self._quiet = self._healing.continuity.started == 0
+        self._healing.continuity.is_equal = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""
-        if self._quiet and self._can_repeat():
+        arrival = self._healing.arrival
+        if self._quiet and self._can_repeat() and not (arrival is not None and arrival.most_advanced.is_loop):
             from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
             callbacks = listed(self)
@@ -80,7 +82,7 @@ class HealTogether(InternalCallback):
                 self.model, self._healing, self._keep, self._past, internal
             )
             self._fit.start()
-        elif self._healing.arrival is not None:
+        elif arrival is not None:
             raise RingError("the members of the ring train in a fit() that this process does not start")
 
     def on_train_end(self, logs: Any = None) -> None:

@@ -15,6 +15,7 @@ class Keras(Framework):
 
     module = "keras"
     data = "sparktrain.training.frameworks.keras.array_feeds"
+    loops = "sparktrain.training.frameworks.tensorflow.healing.keras_loop"
     state = "sparktrain.training.frameworks.keras.keras_state"
 
     def keeps(self, value: object) -> bool:

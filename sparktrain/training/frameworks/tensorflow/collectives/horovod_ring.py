@@ -128,7 +128,7 @@ class HorovodRing(NamedRing):
         """
         shut_down(self._connection.sockets)
 
-    def rejoin(self, formation: Formation) -> None:
+    def rejoin(self, formation: Formation, number: int) -> None:
         """Leave the ring, and join that of `formation`, of the same rank and size. Call `break_off` first.
 
         Blocks until all members have joined. Raises FormError.

@@ -47,6 +47,8 @@ class NamedRing(Ring):
         self.continuity = Continuity()
         self.traced_names: set[str] = set()
         """The names of collectives in functions."""
+        self.passenger: Any = None
+        """What travels with the gradients of tapes; None for nothing. Set it before a step is traced."""
 
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
@@ -81,6 +83,10 @@ class NamedRing(Ring):
             # No slash in a name: Horovod takes what follows the last one, and two operations would have one name.
             return back(self._gathered(carried, f"{unique}.gather"))
 
+    def most_averages(self, names: Collection[str]) -> int:
+        """The most collectives of these `names`, together, in one function."""
+        return self._names.most_uses(names)
+
     def tensor(self, array: "np.ndarray[Any, Any]") -> tf.Tensor:
         """See base class."""
         return tf.constant(array)
@@ -100,7 +106,7 @@ class NamedRing(Ring):
         """The result of `operate`, or of `echo`, as `Continuity` has it."""
         if tf.executing_eagerly():
             self._times.prepare()  # fit has eager collectives before its step is traced
-            return self.continuity.call(operate, echo)
+            return self.continuity.call(operate, echo, name)
         self.traced_names.add(name)
         return echo() if self.continuity.alone else operate()
 

@@ -15,6 +15,8 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Passenger
 
+MEMBERS = "sent/members"
+"""The name, in the files with a state, of all members' own values."""
 TRAVEL_BYTES = 2**18
 """The most bytes of all members' own values that travel with each step, or, if that is more, `TRAVEL_SHARE`."""
 TRAVEL_SHARE = 0.02
@@ -41,6 +43,11 @@ class StepValues(Passenger):
         self.travel = 0 < nbytes <= max(TRAVEL_BYTES, TRAVEL_SHARE * gradient_bytes)
         """Whether the own values of all members travel with the gradients."""
         self._members = tf.Variable(tf.zeros([ring.size, sum(self._sizes)]), trainable=False)
+
+    @property
+    def variables(self) -> list[Any]:
+        """What a step changes before its collective."""
+        return [variable for variable, _ in self._pairs]
 
     def keep(self) -> list[tf.Operation]:
         """The operations, for the start of a step that is traced, that keep the values before it."""
