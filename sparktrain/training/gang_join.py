@@ -236,6 +236,7 @@ def form(
         servers=call.gang.servers,
         incarnation=assignment.member.incarnation,
         generation=assignment.member.generation,
+        ring=assignment.ring,
         take_port=held.take,
     )
 

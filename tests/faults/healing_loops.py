@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.support.kills import Kills
+
 ROWS = 16
 """Of a step of the gang."""
 STEPS = 30
-
-
-class Kills:
-    """Kills this process at the places of its rank, each once in a run."""
-
-    def __init__(self, notes: Path, rank: int, places: list[list[Any]]) -> None:
-        """`places` have a rank, a moment, and the steps before it."""
-        self._notes = notes
-        self._rank = rank
-        self._places = places
-        self.step = 0
-
-    def at(self, moment: str) -> None:
-        """The loop has come to `moment`."""
-        for number, place in enumerate(self._places):
-            mark = self._notes / f"killed-{number}"
-            if place == [self._rank, moment, self.step] and not mark.exists():
-                mark.touch()
-                if moment == "later":
-                    # In the next collective, or close to it.
-                    threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
-                else:
-                    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def rows_of(step: int, rank: int, size: int) -> tuple[Any, Any]:
@@ -86,6 +63,9 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
         if way == "eager":
             died.at("within")
         gradients = recorded.gradient(loss, model.trainable_variables)
+        if way == "eager":
+            died.at("applying")
+            died.at("lag")
         model.optimizer.apply(gradients, model.trainable_variables)
         if way == "late":
             model.accuracy.update_state(y, outputs)

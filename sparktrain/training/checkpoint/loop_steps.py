@@ -22,6 +22,21 @@ class LoopSteps(ABC):
     def end(self) -> None:
         """The loop is over."""
 
+    @property
+    @abstractmethod
+    def is_quiet(self) -> bool:
+        """Whether no collective came before the loop that a process which joins later would call alone."""
+
+    @property
+    def warms_up(self) -> bool:
+        """Whether the first step in another ring differs in its last bits: then all make it once more before."""
+        return False
+
+    @property
+    def drawn(self) -> int:
+        """A digest of the state of the framework's generators; 0 where members have seeds of their own."""
+        return 0
+
     @abstractmethod
     def obstacle(self) -> str:
         """Why a step cannot be repeated, for a notice; empty where it can. Called after the first step."""

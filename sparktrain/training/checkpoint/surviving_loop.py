@@ -62,7 +62,11 @@ class SurvivingLoop:
         """The newest steps, newest first."""
         self._drawn: list[tuple[Any, Any]] = []
         """The generators of Python and NumPy before each of them."""
+        self._noted = _drawn()
+        """The generators when the loop noted its state."""
         self._has_healed = False
+        self._is_cold = False
+        """Whether the next step is the first one in another ring."""
 
     def start(self, step: int) -> None:
         """The loop starts after `step`. Blocks until all members are here, or, in a new process, until it has joined.
@@ -71,14 +75,14 @@ class SurvivingLoop:
         """
         continuity = self._healing.continuity
         arrival = self._healing.arrival
-        is_quiet = continuity.repeats and not self._healing.traced_names
+        is_quiet = continuity.repeats and self._steps.is_quiet
         continuity.is_equal = None
         self._step = step
         self._steps.start()
         if arrival is not None:
             self._arrive(arrival)
             return
-        drawn = zlib.crc32(repr(generators()).encode())
+        drawn = zlib.crc32(repr((generators(), self._steps.drawn)).encode())
         ring = self._healing.ring
         rows = ring.allgather_array(np.array([[is_quiet, drawn]], "int64"), name=_NAME)
         self._can_heal = bool(rows[:, 0].all())
@@ -99,7 +103,7 @@ class SurvivingLoop:
         if self._healing.continuity.is_behind:
             raise MissedCallError("this process trains a step, and the others have called a collective before")
         self._calls = [call, *self._calls][:_KEPT]
-        self._drawn = [(random.getstate(), np.random.get_state()), *self._drawn][:_KEPT]
+        self._drawn = [_drawn(), *self._drawn][:_KEPT]
         self._steps.keep()
         result = self._trained(call)
         self._ahead += 1
@@ -117,6 +121,7 @@ class SurvivingLoop:
         # The loop may append to its lists meanwhile.
         lengths = {name: len(value) for name, value in extra.items() if isinstance(value, list)}
         self._facts = (*place, extra, lengths)
+        self._noted = _drawn()
         self._ahead = 0
         self._agreed = () if self._rounds is None else self._rounds.agreed()
         self._healing.continuity.step()
@@ -151,6 +156,7 @@ class SurvivingLoop:
             continuity.heal = None
             try:
                 continuity.meet(_TRAIN)
+                self._warm_up(call)
                 return call()
             except Exception as error:
                 if not is_ring_error(error) or isinstance(error, MissedCallError):
@@ -182,7 +188,7 @@ class SurvivingLoop:
             agreement = self._healing.agree(standing, self._write)
         except RingError as refusal:
             raise refusal from error
-        self._has_healed = True
+        self._has_healed = self._is_cold = True
         self._healing.continuity.comparison = self._compare
         if self._rounds is not None:
             self._rounds.forget_parts()
@@ -193,7 +199,7 @@ class SurvivingLoop:
     def _repeat_for_others(self, agreement: RingAgreement, *, ago: int) -> None:
         """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing."""
         present = self._steps.present()
-        drawn = random.getstate(), np.random.get_state()
+        drawn = _drawn()
         with TensorFiles(agreement.folder) as files:
             self._steps.take_over(files)
         self._put_back(ago)
@@ -201,12 +207,23 @@ class SurvivingLoop:
         self._healing.continuity.heal = None
         try:
             self._healing.continuity.meet(_TRAIN)
+            self._warm_up(self._calls[ago], ago)
             self._calls[ago]()
         finally:
             self._healing.continuity.heal = heal
         self._steps.take(present)
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
+        _assign_drawn(drawn)
+
+    def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
+        """Make the first step in another ring once more, where that matters, and return to the state before it."""
+        if not self._is_cold:
+            return
+        if self._steps.warms_up:
+            present = self._steps.present()
+            call()
+            self._steps.take(present)
+            self._put_back(ago)
+        self._is_cold = False
 
     def _compare(self, name: str) -> None:
         """Raise MissedCallError, on all members, where they do different things next."""
@@ -221,9 +238,7 @@ class SurvivingLoop:
 
     def _put_back(self, ago: int) -> None:
         self._steps.put_back(ago)
-        python, numpy = self._drawn[ago]
-        random.setstate(python)
-        np.random.set_state(numpy)
+        _assign_drawn(self._drawn[ago])
 
     def _write(self, folder: Path, ranks: list[int]) -> None:
         """Write the state that the loop has noted, for the new processes of `ranks`."""
@@ -231,9 +246,11 @@ class SurvivingLoop:
         extra = {name: value[: lengths[name]] if name in lengths else value for name, value in values.items()}
         agreed = list(self._agreed if self._in_round or self._rounds is None else self._rounds.agreed())
         content = {"agreed": agreed, "in_round": self._in_round}
-        state = capture(
-            None, self._step, epoch=epoch, batch=batch, extra={**extra, LOOP: content}, parts=self._steps.parts()
-        )
+        extra[LOOP] = content
+        drawn = _drawn()
+        _assign_drawn(self._noted)
+        state = capture(None, self._step, epoch=epoch, batch=batch, extra=extra, parts=self._steps.parts())
+        _assign_drawn(drawn)
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self._alike}
         tensor_files.save(folder, self._steps.completed(state.tensors, ranks), document)
@@ -252,7 +269,7 @@ class SurvivingLoop:
             self._alike = bool(files.document[ALIKE])
             self._steps.arrive(files)
         extra = {name: value for name, value in restored.extra.items() if name != LOOP}
-        self._has_healed = True
+        self._has_healed = self._is_cold = True
         self._healing.continuity.echoes = False
         self._healing.continuity.comparison = self._compare
         self._continue()
@@ -264,3 +281,14 @@ class SurvivingLoop:
         with self.noting(self._step, (restored.epoch, restored.batch), extra):
             if content["in_round"] and self._rounds is not None:
                 self._rounds.agree(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
+
+
+def _drawn() -> tuple[Any, Any]:
+    """The states of Python's and NumPy's generators: in a form that costs a step little."""
+    return random.getstate(), np.random.get_state()
+
+
+def _assign_drawn(states: tuple[Any, Any]) -> None:
+    python, numpy = states
+    random.setstate(python)
+    np.random.set_state(numpy)

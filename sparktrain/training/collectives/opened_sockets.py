@@ -18,6 +18,20 @@ def open_sockets() -> frozenset[tuple[int, str]]:
     return frozenset(sockets)
 
 
+def without_port(sockets: frozenset[tuple[int, str]], port: int) -> frozenset[tuple[int, str]]:
+    """Those of `sockets` that are no connection from or to `port`."""
+    return frozenset(entry for entry in sockets if port not in _ports(entry[0]))
+
+
+def _ports(descriptor: int) -> set[object]:
+    """The ports of both ends of an open socket over IP."""
+    ends = []
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+        ends.append(connection.getsockname())
+        ends.append(connection.getpeername())
+    return {end[1] for end in ends if isinstance(end, tuple)}
+
+
 def shut_down(sockets: frozenset[tuple[int, str]]) -> None:
     """End the connections of `sockets` for both sides, and leave their descriptors to the library that has them.
 

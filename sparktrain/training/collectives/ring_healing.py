@@ -29,6 +29,7 @@ from sparktrain.training.collectives.ring_exchange import RingExchange
 
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
+    from sparktrain.training.frameworks.torch.torch_ring import TorchRing
 
 ANNOUNCED_S = 10.0
 """How long a member with a failed collective waits for the announcement that the ring heals."""
@@ -104,7 +105,7 @@ class RingHealing:
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
         self.on_formed: Callable[[Formation], None] = lambda formation: None
         """Called with the places of the members in each new ring."""
-        self._healing_ring: HorovodRing = ring
+        self._healing_ring: HorovodRing | TorchRing = ring
         self._exchange = exchange
         self._wire = wire
         self._clock = clock
@@ -188,7 +189,7 @@ class RingHealing:
             finally:
                 self.ring.source = 0
         if self.ring.calls is not None:
-            self.ring.calls.restart()  # type: ignore[union-attr] # of TensorFlow
+            self.ring.calls.restart()
         if (watch := self._watch()) is not None:
             watch.restart()
         agreement = RingAgreement(standings=standings, source=source, folder=folder, results=results)

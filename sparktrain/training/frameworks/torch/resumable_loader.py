@@ -62,6 +62,10 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
         """The position, in numbers and strings."""
         return self._progress.state()
 
+    def open_state_dict(self) -> dict[str, Any]:
+        """See `PassProgress.open_state`."""
+        return self._progress.open_state()
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the next iteration continue from `state`, in a gang of any size. Raises UserError for other data."""
         self._progress.load(state)

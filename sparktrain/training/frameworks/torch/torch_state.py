@@ -18,7 +18,7 @@ from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
 
 _PREFIX = "state/"
-_GENERATOR = f"{_PREFIX}generator"
+GENERATOR = f"{_PREFIX}generator"
 _STATES = "states"
 _INTEGERS = {1: torch.uint8, 2: torch.int16}
 """By size, what travels in place of floating-point types that NumPy lacks, such as bfloat16."""
@@ -27,6 +27,27 @@ _LISTS: dict[str, Any] = {"list": list, "tuple": tuple}
 _NESTED = 100
 """How deep a state dict may be nested: one that contains itself has no end."""
 _SHOWN = 3
+
+
+class NotedState:
+    """Stands for an object of the user, with a state that it had before."""
+
+    def __init__(self, part: Any, state: Any) -> None:
+        self.kind = _kind(part)
+        self._state = state
+
+    def state_dict(self) -> Any:
+        """That state."""
+        return self._state
+
+    def load_state_dict(self, state: Any) -> None:
+        """Nothing loads a state into it."""
+        raise TypeError("a state that was noted cannot change")
+
+
+def states_in(files: TensorFiles) -> list[Any]:
+    """The states of all parts in `files`."""
+    return [_unpacked(state, files.read) for _, state in files.document[_STATES]]
 
 
 def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -70,7 +91,7 @@ def assign(
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
     if alike or not place[0]:
-        torch.set_rng_state(torch.from_numpy(np.array(files.read(_GENERATOR))))
+        torch.set_rng_state(torch.from_numpy(np.array(files.read(GENERATOR))))
 
 
 def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
@@ -90,7 +111,7 @@ def with_members(arrays: dict[str, Array], members: Sequence[Mapping[str, Array]
 
 def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
     """The state of the CPU's generator."""
-    return {_GENERATOR: torch.get_rng_state().numpy().copy()}
+    return {GENERATOR: torch.get_rng_state().numpy().copy()}
 
 
 def are_equal(parts: Sequence[Any]) -> bool:
@@ -109,7 +130,7 @@ def _plain(part: Any) -> Any:
 
 
 def _kind(part: Any) -> str:
-    return type(_plain(part)).__name__
+    return part.kind if isinstance(part, NotedState) else type(_plain(part)).__name__
 
 
 def _name(part: Any) -> str:
@@ -132,7 +153,7 @@ class _Packing:
     """Turns state dicts into JSON, and collects copies of their arrays."""
 
     def __init__(self, spare: Mapping[str, Array]) -> None:
-        self.arrays: dict[str, Array] = {_GENERATOR: torch.get_rng_state().numpy().copy()}
+        self.arrays: dict[str, Array] = {GENERATOR: torch.get_rng_state().numpy().copy()}
         self._spare = spare
 
     def packed(self, value: Any, name: str, depth: int = 0) -> Any:

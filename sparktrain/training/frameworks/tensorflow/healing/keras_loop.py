@@ -68,6 +68,11 @@ class KerasLoopSteps(LoopSteps):
             if hasattr(applied, "passenger"):
                 applied.passenger = values
 
+    @property
+    def is_quiet(self) -> bool:
+        """See base class."""
+        return not self._healing.traced_names
+
     def obstacle(self) -> str:
         """See base class."""
         ring: Any = self._healing.ring
