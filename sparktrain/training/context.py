@@ -228,7 +228,7 @@ class TrainContext:
         rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
-        loop = loop_of(saved_parts, self._gang.healing, rounds)
+        loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:

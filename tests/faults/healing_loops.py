@@ -11,17 +11,15 @@ import tensorflow as tf
 
 from tests.support.kills import Kills
 
-ROWS = 16
-"""Of a step of the gang."""
+ROWS = 96
+BATCH = 8
 STEPS = 30
 
 
-def rows_of(step: int, rank: int, size: int) -> tuple[Any, Any]:
-    """A member's rows of a step."""
-    rng = np.random.default_rng(step)
-    x = rng.normal(size=(ROWS, 8)).astype("float32")
-    y = rng.integers(0, 3, ROWS)
-    return tf.constant(x[rank::size]), tf.constant(y[rank::size])
+def rows() -> tuple[Any, Any, Any]:
+    """Features, labels, and the numbers of all rows."""
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(ROWS, 8)).astype("float32"), rng.integers(0, 3, ROWS), np.arange(ROWS)
 
 
 def build() -> Any:
@@ -49,7 +47,8 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
     if way == "optimizer":
         ctx.distribute(model.optimizer)
     model.set_weights(ctx.broadcast(model.get_weights()))
-    restored = ctx.checkpoint.restore(model)
+    batches = ctx.shard(rows(), batch_size=BATCH, shuffle=True)
+    restored = ctx.checkpoint.restore(model, batches)
     traces: list[int] = []
 
     def train_step(x: Any, y: Any) -> Any:
@@ -72,26 +71,32 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
         return loss
 
     step_of = train_step if way == "eager" else tf.function(train_step)
-    done = restored.step if restored else 0
+    step = restored.step if restored else 0
     losses = restored["losses"] if restored else []
     means = restored["means"] if restored else []
-    with ctx.memory_checkpoints(model, every=every) as memory:
-        for step in range(done + 1, STEPS + 1):
-            died.step = step
-            if step % 5 == 1 and step > 1:
-                means.append(ctx.allreduce(float(step * ctx.rank)))
-            died.at("before")
-            died.at("later")
-            losses.append(float(memory.train(step_of, *rows_of(step, ctx.rank, ctx.size))))
-            died.at("after")
-            memory.step(step, losses=losses, means=means)
-            died.at("end")
+    seen = (notes / f"rows-{ctx.rank}-{os.getpid()}.jsonl").open("a")
+    with ctx.memory_checkpoints(model, batches, every=every) as memory:
+        while step < STEPS:
+            for x, y, numbers in batches:
+                step += 1
+                print(json.dumps([step, numbers.numpy().tolist()]), file=seen, flush=True)
+                died.step = step
+                died.at("before")
+                died.at("later")
+                losses.append(float(memory.train(step_of, x, y)))
+                died.at("after")
+                memory.step(step, losses=losses, means=means)
+                died.at("end")
+                if step == STEPS:
+                    break
+            means.append(ctx.allreduce(float(step * ctx.rank)))
+    facts = {"traces": 1 if way == "eager" else len(traces), "losses": losses[-3:], "means": means, "steps": step}
+    note_end(notes, ctx.rank, model, facts)
+
+
+def note_end(notes: Path, rank: int, model: Any, facts: dict[str, Any]) -> None:
+    """Write all variables of a member, and what else it knows at the end."""
     variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-    np.savez(notes / f"member-{ctx.rank}.npz", **{str(n): np.asarray(v.value) for n, v in enumerate(variables)})
-    facts = {
-        "traces": len(traces) if way != "eager" else 1,
-        "losses": losses[-3:],
-        "means": means,
-        "steps": len(losses),
-    }
-    (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+    arrays = {str(number): np.asarray(variable.value) for number, variable in enumerate(variables)}
+    np.savez(notes / f"member-{rank}.npz", **arrays)
+    (notes / f"facts-{rank}.json").write_text(json.dumps(facts))

@@ -43,7 +43,10 @@ def trained(
     for rank in range(size):
         with np.load(notes / f"member-{rank}.npz") as stored:
             variables = {name: stored[name].tobytes() for name in stored.files}
-        members.append((variables, json.loads((notes / f"facts-{rank}.json").read_text())))
+        facts = json.loads((notes / f"facts-{rank}.json").read_text())
+        # Of all processes: one that takes the place of another one trains on the same rows in the same step.
+        lines = {line for path in notes.glob(f"rows-{rank}-*") for line in path.read_text().splitlines()}
+        members.append((variables, facts | {"rows": sorted(json.loads(line) for line in lines)}))
     return result, members, len(list(notes.glob("pid-*")))
 
 
@@ -63,7 +66,7 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Call
 @pytest.mark.parametrize(
     ("size", "way", "every", "kills"),
     [
-        (2, "tape", "auto", [(1, "before", 5), (0, "after", 13), (1, "end", 20)]),
+        (2, "tape", "auto", [(1, "before", 5), (0, "after", 12), (1, "end", 18)]),
         pytest.param(2, "tape", "0.001s", [(1, "later", 4), (0, "end", 5), (1, "after", 6)], marks=OTHERS),
         pytest.param(2, "eager", "auto", [(1, "within", 5), (0, "within", 9), (1, "later", 12)], marks=OTHERS),
         pytest.param(2, "optimizer", "0.001s", [(0, "later", 5), (1, "end", 15), (1, "later", 18)], marks=OTHERS),

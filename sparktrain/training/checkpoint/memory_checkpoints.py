@@ -15,6 +15,8 @@ from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.checkpoint.surviving_loop import SurvivingLoop
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.step_reports import StepReports
@@ -50,6 +52,7 @@ class MemoryCheckpoints:
         if parts:
             state_module(parts, "ctx.memory_checkpoints")
         self._parts = tuple(parts)
+        self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
         self._rounds = rounds
         self._stepped = stepped
         self._reports = StepReports(stepped, clock, None if rounds is None else rounds.ring)
@@ -113,6 +116,8 @@ class MemoryCheckpoints:
         self._first = False
         self._step = count
         self._reports.reached(count)
+        for cursor in self._cursors:
+            cursor.count_step()
         with nullcontext() if self._loop is None else self._loop.noting(count, (epoch, batch), extra):
             if self._rounds is not None and self._rounds.is_due(count) and self._are_equal():
                 self._rounds.agree(self._parts, count, (epoch, batch), lambda: extra)
@@ -121,7 +126,9 @@ class MemoryCheckpoints:
         return not self._parts or bool(state_module(self._parts, _CALL).are_equal(self._parts))
 
 
-def loop_of(parts: Sequence[Any], healing: RingHealing | None, rounds: MemoryRounds | None) -> SurvivingLoop | None:
+def loop_of(
+    parts: Sequence[Any], healing: RingHealing | None, rounds: MemoryRounds | None, position: Position
+) -> SurvivingLoop | None:
     """How a loop with the objects `parts` survives the loss of a member; None where it does not.
 
     Raises TypeError for parts that have no state.
@@ -130,7 +137,7 @@ def loop_of(parts: Sequence[Any], healing: RingHealing | None, rounds: MemoryRou
     if healing is None or framework is None or framework.loops is None:
         return None
     steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
-    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds)
+    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds, position)
 
 
 def rounds_of(

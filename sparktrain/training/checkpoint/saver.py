@@ -39,6 +39,7 @@ from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.process_generators import assign_generators, generators
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
+from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
@@ -310,6 +311,11 @@ class CheckpointSaver:
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
         """
+        if any(cursor_of(part) is not None for part in parts_of(model, parts)):
+            raise TypeError(
+                f"{_CALL} got data of ctx.shard() or ctx.dataset(), and memory checkpoints alone have its position: "
+                "leave it out, and save at the end of an epoch, with epoch=epoch + 1"
+            )
         facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
         self._save(step, model, (_keep(keep), _score(score)), facts)
 

@@ -25,6 +25,8 @@ from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
+from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.data.position import Position
 from sparktrain.training.notices import notice
 
 LOOP = "loop()"
@@ -39,14 +41,21 @@ class SurvivingLoop:
     """The steps of one `ctx.memory_checkpoints` block in one member. It belongs to the thread that trains."""
 
     def __init__(
-        self, parts: Sequence[Any], healing: RingHealing, steps: LoopSteps, rounds: MemoryRounds | None
+        self,
+        parts: Sequence[Any],
+        healing: RingHealing,
+        steps: LoopSteps,
+        rounds: MemoryRounds | None,
+        position: Position,
     ) -> None:
-        """`rounds` are those of the members' memory checkpoints."""
+        """`rounds` are those of the members' memory checkpoints, `position` has the feeds of this member."""
+        self._feeds = position.feeds
         self._parts = tuple(parts)
         self._healing = healing
         self._steps = steps
         self._rounds = rounds
         self._can_heal = False
+        self._has_declared = False
         self._alike = False
         """Whether the generators of all members were equal when the loop started."""
         self._step = 0
@@ -130,18 +139,29 @@ class SurvivingLoop:
         yield
         self._in_round = False
         self._past_results = len(self._healing.continuity.results)
-        if has_trained and self._can_heal:
+        if has_trained and self._can_heal and not self._has_declared:
             self._declare()
 
     def _declare(self) -> None:
-        obstacle = self._steps.obstacle()
+        obstacle = self._steps.obstacle() or self._unknown_feed()
         if not obstacle:
+            self._has_declared = True
             self._healing.declare(True)
             return
         self._can_heal = False
         self._healing.continuity.heal = None
         self._healing.declare(False)
         notice(f"after the loss of a member this loop restarts in all of them: {obstacle}")
+
+    def _unknown_feed(self) -> str:
+        """An obstacle where the loop reads a feed that starts from its first batch in a new process."""
+        cursors = [cursor_of(part) for part in self._parts]
+        if any(feed.has_started and feed not in cursors for feed in self._feeds):
+            return (
+                "it reads data of ctx.shard() or ctx.dataset() with a position that the block does not know: pass what "
+                "they return to ctx.memory_checkpoints() and ctx.checkpoint.restore(), after the model"
+            )
+        return ""
 
     def _continue(self) -> None:
         self._can_heal = True
@@ -274,6 +294,7 @@ class SurvivingLoop:
         self._healing.continuity.comparison = self._compare
         self._continue()
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
+        self._has_declared = True
         self._healing.declare(True)
         self._healing.healed(self._step)
         if self._rounds is not None:

@@ -274,7 +274,7 @@ class RingHealing:
 
 
 def _are_equal(result: Result, echo: Result) -> bool:
-    return all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in zip(result, echo, strict=True))
+    return all(np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True))
 
 
 def source_of(standings: Sequence[RingStanding]) -> int:

@@ -55,6 +55,11 @@ class PassProgress:
         """The number of the pass that comes next, or that is not over, from 0."""
         return self._place()[0] if self._open is None else self._open
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the loop reads a pass now."""
+        return self._current is not None
+
     def start(self) -> PassStart:
         """Start a pass, or the rest of one that an earlier process has read a part of."""
         if self._position.training:

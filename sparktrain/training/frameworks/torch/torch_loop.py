@@ -10,7 +10,7 @@ import torch
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
-from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
+from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader, reads_unknown
 from sparktrain.training.frameworks.torch.torch_distribution import connect_again, distributed_models
 from sparktrain.training.frameworks.torch.torch_state import GENERATOR, NotedState, states_in
 
@@ -69,6 +69,8 @@ class TorchLoopSteps(LoopSteps):
 
     def obstacle(self) -> str:
         """See base class."""
+        if reads_unknown(self._parts):
+            return "pass its DataLoader to ctx.memory_checkpoints() and ctx.checkpoint.restore(), beside the model"
         return "" if self.is_applied() else "the step changes no weights of the block's objects"
 
     def note(self) -> None:

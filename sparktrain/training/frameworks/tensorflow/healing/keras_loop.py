@@ -11,6 +11,7 @@ from sparktrain.config.environment import TENSORFLOW
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
@@ -23,25 +24,29 @@ _RATE = "optimizer/learning_rate"
 
 def loop_steps(parts: Sequence[Any], healing: RingHealing) -> "KerasLoopSteps | None":
     """See `Framework.loops`. None for a model that is not built, or has no optimizer."""
-    if backend_in_use() != TENSORFLOW or len(parts) > 1 or healing.ring.framework != TENSORFLOW:
+    models = [part for part in parts if cursor_of(part) is None]
+    if backend_in_use() != TENSORFLOW or len(models) != 1 or healing.ring.framework != TENSORFLOW:
         return None
-    [model] = parts
+    [model] = models
     if not model.built or getattr(model, "optimizer", None) is None or healing.ring.local_steps is not None:
         return None
-    return KerasLoopSteps(model, healing)
+    return KerasLoopSteps(model, parts, healing)
 
 
 class KerasLoopSteps(LoopSteps):
     """See base class."""
 
-    def __init__(self, model: Any, healing: RingHealing) -> None:
+    def __init__(self, model: Any, parts: Sequence[Any], healing: RingHealing) -> None:
         self._model = model
+        self._parts = tuple(parts)
         self._healing = healing
         self._values = StepValues(model, healing.ring)
         self._own = model_state.member_variables(model)
         self._shared = shared_variables(model, self._own)
         self._changed = self._values.variables
-        self._kept = [_Copies(self._changed), _Copies(self._changed)]
+        # With what has travelled: the average of a broken step may have ended, and something after it failed.
+        variables = [*self._changed, *([self._values.rows] if self._values.travel else [])]
+        self._kept = [_Copies(variables), _Copies(variables)]
         self._optimizers = [model.optimizer, *own_optimizers(model).values()]
         self._applied = 0
         self._rate: Array | None = None
@@ -116,7 +121,7 @@ class KerasLoopSteps(LoopSteps):
 
     def parts(self) -> Sequence[Any]:
         """See base class."""
-        return (self._model,)
+        return self._parts
 
     def completed(self, tensors: Mapping[str, Array], ranks: Sequence[int]) -> dict[str, Array]:
         """See base class."""
@@ -138,12 +143,14 @@ class KerasLoopSteps(LoopSteps):
     def present(self) -> Any:
         """See base class."""
         variables = [*self._shared.values(), *self._changed]
-        return [(variable, model_state.value(variable)) for variable in variables]
+        return [(variable, model_state.value(variable)) for variable in variables], self._values.members
 
     def take(self, present: Any) -> None:
         """See base class."""
-        for variable, value in present:
+        values, members = present
+        for variable, value in values:
             variable.assign(value)
+        self._values.assign_members(members)
 
     def take_over(self, files: TensorFiles) -> None:
         """See base class."""
@@ -172,12 +179,14 @@ class _Copies:
     """The values of some variables at one time."""
 
     def __init__(self, variables: Sequence[Any]) -> None:
-        pairs = [(variable, tf.Variable(variable.value, trainable=False)) for variable in variables]
+        # Those of Keras wrap one of TensorFlow.
+        plain = [variable.value if isinstance(variable, keras.Variable) else variable for variable in variables]
+        pairs = [(variable, tf.Variable(variable, trainable=False)) for variable in plain]
 
         @as_written
         def keep() -> None:
             for variable, copy in pairs:
-                copy.assign(variable.value)
+                copy.assign(variable)
 
         @as_written
         def put_back() -> None:

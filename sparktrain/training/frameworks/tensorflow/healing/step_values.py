@@ -79,6 +79,11 @@ class StepValues(Passenger):
         }
 
     @property
+    def rows(self) -> tf.Variable:
+        """The variable with `members`."""
+        return self._members
+
+    @property
     def members(self) -> Array:
         """The values of all members, a row each."""
         return np.array(self._members.numpy())

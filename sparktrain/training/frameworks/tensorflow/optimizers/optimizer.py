@@ -119,8 +119,8 @@ class DistributedTape:
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
         self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
         passenger: Passenger | None = getattr(self._ring, "passenger", None)
-        beside = () if passenger is None else [passenger.sent()]
-        averaged, sums = averaged_gradients(self._ring, gradients, self._narrow, TAPE, single=True, beside=beside)
+        sent = () if passenger is None else [passenger.sent()]
+        averaged, sums = averaged_gradients(self._ring, gradients, self._narrow, TAPE, single=True, beside=sent)
         self._first.compare(gradients, averaged)
         if not tf.executing_eagerly():
             averaged = _together(averaged, sums)
