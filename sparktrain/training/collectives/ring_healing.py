@@ -183,8 +183,9 @@ class RingHealing:
             try:
                 folder = self._files(standings, write, target)
                 results = self._results()
-            # A full disk here is no mistake of the function: all restart, as after any loss.
-            except (OSError, CheckpointError) as error:
+            # A full disk here is no mistake of the function: all restart, as after any loss. Nor are values of a type
+            # that NumPy lacks.
+            except (OSError, CheckpointError, TypeError) as error:
                 raise RingError(f"the state for another process cannot be written: {error}") from error
             finally:
                 self.ring.source = 0
@@ -274,7 +275,13 @@ class RingHealing:
 
 
 def _are_equal(result: Result, echo: Result) -> bool:
-    return all(np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True))
+    """Whether a collective has changed nothing; False for values of a type that NumPy lacks."""
+    try:
+        return all(
+            np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True)
+        )
+    except (TypeError, RuntimeError):
+        return False
 
 
 def source_of(standings: Sequence[RingStanding]) -> int:
