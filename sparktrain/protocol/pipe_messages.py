@@ -215,6 +215,8 @@ class Heals(Message, frozen=True, tag=True):
     """Whether the process can continue in a new ring after the loss of another member. It comes where that changes."""
 
     heals: bool
+    moves: bool = False
+    """It can also change its ring, between two steps, for a process that is prepared."""
 
 
 class Doubts(Message, frozen=True, tag=True):

@@ -90,6 +90,8 @@ class MemberHeals(Small, frozen=True, tag=True):
 
     member: Member
     heals: bool
+    moves: bool = False
+    """It can also change its ring, between two steps, for a process that is prepared."""
 
 
 class MemberDoubts(Small, frozen=True, tag=True):

@@ -138,8 +138,8 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
-            case m.MemberHeals(member=member, heals=heals):
-                gang.declare(member.rank, heals)
+            case m.MemberHeals(member=member, heals=heals, moves=moves):
+                gang.declare(member.rank, heals, moves)
                 # At once: a member that cannot change its ring for a process heals again after its next step.
                 return [] if heals else self._handovers.check(at)
             case m.MemberDoubts(ranks=ranks):

@@ -173,9 +173,12 @@ class AgentWire:
 
     # ---- rings that heal
 
-    def heals(self, heals: bool) -> None:
-        """Report whether this member can continue in a new ring. Raises OSError when the agent is gone."""
-        self.send(m.Heals(heals))
+    def heals(self, heals: bool, moves: bool) -> None:
+        """Report whether this member can continue in a new ring, and change its ring for a process that is prepared.
+
+        Raises OSError when the agent is gone.
+        """
+        self.send(m.Heals(heals, moves))
 
     def doubts(self, ranks: Sequence[int]) -> None:
         """Report members with hosts that this member cannot reach. Raises OSError when the agent is gone."""

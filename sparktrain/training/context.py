@@ -213,22 +213,24 @@ class TrainContext:
 
             with ctx.memory_checkpoints(model, optimizer, scheduler) as memory:
                 for step in range(done + 1, steps + 1):
-                    ...
+                    loss = memory.train(train_step, batch)
                     memory.step(step)
 
         Every member enters the block after `ctx.checkpoint.restore`, and with what that gets. After a loss all members
-        continue from the newest copy in the shared memory of a host, and repeat few steps; a gang with fewer members
-        grows. `every` is "auto", for 2 % of the time at most, or a time such as "5s". For a member alone, and in a gang
+        continue from the newest copy in the shared memory of a host, and repeat few steps; with `memory.train` the
+        others keep their processes, where the gang can do so, and repeat none. A gang with fewer members grows.
+        `every` is "auto", for 2 % of the time at most, or a time such as "5s". For a member alone, and in a gang
         without a ring, the block only reports steps. Blocks only at the first use of the ring.
 
         Raises SpecError for another `every`, TypeError for what cannot be saved, FormError.
         """
-        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, rounds_of
+        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of, rounds_of
 
         rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
-        return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start)
+        loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
+        return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.

@@ -192,7 +192,9 @@ class JoinedGang:
         if self._ring is None:
             return
         if self.healing is not None and (self.healing.arrival is not None or self.healing.waits):
-            raise RingError("the function has ended without the fit() in which the other members wait for this process")
+            raise RingError(
+                "the function has ended without the fit(), or the loop, in which the others wait for this process"
+            )
         if self._ring.local_steps is not None and "keras" in sys.modules:
             from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
 
@@ -266,6 +268,7 @@ def form(
         incarnation=assignment.member.incarnation,
         generation=assignment.member.generation,
         prepared=call.gang.prepared,
+        ring=assignment.ring,
         take_port=held.take,
     )
 
@@ -319,7 +322,7 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
         else:
             sent_folder = send_files(ring, source, target)
         if gang.healing is not None:
-            gang.healing.continuity.started = 0
+            gang.healing.forget_calls()
     except (RingError, OSError) as error:
         raise FormError(f"the state in the memory of a member did not reach all others: {error}") from error
     return replace(assignment, restore_dir=str(sent_folder))

@@ -132,7 +132,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberStepped(member=MEMBER, step=5, steps_per_s=2.5, training=False, times=StepTimes(0.1, 0.02, 0.003, 20)),
     MemberAsked(member=MEMBER, number=2, question=b'{"kind": "start"}'),
     MemberAwaits(member=MEMBER, feed="train", waiting=True),
-    MemberHeals(member=MEMBER, heals=True),
+    MemberHeals(member=MEMBER, heals=True, moves=True),
     MemberHealed(member=MEMBER, ring=2, step=41),
     MemberPrepared(member=MEMBER),
     MemberLeft(member=MEMBER, ring=2, step=41),

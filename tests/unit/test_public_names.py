@@ -151,6 +151,7 @@ INTERNAL = {
     "UnreadableNoticeError",
     "HadoopCallError",
     "KerasBackendError",
+    "MissedCallError",
     "UnfitError",
     "UnreachableMemberError",
     "Unreachable",

@@ -122,7 +122,7 @@ class Gang:
         """Member `rank` is lost, and restarts alone."""
         # At the loss: a member may report the step after it before all others have reported that the ring is healed.
         absence.step = self.progress.last_step
-        self.attendance.heals.discard(rank)
+        self.attendance.declare(rank, heals=False, moves=False)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
@@ -182,12 +182,9 @@ class Gang:
             return None
         return absence if absence.ring else self.absences.by_rank.pop(rank)
 
-    def declare(self, rank: Rank, heals: bool) -> None:
-        """Member `rank` can continue in a new ring after the loss of another one, or no more."""
-        if heals:
-            self.attendance.heals.add(rank)
-        else:
-            self.attendance.heals.discard(rank)
+    def declare(self, rank: Rank, heals: bool, moves: bool) -> None:
+        """Member `rank` can continue in a new ring after the loss of another one, and change its ring, or no more."""
+        self.attendance.declare(rank, heals, moves)
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""

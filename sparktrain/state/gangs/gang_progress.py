@@ -35,7 +35,17 @@ class GangAttendance(Struct, gc=False):
     """Workers of a gang with parameter servers that train by themselves."""
     heals: set[Rank] = set()
     """Members that can continue in a new ring after the loss of another one."""
+    moves: set[Rank] = set()
+    """Those of them that can also change their ring for a process that is prepared."""
     ended: dict[Rank, Outcome] = {}
+
+    def declare(self, rank: Rank, heals: bool, moves: bool) -> None:
+        """What member `rank` can do from now on."""
+        for members, is_able in ((self.heals, heals), (self.moves, heals and moves)):
+            if is_able:
+                members.add(rank)
+            else:
+                members.discard(rank)
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""

@@ -92,7 +92,7 @@ class Handovers:
         ends = self._sweep.stop is not None or self._sweep.trials[gang.trial].stopping
         if not self._sweep.limits.heals or Role.PS in self._sweep.limits.roles or gang.size < 2:
             return False
-        trains = gang.status is GangStatus.RUNNING and len(gang.attendance.heals) == gang.size
+        trains = gang.status is GangStatus.RUNNING and len(gang.attendance.moves) == gang.size
         return is_whole and trains and not (is_over or ends)
 
     # ---- messages about processes that are no members

@@ -1,18 +1,27 @@
 """Memory checkpoints in a loop of the user's own: `ctx.memory_checkpoints`."""
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import is_split, state_module
 from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
+from sparktrain.training.checkpoint.surviving_loop import SurvivingLoop
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.step_reports import StepReports
+
+T = TypeVar("T")
 
 _CALL = "memory.step"
 """In messages: the name that the documentation gives the object."""
@@ -32,18 +41,23 @@ class MemoryCheckpoints:
         stepped: Callable[[int, bool], None],
         clock: Clock,
         start: int,
+        loop: SurvivingLoop | None = None,
     ) -> None:
         """`stepped(step, training)` reports progress; `start` is the step that training resumes after, 0 for none.
+
+        `loop` has its steps survive the loss of another member; None where they cannot.
 
         Raises TypeError for parts that have no state.
         """
         if parts:
             state_module(parts, "ctx.memory_checkpoints")
         self._parts = tuple(parts)
+        self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
         self._rounds = rounds
         self._stepped = stepped
         self._reports = StepReports(stepped, clock, None if rounds is None else rounds.ring)
         self._step = start
+        self._loop = loop
         self._first = True
         self._pid = os.getpid()
 
@@ -53,6 +67,8 @@ class MemoryCheckpoints:
             # Members take turns, and no single one can copy arrays that all of them hold.
             self._rounds.start(self._step, off=is_split(self._parts))
         self._stepped(self._step, True)
+        if self._loop is not None:
+            self._loop.start(self._step)
         return self
 
     def __exit__(
@@ -60,7 +76,25 @@ class MemoryCheckpoints:
     ) -> None:
         """Training is over; a member that ends by an error reports that itself."""
         if error is None:
+            if self._loop is not None:
+                self._loop.end()
             self._stepped(self._step, False)
+
+    def train(self, train_step: Callable[..., T], /, *arguments: Any, **options: Any) -> T:
+        """What `train_step(*arguments, **options)` returns, which trains one step.
+
+        Where another member of the gang is lost, this one keeps its process: it forms a ring with the next process of
+        the lost one, and calls `train_step` again, with the state before it, and the same arguments. So `train_step`
+        changes weights last, once it has called all its collectives, and gets its batch as an argument. Every member
+        calls it once before each `memory.step`. A member that is a step ahead repeats that step with the others, and
+        drops the result. Where a gang cannot continue in this way, as in most backends, it only calls `train_step`.
+
+        Blocks for what `train_step` does, and after a loss until the ring has formed. Raises what `train_step` raises.
+        """
+        if self._loop is None:
+            return train_step(*arguments, **options)
+        trained: T = self._loop.train(lambda: train_step(*arguments, **options))
+        return trained
 
     def step(self, step: int, *, epoch: int | None = None, batch: int | None = None, **extra: Any) -> None:
         """The state after `step` finished steps may be saved. Every member calls it after each of its steps.
@@ -82,11 +116,28 @@ class MemoryCheckpoints:
         self._first = False
         self._step = count
         self._reports.reached(count)
-        if self._rounds is not None and self._rounds.is_due(count) and self._are_equal():
-            self._rounds.agree(self._parts, count, (epoch, batch), lambda: extra)
+        for cursor in self._cursors:
+            cursor.count_step()
+        with nullcontext() if self._loop is None else self._loop.noting(count, (epoch, batch), extra):
+            if self._rounds is not None and self._rounds.is_due(count) and self._are_equal():
+                self._rounds.agree(self._parts, count, (epoch, batch), lambda: extra)
 
     def _are_equal(self) -> bool:
         return not self._parts or bool(state_module(self._parts, _CALL).are_equal(self._parts))
+
+
+def loop_of(
+    parts: Sequence[Any], healing: RingHealing | None, rounds: MemoryRounds | None, position: Position
+) -> SurvivingLoop | None:
+    """How a loop with the objects `parts` survives the loss of a member; None where it does not.
+
+    Raises TypeError for parts that have no state.
+    """
+    framework = keeper(parts) if parts and healing is not None else None
+    if healing is None or framework is None or framework.loops is None:
+        return None
+    steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
+    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds, position)
 
 
 def rounds_of(

@@ -40,6 +40,7 @@ from sparktrain.training.checkpoint.process_generators import assign_generators,
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
+from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
@@ -57,6 +58,8 @@ QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
 EXTRA = "extra/"
+ALIKE = "alike"
+"""The key, in the document of a state for a new process, of whether all members draw the same random numbers."""
 _CALL = "ctx.checkpoint.save"
 _RESTORE = "ctx.checkpoint.restore"
 """In messages."""
@@ -180,6 +183,7 @@ def restore(
     saved_parts = parts_of(model, parts)
     with TensorFiles(folder) as files:
         document = _document(files)
+        alike = alike or bool(document.get(ALIKE))
         if saved_parts:
             state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
         if alike or rank == tensor_files.source_rank(
@@ -317,6 +321,11 @@ class CheckpointSaver:
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
         """
+        if any(cursor_of(part) is not None for part in parts_of(model, parts)):
+            raise TypeError(
+                f"{_CALL} got data of ctx.shard() or ctx.dataset(), and memory checkpoints alone have its position: "
+                "leave it out, and save at the end of an epoch, with epoch=epoch + 1"
+            )
         facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
         self._save(step, model, (_keep(keep), _score(score)), facts)
 

@@ -15,6 +15,10 @@ Result = list[Any]
 """The tensors that a collective returns."""
 
 
+class MissedCallError(RingError):
+    """A process that has joined the ring does something else than the others: no other ring changes that."""
+
+
 class Continuity:
     """The eager collectives of one member. All methods belong to the thread that trains."""
 
@@ -28,36 +32,73 @@ class Continuity:
         """The same also for collectives of a function that is traced."""
         self.started = 0
         """Collectives that this member has called."""
+        self.is_equal: Callable[[Result, Result], bool] | None = None
+        """Compares the result of a collective with its echo, until a training starts or some differ; None: neither."""
+        self.repeats = True
+        """Whether all collectives that were compared had the results of their echoes: then a process that joins the
+        ring later computes them by itself."""
         self.results: list[Result] = []
         """Of all collectives since the newest step, where there is a `heal`."""
+        self.comparison: Callable[[str], None] | None = None
+        """Called once, with the name of the next collective: it compares that of all members of another ring."""
         self._ahead: deque[Result] = deque()
         self._healing = False
 
-    def call(self, operate: Callable[[], Result], echo: Callable[[], Result]) -> Result:
-        """The result of a collective, from the ring, or as recorded by another member. Raises RingError."""
+    def call(self, operate: Callable[[], Result], echo: Callable[[], Result], name: str = "") -> Result:
+        """The result of collective `name`, from the ring, or as recorded by another member. Raises RingError."""
         if self._healing:
             return operate()
         self.started += 1
         if self.echoes or self.alone:
             return echo()
-        result = None if self._ahead else self._from_ring(operate)
+        result = None if self._ahead else self._from_ring(operate, name)
         if result is None:
-            result = self._ahead.popleft()
+            result = self._next(echo())
+        if self.is_equal is not None and not self.is_equal(result, echo()):
+            self.repeats = False
+            self.is_equal = None
         if self.heal is not None:
             self.results.append(result)
         return result
 
-    def _from_ring(self, operate: Callable[[], Result]) -> Result | None:
+    def _from_ring(self, operate: Callable[[], Result], name: str) -> Result | None:
         """The result; None where another member has recorded it."""
         while True:
             try:
+                self.meet(name)
                 return operate()
+            except MissedCallError:
+                raise
             except RingError as error:
                 if self.heal is None:
                     raise
                 self.heal(error)
                 if self._ahead:
                     return None
+
+    def meet(self, name: str) -> None:
+        """Compare with the other members what comes next, where they have not done so in this ring. Raises RingError,
+        MissedCallError."""
+        comparison = self.comparison
+        self.comparison = None
+        if comparison is not None:
+            comparison(name)
+
+    def _next(self, like: Result) -> Result:
+        """The result that another member has recorded. Raises MissedCallError for that of another collective."""
+        result = self._ahead.popleft()
+        kinds = [[(tensor.dtype, tuple(tensor.shape)[1:]) for tensor in tensors] for tensors in (result, like)]
+        if kinds[0] != kinds[1]:
+            raise MissedCallError(
+                f"this process calls a collective of {kinds[1]}, by types and shapes, and the others have called one "
+                f"of {kinds[0]}: the code after memory.step() must do the same in a process that resumes there"
+            )
+        return result
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether other members have called more collectives than this one."""
+        return bool(self._ahead)
 
     def follow(self, results: Sequence[Result]) -> None:
         """The next collectives of this member are those with `results`, by another member."""

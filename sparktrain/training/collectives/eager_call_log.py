@@ -25,6 +25,12 @@ class EagerCallLog:
             self._calls.pop(self._count - LOGGED_CALLS, None)
             self._count += 1
 
+    def restart(self) -> None:
+        """Count from 0 again, as all members do that join a ring together."""
+        with self._lock:
+            self._calls = {}
+            self._count = 0
+
     def newest(self) -> dict[int, CollectiveCall]:
         """The newest collectives, by number."""
         with self._lock:

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from sparktrain.state.topology import Formation
+
 Sockets = frozenset[tuple[int, str]]
 """Sockets by their descriptors and inodes."""
 
@@ -26,40 +28,63 @@ def open_sockets() -> Sockets:
     return frozenset(sockets)
 
 
-def shut_down(sockets: Sockets) -> None:
-    """End the connections of `sockets` for both sides, and leave their descriptors to the library that has them.
-
-    A call that is blocked in one of them ends at once with an error. Any thread may call it; it does not block.
-    """
-    for opened in sockets:
-        with suppress(OSError), _duplicate(opened) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
+def without_port(sockets: Sockets, port: int) -> Sockets:
+    """Those of `sockets` that are no connection from or to `port`."""
+    return frozenset(opened for opened in sockets if port not in _ports(opened))
 
 
-def peers_of(sockets: Sockets) -> dict[tuple[int, str], str]:
-    """The address of the peer of each of `sockets` that is connected. It does not block."""
-    peers = {}
-    for opened in sockets:
-        with suppress(OSError), _duplicate(opened) as connection:
-            peers[opened] = connection.getpeername()[0]
-    return peers
+def _ports(opened: tuple[int, str]) -> set[object]:
+    """The ports of both ends of an open socket over IP."""
+    ends = []
+    with suppress(OSError), _duplicate(opened) as connection:
+        ends.append(connection.getsockname())
+        ends.append(connection.getpeername())
+    return {end[1] for end in ends if isinstance(end, tuple)}
 
 
-def expect_answers(sockets: Sockets, timeout_s: float) -> None:
-    """Break a connection if its peer acknowledges nothing for `timeout_s`: its host, or the network to it, is gone.
+class PeerConnections:
+    """The connections of a library to the other members of a ring. Any thread may call it; nothing blocks."""
 
-    The kernel of the peer acknowledges, also for a process that is stopped or has nothing to send: idle connections are
-    probed each second (RFC 1122, section 4.2.3.6, and RFC 5482). 0 ends that. It does not block.
-    """
-    for opened in sockets:
-        with suppress(OSError), _duplicate(opened) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(timeout_s > 0.0))
+    def __init__(self, sockets: Sockets = frozenset()) -> None:
+        self._sockets = sockets
+        self._addresses: dict[tuple[int, str], str] = {}
+        """Of the members at the other ends."""
+        for opened in sockets:
+            with suppress(OSError), _duplicate(opened) as connection:
+                self._addresses[opened] = connection.getpeername()[0]
+
+    def shut_down(self) -> None:
+        """End the connections for both sides, and leave their descriptors to the library that has them.
+
+        A call that is blocked in one of them ends at once with an error. Sockets that listen stay as they are:
+        PyTorch's Gloo ends the process when its listener fails.
+        """
+        for opened in self._sockets:
+            with suppress(OSError), _duplicate(opened) as connection:
+                if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def expect_answers(self, timeout_s: float) -> None:
+        """Break a connection if its peer acknowledges nothing for `timeout_s`: the host, or the network to it, is gone.
+
+        The kernel of the peer acknowledges, also for a process that is stopped or has nothing to send: idle connections
+        are probed each second (RFC 1122, section 4.2.3.6, and RFC 5482). 0 ends that.
+        """
+        for opened in self._addresses:
+            with suppress(OSError), _duplicate(opened) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(timeout_s > 0.0))
+
+    def silent_ranks(self, formation: Formation) -> list[int]:
+        """Members on other hosts with connections that are closed, or acknowledge nothing."""
+        silent = {address for opened, address in self._addresses.items() if not _is_answered(opened)}
+        silent.discard(formation.mine.address)
+        return [rank for rank, place in enumerate(formation.places) if place.address in silent]
 
 
-def is_answered(opened: tuple[int, str]) -> bool:
+def _is_answered(opened: tuple[int, str]) -> bool:
     """Whether a connection is open, and its peer has acknowledged what was sent lately."""
     try:
         with _duplicate(opened) as connection:

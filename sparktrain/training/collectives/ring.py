@@ -55,6 +55,8 @@ class Ring(ABC):
     """The rank that sends its values in `broadcast`: rank 0, but while another one helps a ring to heal."""
     heals = False
     """Whether the members can leave the ring after a loss, and join another one in the same process."""
+    joins_late = False
+    """Whether the other members trained before this process joined the ring: they have compared how they start."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 

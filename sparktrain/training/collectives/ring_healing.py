@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple, fields
 
 from sparktrain.clock import Clock, pause
 from sparktrain.errors import CheckpointError, FormError, RingError
@@ -30,6 +31,7 @@ from sparktrain.training.collectives.ring_exchange import RingExchange
 
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
+    from sparktrain.training.frameworks.torch.torch_ring import TorchRing
 
 SILENT_S = 3.0
 """How long the host of another member may acknowledge nothing while this member can heal."""
@@ -55,11 +57,25 @@ class RingStanding(Struct, frozen=True, kw_only=True):
     """It was in the next step, and not in what follows the last one."""
     results: int = 0
     """Collectives since its last step."""
+    is_loop: bool = False
+    """It trains in a loop of the user's own: there `steps` are those after which the loop has noted its state."""
+    is_ahead: bool = False
+    """In a loop: it has also applied the step after those."""
+    past_results: int = 0
+    """In a loop: of the results, those that a new process does not need."""
 
     @property
-    def advance(self) -> tuple[int, bool, int]:
+    def advance(self) -> tuple[int, bool, bool, int]:
         """The order of members by how far they have come."""
-        return self.steps, self.in_step, self.results
+        return self.steps, self.is_ahead, self.in_step, self.results
+
+    @property
+    def place(self) -> tuple[int, bool]:
+        """The order of members by the steps that they have applied."""
+        return self.steps, self.is_ahead
+
+
+_FIELDS = [field.name for field in fields(RingStanding)]
 
 
 class RingRefusalError(RingError):
@@ -72,7 +88,8 @@ class RingAgreement(Struct, frozen=True, kw_only=True):
     standings: tuple[RingStanding, ...]
     """By rank."""
     source: int
-    """The rank with the most advanced state."""
+    """The rank that sends its state to new processes: the most advanced one. Of loops the least advanced one, because
+    the others can repeat the step that it has not applied."""
     folder: Path
     """The files with that state, on a member that needs them."""
     results: tuple[Result, ...]
@@ -80,7 +97,7 @@ class RingAgreement(Struct, frozen=True, kw_only=True):
 
     @property
     def most_advanced(self) -> RingStanding:
-        """The member with the most advanced state."""
+        """The member that sends its state to new processes."""
         return self.standings[self.source]
 
 
@@ -96,7 +113,7 @@ class RingHealing:
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
         self.on_formed: Callable[[Formation], None] = lambda formation: None
         """Called with the places of the members in each new ring."""
-        self._healing_ring: HorovodRing = ring
+        self._healing_ring: HorovodRing | TorchRing = ring
         self._exchange = exchange
         self._wire = wire
         self._clock = clock
@@ -114,6 +131,7 @@ class RingHealing:
         """Whether this member can change its ring for a process that waits for a place."""
         self.on_agreed: Callable[[OfferHandover], None] = lambda offer: None
         """Called when all members are to change their ring after the present step."""
+        self.forget_calls()
 
     @property
     def continuity(self) -> Continuity:
@@ -125,16 +143,25 @@ class RingHealing:
         """The names of the collectives in traced functions."""
         return self._healing_ring.traced_names
 
-    def declare(self, heals: bool) -> None:
-        """Report whether this member can continue after a loss now. Raises OSError when the agent is gone."""
+    def forget_calls(self) -> None:
+        """Count only collectives from now on: those before belong to no training function."""
+        self.continuity.started = 0
+        self.continuity.repeats = True
+        self.continuity.is_equal = _are_equal
+
+    def declare(self, heals: bool, *, moves: bool = False) -> None:
+        """Report whether this member can continue after a loss now, and whether it looks at each `offer`.
+
+        Raises OSError when the agent is gone.
+        """
         if heals == self._declared:
             return
         self._declared = heals
-        self._healing_ring.expect_answers(SILENT_S if heals else 0.0)
+        self._healing_ring.peers.expect_answers(SILENT_S if heals else 0.0)
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
-        self._wire.heals(heals)
+        self._wire.heals(heals, moves)
 
     def healed(self, step: int) -> None:
         """Report that this member is about to train on after `step`. Raises OSError when the agent is gone."""
@@ -162,14 +189,14 @@ class RingHealing:
             formation = Formation(self.ring.rank, places)
             self._exchange.enter(number)
             try:
-                self._healing_ring.rejoin(formation)
+                self._healing_ring.rejoin(formation, number)
             except FormError:
                 if not self._announced():
                     raise
             else:
                 # A loss while it connected has ended no connection.
                 joined = self._wire.ring == number
-        self._healing_ring.expect_answers(SILENT_S)
+        self._healing_ring.peers.expect_answers(SILENT_S)
         self.on_formed(formation)
 
     # ---- a process that is prepared takes a place
@@ -184,7 +211,7 @@ class RingHealing:
 
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
-        self._healing_ring.prepare()
+        self.ring.prepare()  # type: ignore[attr-defined] # only a process for a fit on TensorFlow is prepared
         self.before_waiting()
         formed = self._wire.await_place()
         if formed is None:
@@ -218,12 +245,12 @@ class RingHealing:
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
         self._form(offer.ring, offer.places)
-        self._healing_ring.expect_answers(SILENT_S)
+        self._healing_ring.peers.expect_answers(SILENT_S)
 
     def _form(self, number: int, places: tuple[MemberAddress, ...]) -> None:
         formation = Formation(self.ring.rank, places)
         self._exchange.enter(number)
-        self._healing_ring.rejoin(formation)
+        self._healing_ring.rejoin(formation, number)
         self.on_formed(formation)
 
     # ---- agreement
@@ -240,18 +267,19 @@ class RingHealing:
         """
         with self.continuity.healing():
             standings = self._standings(standing)
-            source = _source(standings)
+            source = source_of(standings)
             self.ring.source = source
             try:
                 folder = self._files(standings, write, target)
                 results = self._results()
-            # A full disk here is no mistake of the function: all restart, as after any loss.
-            except (OSError, CheckpointError) as error:
+            # A full disk here is no mistake of the function: all restart, as after any loss. Nor are values of a type
+            # that NumPy lacks.
+            except (OSError, CheckpointError, TypeError) as error:
                 raise RingRefusalError(f"the state for another process cannot be written: {error}") from error
             finally:
                 self.ring.source = 0
         if self.ring.calls is not None:
-            self.ring.calls.restart()  # type: ignore[union-attr] # of TensorFlow
+            self.ring.calls.restart()
         if (watch := self._watch()) is not None:
             watch.restart()
         agreement = RingAgreement(standings=standings, source=source, folder=folder, results=results)
@@ -270,6 +298,7 @@ class RingHealing:
 
         self.arrival = self.agree(RingStanding(is_new=True), write, target)
         self.continuity.echoes = True
+        self.ring.joins_late = True
         return self.arrival.folder
 
     def settle(self) -> None:
@@ -282,7 +311,7 @@ class RingHealing:
         if self._announced_within(REPORTED_S):
             return True
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
-        if silent := self._healing_ring.silent_ranks():
+        if silent := self._healing_ring.peers.silent_ranks(self._healing_ring.formation):
             self._wire.doubts(silent)
         return self._announced_within(ANNOUNCED_S - REPORTED_S)
 
@@ -300,12 +329,9 @@ class RingHealing:
             self._healing_ring.break_off()
 
     def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
-        row = np.array([[mine.is_new, mine.steps, mine.in_step, mine.results]], "int64")
+        row = np.array([[*map(int, astuple(mine))]], "int64")
         rows = self.ring.allgather_array(row, name=_NAME).tolist()
-        return tuple(
-            RingStanding(is_new=bool(new), steps=steps, in_step=bool(in_step), results=results)
-            for new, steps, in_step, results in rows
-        )
+        return tuple(msgspec.convert(dict(zip(_FIELDS, row, strict=True)), RingStanding, strict=False) for row in rows)
 
     def _files(
         self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
@@ -315,9 +341,10 @@ class RingHealing:
         if self.ring.rank == self.ring.source:
             write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
             return send_files(self.ring, folder, folder)
-        is_behind = mine.is_new or mine.steps < standings[self.ring.source].steps
+        source = standings[self.ring.source]
+        needs_files = mine.is_new or (mine.place > source.place if source.is_loop else mine.steps < source.steps)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
-        return send_files(self.ring, None if is_behind else folder, received)
+        return send_files(self.ring, None if needs_files else folder, received)
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the most advanced member has recorded."""
@@ -328,21 +355,50 @@ class RingHealing:
 
     def _follow(self, mine: RingStanding, agreement: RingAgreement) -> None:
         most = agreement.most_advanced
-        if mine.is_new:
+        if most.is_loop:
+            done = most.past_results if mine.is_new else mine.results if mine.place == most.place else most.results
+        elif mine.is_new:
             done = len(agreement.results) if most.in_step else 0
         else:
             done = mine.results if mine.steps == most.steps else 0
         self.continuity.follow(agreement.results[done:])
 
 
-def _source(standings: Sequence[RingStanding]) -> int:
+def _are_equal(result: Result, echo: Result) -> bool:
+    """Whether a collective has changed nothing; False for values of a type that NumPy lacks."""
+    try:
+        return all(
+            np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True)
+        )
+    except (TypeError, RuntimeError):
+        return False
+
+
+def source_of(standings: Sequence[RingStanding]) -> int:
     """The rank of the most advanced member. Raises RingRefusalError where others cannot come to its state."""
     survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
     if not survivors:
         raise RingRefusalError("no member of the ring has a state: all of them are new")
+    loops = {standings[rank].is_loop for rank in survivors}
+    if len(loops) > 1:
+        raise RingRefusalError("some members train in fit(), and others in a loop of their own")
+    if loops == {True}:
+        return _of_loops(standings, survivors)
     source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
     # A step ends with a collective of all: no member is further ahead than one step.
     steps = [standings[rank].steps for rank in survivors]
     if max(steps) - min(steps) > 1:
         raise RingRefusalError(f"members have applied different steps when their ring broke: {steps}, by rank")
     return source
+
+
+def _of_loops(standings: Sequence[RingStanding], survivors: Sequence[int]) -> int:
+    """A member that has not applied the step which others may have. Raises RingRefusalError where all have."""
+    place = min(standings[rank].place for rank in survivors)
+    if place[1]:
+        raise RingRefusalError(
+            "all members had changed their weights since they called memory.step(), and the state before is gone: call "
+            "collectives of your own at the start of the next step, before memory.train()"
+        )
+    last = [rank for rank in survivors if standings[rank].place == place]
+    return max(last, key=lambda rank: (standings[rank].results, -rank))

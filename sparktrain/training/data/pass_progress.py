@@ -17,6 +17,7 @@ from sparktrain.training.data.row_order import RowShare
 _EPOCH = "epoch"
 _ROWS = "rows"
 _SOURCE = "source"
+_OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class PassProgress:
         self._next = 0
         self._taken_rows = 0
         """Rows that the gang took of the next pass before this process."""
+        self._open: int | None = None
+        """The pass that an earlier process has read to its last batch, and not ended."""
         self._current: PassStart | None = None
         self._steps = 0
         """Steps that the loop took in the current pass."""
@@ -50,13 +53,22 @@ class PassProgress:
     @property
     def epoch(self) -> int:
         """The number of the pass that comes next, or that is not over, from 0."""
-        return self._place()[0]
+        return self._place()[0] if self._open is None else self._open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the loop reads a pass now."""
+        return self._current is not None
 
     def start(self) -> PassStart:
         """Start a pass, or the rest of one that an earlier process has read a part of."""
         if self._position.training:
             number, taken_rows, skipped = self._cursor.start_pass()
             return PassStart(number, replace(self._share, taken_rows=taken_rows), skipped)
+        if self._open is not None:
+            number = self._open
+            self._open = None
+            return PassStart(number, self._share, self._share.steps)
         started = PassStart(self._next, replace(self._share, taken_rows=self._taken_rows), 0)
         self._current = started
         self._steps = 0
@@ -79,6 +91,15 @@ class PassProgress:
         number, taken_rows = self._place()
         return {_EPOCH: number, _ROWS: taken_rows, _SOURCE: dict(self._source)}
 
+    def open_state(self) -> dict[str, Any]:
+        """As `state`, for a process that takes the place of this one in the middle of its loop.
+
+        A pass is not over before its iteration is: what the loop does after the last batch is still to come.
+        """
+        state = self.state()
+        started = self._current
+        return state if started is None or state[_EPOCH] == started.number else {**state, _OPEN: started.number}
+
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`. Raises UserError, with nothing changed, for one that `state` has not returned."""
         counts = [state.get(_EPOCH), state.get(_ROWS)]
@@ -89,6 +110,7 @@ class PassProgress:
                 f"the position is one in {shown(source)}, and the data is {shown(self._source)}: pass the same data, "
                 "in the same order, or start with another checkpoint"
             )
+        self._open = state.get(_OPEN)
         self._next = state[_EPOCH]
         self._taken_rows = state[_ROWS]
         self._current = None

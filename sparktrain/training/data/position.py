@@ -199,6 +199,12 @@ class Cursor:
         self._base = 0
         self._recalled: int | None = None
         self._trained: tuple[int, int] | None = None
+        self._loop_target: tuple[int, int] | None = None
+        """In a user's loop that resumes: the pass that starts next, and its steps that were trained."""
+        self._loop_pass = (0, 0)
+        """In a user's loop: the newest pass, and the steps of it that the loop has trained."""
+        self._loop_noted: tuple[int, int] | None = None
+        """The same when the loop counted a step last."""
         with position.lock:
             position.feeds.append(self)
 
@@ -211,17 +217,47 @@ class Cursor:
         with self._position.lock:
             training = self._position.training
             started = self._position.step
-            number, skipped = self._target() if training else (self._count, 0)
+            number, skipped = self._target() if training else self._loop_target or (self._count, 0)
             number = self._passes_read if self._endless else max(number, self._passes_read)
             played = number - self._passes_read
             self._passes_read = number + 1
             self._count = number + 1
+            if not training:
+                self._loop_target = None
+                self._loop_pass = (number, skipped)
             self._trained = (number, started - skipped) if training else None
             if training:
                 self._position.end_pass_after(
                     None if self.steps is None else max(started, started - skipped + self.steps)
                 )
             return number, played, skipped
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a pass has started."""
+        return self._count > 0
+
+    def count_step(self) -> None:
+        """A user's loop has trained on one more batch of the newest pass."""
+        with self._position.lock:
+            number, steps = self._loop_pass
+            self._loop_pass = self._loop_noted = (number, steps + 1)
+
+    def loop_place(self) -> list[int]:
+        """Where a user's loop was when it counted a step last, for `continue_loop`.
+
+        A pass with its last batch taken is not over: what the loop does after that is still to come.
+        """
+        with self._position.lock:
+            return [*(self._loop_noted or (0, 0)), self._members]
+
+    def continue_loop(self, number: int, steps: int, members: int) -> None:
+        """Have the next pass of a user's loop be the rest of pass `number`, after `steps` steps of a gang of `members`.
+
+        Where these are no whole number of steps of this gang, the last batches, fewer than members, come twice.
+        """
+        with self._position.lock:
+            self._loop_target = self._loop_noted = self._loop_pass = (number, steps * members // self._members)
 
     def drop_pass(self, number: int) -> None:
         """Take back the start of pass `number`, the newest one, unless `fit` trains on it: the next one repeats it."""

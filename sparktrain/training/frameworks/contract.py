@@ -28,6 +28,9 @@ class Framework(ABC):
     schedules: str | None = None
     """The module with `warmup_lr(optimizer, steps, size)` for optimizers that `owns` names, where there is one."""
 
+    loops: str | None = None
+    """The module with `loop_steps(parts, healing)`, where there is one: the `LoopSteps` of a user's loop that trains
+    what the framework `keeps`, or None for parts that it cannot repeat steps of."""
     state: str | None = None
     """The module that puts the state of what the framework `keeps` into checkpoints, where there is one. It has
 

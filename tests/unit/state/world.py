@@ -104,7 +104,7 @@ class World:
 
     def declare(self, agent: AgentId, heals: bool = True) -> None:
         """The agent's member can continue in a new ring, or no more."""
-        self.receive(agent, m.MemberHeals(self.running[agent], heals))
+        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals))
 
     def heal(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member has joined a ring, and is about to train on."""

@@ -73,6 +73,7 @@ class HealTogether(InternalCallback):
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
         self._quiet = self._healing.continuity.started == 0
+        self._healing.continuity.is_equal = None
         self._healing.before_waiting = self._prepare
 
     def on_train_begin(self, logs: Any = None) -> None:

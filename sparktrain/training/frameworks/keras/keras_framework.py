@@ -7,6 +7,7 @@ from typing import Any
 from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend
 from sparktrain.errors import SpecError
 from sparktrain.model_kinds import KERAS_MODEL, KERAS_OPTIMIZER, kind_of, named_kind
+from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.contract import Framework
 
 
@@ -15,11 +16,14 @@ class Keras(Framework):
 
     module = "keras"
     data = "sparktrain.training.frameworks.keras.array_feeds"
+    loops = "sparktrain.training.frameworks.tensorflow.healing.keras_loop"
     state = "sparktrain.training.frameworks.keras.keras_state"
 
     def keeps(self, value: object) -> bool:
-        """See base class. A model on any backend."""
-        return all(hasattr(value, name) for name in ("built", "variables", "metrics_variables"))
+        """See base class. A model on any backend, and feeds, which have a position."""
+        return cursor_of(value) is not None or all(
+            hasattr(value, name) for name in ("built", "variables", "metrics_variables")
+        )
 
     def seed(self, value: int) -> None:
         """See base class."""

@@ -1,6 +1,6 @@
 """The state of a Keras model for checkpoints: see `sparktrain.training.frameworks.contract.Framework.state`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sparktrain.config.environment import TENSORFLOW
@@ -9,12 +9,15 @@ from sparktrain.model_kinds import named_kind
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
+from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.data.position import Cursor
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.notices import issued_notices, notice
 
 _VARIABLES = "variables"
+_FEEDS = "feeds"
 
 
 def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -78,6 +81,9 @@ def assign(
             f"{named_kind(model)}: pass what save() got, or have it save(step, model)"
         )
     model_state.assign(model_state.named(model), files, document["step"], *place)
+    # A checkpoint in the store has none: there a loop starts its epoch from the first batch.
+    for cursor, place_of_feed in zip(_cursors(parts), document.get(_FEEDS, []), strict=False):
+        cursor.continue_loop(*place_of_feed)
     if model_state.GLOBAL_SEED in files:
         keep_seed = place[0] != source_rank(document)
         model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), keep_seed=keep_seed)
@@ -130,7 +136,9 @@ def _captured(parts: Sequence[Any], array_of: Callable[[str, Any], Array]) -> tu
     arrays = {name: array_of(name, variable) for name, variable in variables.items()}
     if (seed := model_state.global_seed()) is not None:
         arrays[model_state.GLOBAL_SEED] = seed
-    return {_VARIABLES: _specs(variables)}, arrays
+    cursors = list(_cursors(parts))
+    feeds = {_FEEDS: [cursor.loop_place() for cursor in cursors]} if cursors else {}
+    return {_VARIABLES: _specs(variables), **feeds}, arrays
 
 
 def _specs(variables: Mapping[str, Any]) -> dict[str, str]:
@@ -147,9 +155,15 @@ def _notice_own_steps(parts: Sequence[Any]) -> None:
 
 
 def _model(parts: Sequence[Any]) -> Any:
-    if len(parts) > 1:
+    models = [part for part in parts if cursor_of(part) is None]
+    if len(models) != 1:
         raise TypeError(
-            f"ctx.checkpoint got {len(parts)} models of Keras ({', '.join(type(part).__name__ for part in parts)}), "
+            f"ctx.checkpoint got {len(models)} models of Keras ({', '.join(type(part).__name__ for part in models)}), "
             "and saves one with its optimizer: make one model that contains them, or pass the weights of others by name"
         )
-    return parts[0]
+    return models[0]
+
+
+def _cursors(parts: Sequence[Any]) -> Iterator[Cursor]:
+    """The positions of the feeds among `parts`."""
+    return (cursor for part in parts if (cursor := cursor_of(part)) is not None)

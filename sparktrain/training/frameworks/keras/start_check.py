@@ -37,7 +37,7 @@ class StartCheck:
         `values` has their arrays where the variables have none. All members call it at their first step; it blocks
         until they do, and reads the weights once. Later calls do nothing.
         """
-        if self._started or self.ring.size == 1 or not variables:
+        if self._started or self.ring.size == 1 or self.ring.joins_late or not variables:
             return
         self._started = True
         arrays = [variable.numpy() for variable in variables] if values is None else values

@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from sparktrain.training.data.pass_progress import PassProgress, PassStart
+
+_LOADERS: "WeakSet[ResumableLoader]" = WeakSet()
+
+
+def reads_unknown(parts: Sequence[Any]) -> bool:
+    """Whether an iteration runs over a loader that is not among `parts`."""
+    ids = set(map(id, parts))
+    return any(loader.is_open and id(loader) not in ids for loader in list(_LOADERS))
 
 
 class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not where types are checked
@@ -31,11 +40,17 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
         self._progress = progress
         self._pass_steps = steps
         self._seeds = tuple(seeds)
+        _LOADERS.add(self)
 
     @property
     def epoch(self) -> int:
         """The number of the pass that comes next, or that is not over, from 0."""
         return self._progress.epoch
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an iteration has started, and is not over."""
+        return self._progress.is_open
 
     def start(self, started: PassStart) -> None:
         """Have the iteration that starts read this part of a pass."""
@@ -61,6 +76,10 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
     def state_dict(self) -> dict[str, Any]:
         """The position, in numbers and strings."""
         return self._progress.state()
+
+    def open_state_dict(self) -> dict[str, Any]:
+        """See `PassProgress.open_state`."""
+        return self._progress.open_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the next iteration continue from `state`, in a gang of any size. Raises UserError for other data."""

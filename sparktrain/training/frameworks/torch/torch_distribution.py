@@ -1,6 +1,9 @@
 """Has a model of PyTorch average its gradients over the members of a gang."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -16,6 +19,8 @@ _HOOKS: dict[str, Any] = {
     "bf16": default_hooks.bf16_compress_hook,
 }
 _CALL = "ctx.distribute()"
+_DISTRIBUTED: "WeakKeyDictionary[DistributedDataParallel, _Connection]" = WeakKeyDictionary()
+"""The models that `distribute` has returned."""
 
 
 def distribute(model: Any, ring: Ring, *, compression: str = "none") -> Any:
@@ -46,7 +51,44 @@ def distribute(model: Any, ring: Ring, *, compression: str = "none") -> Any:
     devices = {parameter.device for parameter in model.parameters()}
     [device] = devices if len(devices) == 1 else [None]
     on_gpu = device is not None and device.type == "cuda"
-    distributed = DistributedDataParallel(model, device_ids=[device] if on_gpu else None)
-    if (hook := _HOOKS[compression]) is not None:
-        distributed.register_comm_hook(None, hook)
+    connection = _Connection([device] if on_gpu else None, _HOOKS[compression])
+    options: Any = {"device_ids": connection.device_ids}
+    # A process that joins members that train has the weights of those later: they make no collective for it.
+    if ring.joins_late:
+        options["init_sync"] = False
+    torch_ring: Any = ring
+    with torch_ring.knowing():
+        distributed = DistributedDataParallel(model, **options)
+    connection.hook_into(distributed)
+    _DISTRIBUTED[distributed] = connection
     return distributed
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """How a `DistributedDataParallel` averages."""
+
+    device_ids: Sequence[Any] | None
+    hook: Any
+
+    def hook_into(self, distributed: DistributedDataParallel) -> None:
+        if self.hook is not None:
+            distributed.register_comm_hook(None, self.hook)
+
+
+def distributed_models(parts: Sequence[Any]) -> "Iterator[DistributedDataParallel]":
+    """What `distribute` has returned for models among `parts`, or is among them."""
+    ids = set(map(id, parts))
+    for distributed in list(_DISTRIBUTED):
+        if id(distributed) in ids or id(distributed.module) in ids:
+            yield distributed
+
+
+def connect_again(distributed: DistributedDataParallel) -> None:
+    """Have a model of `distribute` average by the default process group that there is now. Makes no collective."""
+    connection = _DISTRIBUTED[distributed]
+    training = distributed.training
+    # No other way to replace the group: what averages is made by the constructor, and keeps the group.
+    distributed.__init__(distributed.module, device_ids=connection.device_ids, init_sync=False)
+    distributed.training = training
+    connection.hook_into(distributed)

@@ -21,6 +21,7 @@ class Torch(Framework):
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
     data = "sparktrain.training.frameworks.torch.torch_feeds"
     schedules = "sparktrain.training.frameworks.torch.torch_schedules"
+    loops = "sparktrain.training.frameworks.torch.torch_loop"
     state = "sparktrain.training.frameworks.torch.torch_state"
 
     def keeps(self, value: object) -> bool:

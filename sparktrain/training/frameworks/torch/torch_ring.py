@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -26,13 +27,16 @@ from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
+from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets, without_port
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.torch import torch_values
 from sparktrain.training.frameworks.torch.torch_environment import environment
 
 _PREFIX = "sparktrain"
+_GLOO = "gloo"
 _LAST_S = 5.0
 """How long rank 0 serves the store after all members have come to the end of the ring."""
 _WITHOUT_NCCL = "tensors on GPUs travel by Gloo: NCCL needs a GPU of its own for each member"
@@ -47,10 +51,16 @@ def join(joining: Joining) -> Ring:
         return LocalRing()
     server = _serve(joining) if formation.rank == 0 else None
     joining.release_port()
+    return TorchRing(joining, server, _met(joining, server))
+
+
+def _met(joining: Joining, server: dist.TCPStore | None) -> dist.Store:
+    """The part of the gang's store for the ring, once all members are there. Raises FormError."""
     barrier.wait_for_all(joining, SystemClock())
-    os.environ.update(environment(formation, joining.generation))
-    store = server or _connect(joining)
-    return TorchRing(formation, dist.PrefixStore(_PREFIX, store), joining.operation_s)
+    os.environ.update(environment(joining.formation, joining.generation))
+    # A prefix for each ring: keys of a ring that broke would stand for members that are gone.
+    prefix = f"{_PREFIX}/{joining.ring}" if joining.ring else _PREFIX
+    return dist.PrefixStore(prefix, server or _connect(joining))
 
 
 def _serve(joining: Joining) -> dist.TCPStore:
@@ -92,16 +102,27 @@ class TorchRing(Ring):
     keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
     calls: EagerCallLog
     notes: StepNotes
+    heals = True
 
-    def __init__(self, formation: Formation, store: dist.Store, timeout_s: float) -> None:
-        """`timeout_s` is that of an operation, in a group that the ring makes."""
-        self.rank = formation.rank
-        self.size = formation.size
+    def __init__(self, joining: Joining, server: dist.TCPStore | None, store: dist.Store) -> None:
+        """`server` is the store that rank 0 serves, and `store` the part of it for this ring."""
+        self.rank = joining.formation.rank
+        self.size = joining.formation.size
         self.calls = EagerCallLog()
         self.notes = StepNotes()
-        self._formation = formation
+        self.continuity = Continuity()
+        self.traced_names: set[str] = set()
+        """None: every collective is eager."""
+        self.numbered = 0
+        """Collectives of the group that the ring knows of."""
+        self._joining = joining
+        self._formation = joining.formation
+        self._server = server
         self._store = store
-        self._timeout_s = timeout_s
+        self._timeout_s = joining.operation_s
+        self.peers = PeerConnections()
+        """Those of Gloo, in a group that the ring has made."""
+        self._backend = ""
         self._has_own_group = False
         self._closed = False
         self.on_close: list[Callable[[], object]] = []
@@ -129,14 +150,82 @@ class TorchRing(Ring):
         """
         if not dist.is_initialized():
             with self._failing("init_process_group"):
-                dist.init_process_group(self._backends(), timeout=timedelta(seconds=self._timeout_s))
-            self._has_own_group = True
+                self._make_group()
         group = dist.group.WORLD
         assert group is not None
         return group
 
+    @property
+    def can_leave(self) -> bool:
+        """Whether the members can leave their group after a loss: it is one of Gloo, which the ring has made."""
+        return self._has_own_group and self._backend == _GLOO and not self.on_close
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether all collectives of the group so far are those of the ring, and of what `knowing` has called."""
+        return self._number() == self.numbered
+
+    @contextmanager
+    def knowing(self) -> Iterator[None]:
+        """Within the block, collectives of the group are known to the ring."""
+        if not self._has_own_group or self._backend != _GLOO:
+            yield
+            return
+        before = self._number()
+        yield
+        self.numbered += self._number() - before
+
+    def break_off(self) -> None:
+        """End all connections of the group to the other members: collectives, also one that is blocked, fail.
+
+        Any thread may call it. It does not block.
+        """
+        self.peers.shut_down()
+
+    def leave(self) -> None:
+        """Leave the group, after `break_off`."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def rejoin(self, formation: Formation, number: int) -> None:
+        """Leave the group, and make that of ring `number` with `formation`. Call `break_off` first.
+
+        Blocks until all members have joined. Raises FormError, RingError.
+        """
+        self.leave()
+        self._joining = replace(self._joining, formation=formation, ring=number)
+        self._formation = formation
+        self._store = _met(self._joining, self._server)
+        _ = self.group
+
+    def _make_group(self) -> None:
+        """Raises RuntimeError."""
+        self._backend = self._backends()
+        sockets_before = open_sockets()
+        timeout = timedelta(seconds=self._timeout_s)
+        if self._joining.ring:
+            store = dist.PrefixStore("group", self._store)
+            dist.init_process_group(self._backend, store=store, rank=self.rank, world_size=self.size, timeout=timeout)
+        else:
+            dist.init_process_group(self._backend, timeout=timeout)
+        # The store outlives the group: other members may be connected to it by this process.
+        self.peers = PeerConnections(without_port(open_sockets() - sockets_before, self._formation.places[0].port))
+        self._has_own_group = True
+        self.numbered = self._number()
+
+    def _number(self) -> int:
+        """How many collectives the group has had in this process."""
+        return int(self.group._get_sequence_number_for_group())
+
     def allreduce(self, tensors: Sequence[torch.Tensor], *, average: bool, name: str) -> list[torch.Tensor]:
         """See base class. Tensors of one type travel together."""
+
+        def echo() -> list[torch.Tensor]:
+            return list(tensors) if average else [tensor * self.size for tensor in tensors]
+
+        return self.continuity.call(lambda: self._allreduce(tensors, average, name), echo, name)
+
+    def _allreduce(self, tensors: Sequence[torch.Tensor], average: bool, name: str) -> list[torch.Tensor]:
         with self._operation("allreduce", name, [_described(tensor) for tensor in tensors]) as device_of:
             reduced = list(tensors)
             for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
@@ -150,12 +239,15 @@ class TorchRing(Ring):
 
     def broadcast(self, tensors: Sequence[torch.Tensor], *, name: str) -> list[torch.Tensor]:
         """See base class. Tensors travel together, as bytes."""
+        return self.continuity.call(lambda: self._broadcast(tensors, name), lambda: list(tensors), name)
+
+    def _broadcast(self, tensors: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
         with self._operation("broadcast", name, [_described(tensor) for tensor in tensors]) as device_of:
             if not tensors:
                 return []
             device = device_of(tensors[0].device)
             flat = torch.cat([_bytes(tensor).to(device) for tensor in tensors])
-            dist.broadcast(flat, src=0)
+            dist.broadcast(flat, src=self.source)
             parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
             # A copy, because the bytes of one tensor may start where no number of the next type can.
             pairs = zip(tensors, parts, strict=True)
@@ -165,6 +257,12 @@ class TorchRing(Ring):
         """See base class."""
         if not tensor.dim():
             raise ValueError(f"allgather {name!r}: a tensor without axes has no first axis; give it one")
+        [gathered] = self.continuity.call(
+            lambda: [self._allgather(tensor, name)], lambda: [torch.cat([tensor] * self.size)], name
+        )
+        return gathered
+
+    def _allgather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         with self._operation("allgather", name, [_described(tensor[:0])]) as device_of:
             device = device_of(tensor.device)
             mine = torch.tensor([len(tensor)], device=device)
@@ -209,7 +307,7 @@ class TorchRing(Ring):
             return "cpu:gloo,cuda:nccl"
         if any(uuids):
             print(f"[sparktrain] {_WITHOUT_NCCL}", file=sys.stderr)
-        return "gloo"
+        return _GLOO
 
     def _meet(self, stage: str, timeout_s: float, *, waits: bool = True) -> None:
         self._store.set(f"{stage}/{self.rank}", b"")
@@ -225,7 +323,7 @@ class TorchRing(Ring):
         types = {device.type for device in self.group._device_types}
         first = torch.device("cpu" if "cpu" in types else "cuda")
         entered_ns = self.notes.now_ns()
-        with self._failing(name):
+        with self._failing(name), self.knowing():
             self._compare(f"{kind} {name} {shapes}", first)
             yield lambda device: device if device.type in types else first
         self.notes.call(entered_ns)

@@ -20,7 +20,7 @@ from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, nume
 from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
 
 _PREFIX = "state/"
-_GENERATOR = f"{_PREFIX}generator"
+GENERATOR = f"{_PREFIX}generator"
 _STATES = "states"
 _INTEGERS = {1: torch.uint8, 2: torch.int16}
 """By size, what travels in place of floating-point types that NumPy lacks, such as bfloat16."""
@@ -29,6 +29,27 @@ _LISTS: dict[str, Any] = {"list": list, "tuple": tuple}
 _NESTED = 100
 """How deep a state dict may be nested: one that contains itself has no end."""
 _SHOWN = 3
+
+
+class NotedState:
+    """Stands for an object of the user, with a state that it had before."""
+
+    def __init__(self, part: Any, state: Any) -> None:
+        self.kind = _kind(part)
+        self._state = state
+
+    def state_dict(self) -> Any:
+        """That state."""
+        return self._state
+
+    def load_state_dict(self, state: Any) -> None:
+        """Nothing loads a state into it."""
+        raise TypeError("a state that was noted cannot change")
+
+
+def states_in(files: TensorFiles) -> list[Any]:
+    """The states of all parts in `files`."""
+    return [_unpacked(state, files.read) for _, state in files.document[_STATES]]
 
 
 def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -85,7 +106,7 @@ def assign(
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
     if alike or not place[0]:
-        torch.set_rng_state(torch.from_numpy(np.array(files.read(_GENERATOR))))
+        torch.set_rng_state(torch.from_numpy(np.array(files.read(GENERATOR))))
 
 
 def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, int]) -> bool:
@@ -105,7 +126,7 @@ def with_members(arrays: dict[str, Array], members: Sequence[Mapping[str, Array]
 
 def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
     """The state of the CPU's generator."""
-    return {_GENERATOR: torch.get_rng_state().numpy().copy()}
+    return {GENERATOR: torch.get_rng_state().numpy().copy()}
 
 
 def are_equal(parts: Sequence[Any]) -> bool:
@@ -124,7 +145,7 @@ def _plain(part: Any) -> Any:
 
 
 def _kind(part: Any) -> str:
-    return type(_plain(part)).__name__
+    return part.kind if isinstance(part, NotedState) else type(_plain(part)).__name__
 
 
 def _name(part: Any) -> str:
@@ -149,7 +170,7 @@ class _Packing:
     def __init__(self, spare: Mapping[str, Array], retained: Mapping[int, int]) -> None:
         """`retained`: the address and the bytes of tensors that need no copy."""
         self._retained = retained
-        self.arrays: dict[str, Array] = {_GENERATOR: torch.get_rng_state().numpy().copy()}
+        self.arrays: dict[str, Array] = {GENERATOR: torch.get_rng_state().numpy().copy()}
         self._spare = spare
 
     def packed(self, value: Any, name: str, depth: int = 0) -> Any:

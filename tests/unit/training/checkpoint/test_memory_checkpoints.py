@@ -88,6 +88,13 @@ def test_a_member_alone_takes_none_unless_its_gang_may_grow(may_grow: bool, coun
     assert len(memory.snapshots) == count
 
 
+def test_a_step_is_only_called_where_no_loss_can_be_survived() -> None:
+    with loop(Mirror(), Memory())[0] as memory:
+        assert memory.train(lambda first, *, second: (first, second), 1, second=2) == (1, 2)
+        with pytest.raises(ZeroDivisionError):
+            memory.train(lambda: 1 // 0)
+
+
 def test_members_that_hold_parts_of_a_model_take_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_checkpoints, "is_split", lambda parts: True)
     memory = Memory(may_grow=True)

@@ -90,3 +90,19 @@ def test_a_position_of_something_else_is_refused(state: dict[str, Any], words: s
     with pytest.raises(UserError, match=words):
         alone.load(state)
     assert alone.epoch == 0
+
+
+def test_a_process_that_continues_a_loop_after_the_last_batch_of_a_pass_ends_that_pass_first() -> None:
+    ended, joining = members(20, 4, 2)
+    started = ended.start()
+    for _ in range(started.share.steps):
+        ended.take(started)
+    assert ended.state()["epoch"] == 1
+    joining.load(ended.open_state())
+    assert joining.epoch == 0
+    opened = joining.start()
+    assert (opened.number, opened.share.steps - opened.skipped) == (0, 0)
+    joining.end(opened)
+    assert joining.epoch == 1
+    assert joining.open_state() == joining.state()
+    assert joining.start().number == 1

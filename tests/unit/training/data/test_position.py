@@ -202,3 +202,20 @@ def test_an_epoch_without_a_step_for_the_larger_gang_is_over() -> None:
     position.start_fit(8)
     position.recall_rows([[2, 24]])
     assert position.place_now(2, 24) == (3, 0)
+
+
+def test_a_loop_continues_the_pass_that_it_was_in_when_it_counted_a_step_last() -> None:
+    cursor = Cursor(Position(), 3, members=2)
+    assert cursor.loop_place() == [0, 0, 2]
+    assert cursor.start_pass() == (0, 0, 0)
+    for _ in range(3):
+        cursor.count_step()
+    assert cursor.start_pass() == (1, 0, 0)
+    assert cursor.loop_place() == [0, 3, 2], "what the loop does after its last batch is still to come"
+    cursor.count_step()
+    assert cursor.loop_place() == [1, 1, 2]
+    joining = Cursor(Position(), 6, members=1)
+    joining.continue_loop(*cursor.loop_place())
+    assert joining.loop_place() == [1, 2, 1]
+    assert joining.start_pass() == (1, 1, 2)
+    assert joining.start_pass() == (2, 0, 0)

@@ -25,14 +25,7 @@ from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.horovod_environment import horovod_environment
-from sparktrain.training.collectives.opened_sockets import (
-    Sockets,
-    expect_answers,
-    is_answered,
-    open_sockets,
-    peers_of,
-    shut_down,
-)
+from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, of_equals
@@ -61,7 +54,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    connection = _Connection(False, frozenset(), {}) if joining.prepared else _connect(joining)
+    connection = _Connection(False, PeerConnections()) if joining.prepared else _connect(joining)
     return HorovodRing(joining, connection)
 
 
@@ -70,10 +63,8 @@ class _Connection:
     """What connects a member to the others."""
 
     by_nccl: bool
-    sockets: Sockets
+    peers: PeerConnections
     """Of Gloo."""
-    peers: dict[tuple[int, str], str]
-    """The addresses of the members at their other ends."""
 
 
 def _connect(joining: Joining) -> _Connection:
@@ -105,7 +96,7 @@ def _connect(joining: Joining) -> _Connection:
         gloo_sockets = open_sockets() - sockets_before
     # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(mpi_ops.shutdown)
-    return _Connection(by_nccl, gloo_sockets, peers_of(gloo_sockets))
+    return _Connection(by_nccl, PeerConnections(gloo_sockets))
 
 
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
@@ -135,27 +126,24 @@ class HorovodRing(NamedRing):
 
         Any thread may call it. It does not block.
         """
-        shut_down(self._connection.sockets)
+        self.peers.shut_down()
 
-    def expect_answers(self, timeout_s: float) -> None:
-        """Fail a collective where the host of a member acknowledges nothing for `timeout_s`; 0: wait for it.
+    @property
+    def formation(self) -> Formation:
+        """Who is in the ring."""
+        return self._formation
 
-        Any thread may call it. It does not block.
-        """
-        expect_answers(self._connection.sockets, timeout_s)
-
-    def silent_ranks(self) -> list[int]:
-        """Members on other hosts with connections that are closed, or acknowledge nothing. It does not block."""
-        silent = {address for opened, address in self._connection.peers.items() if not is_answered(opened)}
-        places = enumerate(self._formation.places)
-        return [rank for rank, place in places if place.address in silent - {self._formation.mine.address}]
+    @property
+    def peers(self) -> PeerConnections:
+        """The connections to the other members."""
+        return self._connection.peers
 
     def leave(self) -> None:
         """Leave the ring together with all other members, while no member is in a collective, or after `break_off`."""
         if mpi_ops.is_initialized():
             mpi_ops.shutdown()
 
-    def rejoin(self, formation: Formation) -> None:
+    def rejoin(self, formation: Formation, number: int) -> None:
         """Leave the ring, and join that of `formation`, of the same rank and size. After a loss call `break_off` first.
 
         Blocks until all members have joined. Raises FormError.

@@ -50,6 +50,8 @@ class NamedRing(Ring):
         self.continuity = Continuity()
         self.traced_names: set[str] = set()
         """The names of collectives in functions."""
+        self.passenger: Any = None
+        """What travels with the gradients of tapes; None for nothing. Set it before a step is traced."""
 
     def prepare(self) -> None:
         """Create what collectives in a function need: tracing it would take twice as long."""
@@ -96,6 +98,10 @@ class NamedRing(Ring):
         note_batches(self._batches if noting else None)
         return True
 
+    def most_averages(self, names: Collection[str]) -> int:
+        """The most collectives of these `names`, together, in one function."""
+        return self._names.most_uses(names)
+
     def tensor(self, array: "np.ndarray[Any, Any]") -> tf.Tensor:
         """See base class."""
         return tf.constant(array)
@@ -115,7 +121,7 @@ class NamedRing(Ring):
         """The result of `operate`, or of `echo`, as `Continuity` has it."""
         if tf.executing_eagerly():
             self._times.prepare()  # fit has eager collectives before its step is traced
-            return self.continuity.call(operate, echo)
+            return self.continuity.call(operate, echo, name)
         self.traced_names.add(name)
         return echo() if self.continuity.alone else operate()
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.training.data.assignment import BatchShare, Uneven, too_few
+from sparktrain.training.data.feed_cursors import note_cursor
 from sparktrain.training.data.position import Cursor
 
 
@@ -43,6 +44,7 @@ def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any], Any], steps: in
     if steps is not None:
         # The graph reports "unknown", and assert_cardinality() would fail in a pass that resumes in its middle.
         feed.cardinality = lambda: tf.constant(steps, tf.int64)
+    note_cursor(feed, cursor)
     return feed
 
 

@@ -15,6 +15,8 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import Passenger
 
+MEMBERS = "sent/members"
+"""The name, in the files with a state, of all members' own values."""
 TRAVEL_BYTES = 2**18
 """The most bytes of all members' own values that travel with each step, or, if that is more, `TRAVEL_SHARE`."""
 TRAVEL_SHARE = 0.02
@@ -43,6 +45,11 @@ class StepValues(Passenger):
         self.travel = 0 < nbytes <= max(TRAVEL_BYTES, TRAVEL_SHARE * gradient_bytes)
         """Whether the own values of all members travel with the gradients."""
         self._members = tf.Variable(tf.zeros([ring.size, sum(self._sizes)]), trainable=False)
+
+    @property
+    def variables(self) -> list[Any]:
+        """What a step changes before its collective."""
+        return [variable for variable, _ in self._pairs]
 
     def keep(self) -> list[tf.Operation]:
         """The operations, for the start of a step that is traced, that keep the values before it."""
@@ -82,6 +89,11 @@ class StepValues(Passenger):
             name: part.copy().reshape(tuple(variable.shape))
             for part, (name, variable) in zip(parts, self._travelling.items(), strict=True)
         }
+
+    @property
+    def rows(self) -> tf.Variable:
+        """The variable with `members`."""
+        return self._members
 
     @property
     def members(self) -> Array:

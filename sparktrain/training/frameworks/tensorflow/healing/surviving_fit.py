@@ -32,10 +32,8 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     is_of_keras,
 )
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
-from sparktrain.training.frameworks.tensorflow.healing.step_values import StepValues, shared_variables
+from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
 
-_MEMBERS = "sent/members"
-"""The name, in the files with a state, of all members' own values."""
 _EVENTS = {
     "on_train_batch_end": ("on_train_batch_end", "on_batch_end"),
     "on_epoch_end": ("on_epoch_end",),
@@ -232,7 +230,7 @@ class SurvivingFit:
         with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
                 variable.assign(files.read(name))
-            self._values.assign_members(files.read(_MEMBERS))
+            self._values.assign_members(files.read(MEMBERS))
         self._steps = agreement.most_advanced.steps - 1  # the end of the step counts it
 
     def _write(self, folder: Path, ranks: list[int], *, in_step: bool) -> None:
@@ -259,7 +257,7 @@ class SurvivingFit:
         finally:
             position.step += back
             position.batch += back
-        tensors = {**state.tensors, _MEMBERS: self._values.members}
+        tensors = {**state.tensors, MEMBERS: self._values.members}
         for rank in ranks:
             values = self._values.of_member(rank)
             tensors |= {f"{model_state.MEMBER}{rank}/{name}": value for name, value in values.items()}
@@ -312,7 +310,7 @@ class SurvivingFit:
             if agreed := self._past.agreed.get(type(callback).__name__):
                 callback.continue_with(agreed)
         with TensorFiles(arrival.folder) as files:
-            self._values.assign_members(files.read(_MEMBERS))
+            self._values.assign_members(files.read(MEMBERS))
         self._healing.continuity.echoes = False
         self._has_healed = True
         self._healing.healed(arrival.most_advanced.steps)
@@ -327,7 +325,7 @@ class SurvivingFit:
             self._has_healed = False
             self._healing.settle()
         if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
-            self._healing.declare(True)
+            self._healing.declare(True, moves=True)
 
 
 def _attributes(callback: Any) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from sparktrain.training.frameworks.keras.outer_scale import OuterScale
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.frameworks.tensorflow.optimizers.first_step import FirstStep
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import (
+    GRADIENTS,
+    TAPE,
     Gradient,
     Passenger,
     averaged_gradients,
@@ -116,9 +118,29 @@ class DistributedTape:
         )
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
         self._first.check_start([source for source in tf.nest.flatten(sources) if hasattr(source, "numpy")])
-        averaged, _ = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
+        passenger: Passenger | None = getattr(self._ring, "passenger", None)
+        sent = () if passenger is None else [passenger.sent()]
+        averaged, sums = averaged_gradients(self._ring, gradients, self._narrow, TAPE, single=True, beside=sent)
         self._first.compare(gradients, averaged)
+        if not tf.executing_eagerly():
+            averaged = _together(averaged, sums)
+        if passenger is not None:
+            with tf.control_dependencies(tf.nest.flatten(averaged, expand_composites=True)):
+                passenger.receive(sums[0])
         return tf.nest.pack_sequence_as(plain, averaged)
+
+
+def _together(averaged: Sequence[Gradient], sums: Sequence[tf.Tensor]) -> list[Gradient]:
+    """The `averaged` gradients: each of them is there once all of them are, and `sums`.
+
+    A collective may fail after others of the same step: a member that repeats the step must have applied nothing.
+    """
+    tensors = tf.nest.flatten([mean for mean in averaged if mean is not None], expand_composites=True)
+    with tf.control_dependencies([*tensors, *sums]):
+        return [
+            None if mean is None else tf.nest.map_structure(tf.identity, mean, expand_composites=True)
+            for mean in averaged
+        ]
 
 
 class GradientAverage(DistributedApply):
@@ -151,7 +173,7 @@ class GradientAverage(DistributedApply):
             self._ring,
             gradients,
             self._narrow,
-            "gradients",
+            GRADIENTS,
             single=single,
             beside=() if passenger is None else [passenger.sent()],
         )

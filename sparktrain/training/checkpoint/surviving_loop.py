@@ -1,0 +1,323 @@
+"""A user's loop in which members keep process and model when another one is lost.
+
+A member that fails in a step has applied nothing of it: it puts back what the step has changed before its collective,
+and repeats it. A new process starts where the loop last called `memory.step`, as a restarted one would, and takes the
+results of the collectives since then from the others. Where some member has applied the step already, it goes back to
+the weights of one that has not, repeats the step with it, and returns to its own state.
+"""
+
+import random
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparktrain.errors import RingError
+from sparktrain.training.checkpoint import tensor_files
+from sparktrain.training.checkpoint.loop_steps import LoopSteps
+from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
+from sparktrain.training.checkpoint.process_generators import generators
+from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
+from sparktrain.training.checkpoint.tensor_files import TensorFiles
+from sparktrain.training.collectives.continuity import MissedCallError
+from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
+from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.data.position import Position
+from sparktrain.training.notices import notice
+
+LOOP = "loop()"
+"""The name under which a loop saves what it adds for a process that joins it."""
+_NAME = "loop"
+_TRAIN = "memory.train"
+_KEPT = 2
+"""Steps that a member may have to repeat."""
+
+
+class SurvivingLoop:
+    """The steps of one `ctx.memory_checkpoints` block in one member. It belongs to the thread that trains."""
+
+    def __init__(
+        self,
+        parts: Sequence[Any],
+        healing: RingHealing,
+        steps: LoopSteps,
+        rounds: MemoryRounds | None,
+        position: Position,
+    ) -> None:
+        """`rounds` are those of the members' memory checkpoints, `position` has the feeds of this member."""
+        self._feeds = position.feeds
+        self._parts = tuple(parts)
+        self._healing = healing
+        self._steps = steps
+        self._rounds = rounds
+        self._can_heal = False
+        self._has_declared = False
+        self._alike = False
+        """Whether the generators of all members were equal when the loop started."""
+        self._step = 0
+        self._ahead = 0
+        """Steps that this member has applied since the loop has noted its state."""
+        self._facts: tuple[int | None, int | None, Mapping[str, Any], Mapping[str, int]] = (None, None, {}, {})
+        """Epoch, batch and values with which the loop has noted its state, and the lengths of lists among these."""
+        self._agreed: Sequence[int] = ()
+        """What the rounds had agreed on before the newest one."""
+        self._in_round = False
+        self._past_results = 0
+        self._calls: list[Callable[[], Any]] = []
+        """The newest steps, newest first."""
+        self._drawn: list[tuple[Any, Any]] = []
+        """The generators of Python and NumPy before each of them."""
+        self._noted = _drawn()
+        """The generators when the loop noted its state."""
+        self._has_healed = False
+        self._is_cold = False
+        """Whether the next step is the first one in another ring."""
+
+    def start(self, step: int) -> None:
+        """The loop starts after `step`. Blocks until all members are here, or, in a new process, until it has joined.
+
+        Raises RingError.
+        """
+        continuity = self._healing.continuity
+        arrival = self._healing.arrival
+        is_quiet = continuity.repeats and self._steps.is_quiet
+        continuity.is_equal = None
+        self._step = step
+        self._steps.start()
+        if arrival is not None:
+            self._arrive(arrival)
+            return
+        drawn = zlib.crc32(repr((generators(), self._steps.drawn)).encode())
+        ring = self._healing.ring
+        rows = ring.allgather_array(np.array([[is_quiet, drawn]], "int64"), name=_NAME)
+        self._can_heal = bool(rows[:, 0].all())
+        self._alike = len(set(rows[:, 1].tolist())) == 1
+        if self._can_heal:
+            self._continue()
+
+    def end(self) -> None:
+        """The loop is over: a loss ends the training from now on. Raises OSError when the agent is gone."""
+        self._healing.continuity.heal = None
+        self._healing.declare(False)
+        self._steps.end()
+
+    def train(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns, which trains one step; called again where the ring heals. Raises what it raises."""
+        if not self._can_heal:
+            return call()
+        if self._healing.continuity.is_behind:
+            raise MissedCallError("this process trains a step, and the others have called a collective before")
+        self._calls = [call, *self._calls][:_KEPT]
+        self._drawn = [_drawn(), *self._drawn][:_KEPT]
+        self._steps.keep()
+        result = self._trained(call)
+        self._ahead += 1
+        if self._has_healed:
+            self._has_healed = False
+            self._healing.settle()
+        return result
+
+    @contextmanager
+    def noting(self, step: int, place: tuple[int | None, int | None], extra: Mapping[str, Any]) -> Iterator[None]:
+        """Note the state after `step`; within the block the members may take a memory checkpoint."""
+        has_trained = self._ahead > 0
+        self._steps.note()
+        self._step = step
+        # The loop may append to its lists meanwhile.
+        lengths = {name: len(value) for name, value in extra.items() if isinstance(value, list)}
+        self._facts = (*place, extra, lengths)
+        self._noted = _drawn()
+        self._ahead = 0
+        self._agreed = () if self._rounds is None else self._rounds.agreed()
+        self._healing.continuity.step()
+        self._in_round = True
+        self._past_results = 0
+        yield
+        self._in_round = False
+        self._past_results = len(self._healing.continuity.results)
+        if has_trained and self._can_heal and not self._has_declared:
+            self._declare()
+
+    def _declare(self) -> None:
+        obstacle = self._steps.obstacle() or self._unknown_feed()
+        if not obstacle:
+            self._has_declared = True
+            self._healing.declare(True)
+            return
+        self._can_heal = False
+        self._healing.continuity.heal = None
+        self._healing.declare(False)
+        notice(f"after the loss of a member this loop restarts in all of them: {obstacle}")
+
+    def _unknown_feed(self) -> str:
+        """An obstacle where the loop reads a feed that starts from its first batch in a new process."""
+        cursors = [cursor_of(part) for part in self._parts]
+        if any(feed.has_started and feed not in cursors for feed in self._feeds):
+            return (
+                "it reads data of ctx.shard() or ctx.dataset() with a position that the block does not know: pass what "
+                "they return to ctx.memory_checkpoints() and ctx.checkpoint.restore(), after the model"
+            )
+        return ""
+
+    def _continue(self) -> None:
+        self._can_heal = True
+        self._healing.continuity.heal = self._heal_between_steps
+
+    # ---- after a loss
+
+    def _trained(self, call: Callable[[], Any]) -> Any:
+        continuity = self._healing.continuity
+        while True:
+            # What fails within a step is repeated with it.
+            continuity.heal = None
+            try:
+                continuity.meet(_TRAIN)
+                self._warm_up(call)
+                return call()
+            except Exception as error:
+                if not is_ring_error(error) or isinstance(error, MissedCallError):
+                    raise
+                self._heal(error, in_step=True)
+            finally:
+                continuity.heal = self._heal_between_steps
+
+    def _heal_between_steps(self, error: RingError) -> None:
+        self._heal(error, in_step=False)
+
+    def _heal(self, error: BaseException, *, in_step: bool) -> None:
+        """Join the next ring, in which this member has the state that it has now. Raises `error` where none forms."""
+        # At once: the gang restarts, and does not wait for a process that cannot help.
+        if self._ahead > 1 or (in_step and self._steps.is_applied()):
+            raise error
+        standing = None
+        while standing is None:
+            self._healing.rejoin(error)
+            self._steps.rejoin()
+            if in_step:
+                self._put_back(0)
+            try:
+                standing, agreement = self._agreement(in_step)
+            except RingRefusalError:
+                raise
+            except RingError as broken:  # one more member is lost
+                error = broken
+        self._has_healed = self._is_cold = True
+        self._healing.continuity.comparison = self._compare
+        if self._rounds is not None:
+            self._rounds.forget_parts()
+        self._healing.healed(self._step)
+        if standing.place > agreement.most_advanced.place:
+            self._repeat_for_others(agreement, ago=int(in_step))
+
+    def _agreement(self, in_step: bool) -> tuple[RingStanding, RingAgreement]:
+        standing = RingStanding(
+            steps=self._step,
+            in_step=in_step,
+            results=len(self._healing.continuity.results),
+            is_loop=True,
+            is_ahead=self._ahead > 0,
+            past_results=self._past_results,
+        )
+        return standing, self._healing.agree(standing, self._write)
+
+    def _repeat_for_others(self, agreement: RingAgreement, *, ago: int) -> None:
+        """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing."""
+        present = self._steps.present()
+        drawn = _drawn()
+        with TensorFiles(agreement.folder) as files:
+            self._steps.take_over(files)
+        self._put_back(ago)
+        heal = self._healing.continuity.heal
+        self._healing.continuity.heal = None
+        try:
+            self._healing.continuity.meet(_TRAIN)
+            self._warm_up(self._calls[ago], ago)
+            self._calls[ago]()
+        finally:
+            self._healing.continuity.heal = heal
+        self._steps.take(present)
+        _assign_drawn(drawn)
+
+    def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
+        """Make the first step in another ring once more, where that matters, and return to the state before it."""
+        if not self._is_cold:
+            return
+        if self._steps.warms_up:
+            present = self._steps.present()
+            call()
+            self._steps.take(present)
+            self._put_back(ago)
+        self._is_cold = False
+
+    def _compare(self, name: str) -> None:
+        """Raise MissedCallError, on all members, where they do different things next."""
+        with self._healing.continuity.healing():
+            row = np.array([zlib.crc32(name.encode())], "int64")
+            calls = self._healing.ring.allgather_array(row, name=_NAME).tolist()
+        if len(set(calls)) > 1:
+            raise MissedCallError(
+                f"after a loss, the next collective of rank {self._healing.ring.rank} is {name!r}, and that of others "
+                "is another one: what a loop does after memory.step() must also happen in a process that resumes there"
+            )
+
+    def _put_back(self, ago: int) -> None:
+        self._steps.put_back(ago)
+        _assign_drawn(self._drawn[ago])
+
+    def _write(self, folder: Path, ranks: list[int]) -> None:
+        """Write the state that the loop has noted, for the new processes of `ranks`."""
+        epoch, batch, values, lengths = self._facts
+        extra = {name: value[: lengths[name]] if name in lengths else value for name, value in values.items()}
+        agreed = list(self._agreed if self._in_round or self._rounds is None else self._rounds.agreed())
+        content = {"agreed": agreed, "in_round": self._in_round}
+        extra[LOOP] = content
+        drawn = _drawn()
+        _assign_drawn(self._noted)
+        state = capture(None, self._step, epoch=epoch, batch=batch, extra=extra, parts=self._steps.parts())
+        _assign_drawn(drawn)
+        ring = self._healing.ring
+        document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self._alike}
+        tensor_files.save(folder, self._steps.completed(state.tensors, ranks), document)
+
+    def _arrive(self, arrival: RingAgreement) -> None:
+        """Join the others, in a new process that has restored their state."""
+        most = arrival.most_advanced
+        if not most.is_loop or self._step != most.steps:
+            raise RingError(
+                "the other members train in a fit(), or at another step: resume by ctx.checkpoint.restore() before the "
+                "loop, with the objects of ctx.memory_checkpoints"
+            )
+        restored = peek(arrival.folder)
+        content = restored.extra[LOOP]
+        with TensorFiles(arrival.folder) as files:
+            self._alike = bool(files.document[ALIKE])
+            self._steps.arrive(files)
+        extra = {name: value for name, value in restored.extra.items() if name != LOOP}
+        self._has_healed = self._is_cold = True
+        self._healing.continuity.echoes = False
+        self._healing.continuity.comparison = self._compare
+        self._continue()
+        # The next loss may come before the first step of this process ends, and it has all that another one needs.
+        self._has_declared = True
+        self._healing.declare(True)
+        self._healing.healed(self._step)
+        if self._rounds is not None:
+            self._rounds.continue_with(self._step, content["agreed"])
+        with self.noting(self._step, (restored.epoch, restored.batch), extra):
+            if content["in_round"] and self._rounds is not None:
+                self._rounds.agree(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
+
+
+def _drawn() -> tuple[Any, Any]:
+    """The states of Python's and NumPy's generators: in a form that costs a step little."""
+    return random.getstate(), np.random.get_state()
+
+
+def _assign_drawn(states: tuple[Any, Any]) -> None:
+    python, numpy = states
+    random.setstate(python)
+    np.random.set_state(numpy)

@@ -1,0 +1,34 @@
+"""Processes that kill themselves at chosen moments of a training."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from sparktrain.errors import RingError
+
+
+class Kills:
+    """Kills this process at the places of its rank, each once in a run."""
+
+    def __init__(self, notes: Path, rank: int, places: list[list[Any]]) -> None:
+        """`places` have a rank, a moment, and the step; `notes` is a folder of the run."""
+        self._notes = notes
+        self._rank = rank
+        self._places = places
+        self.step = 0
+
+    def at(self, moment: str) -> None:
+        """The training has come to `moment`. At "lag" it raises RingError, and the process lives."""
+        for number, place in enumerate(self._places):
+            mark = self._notes / f"killed-{number}"
+            if place == [self._rank, moment, self.step] and not mark.exists():
+                mark.touch()
+                if moment == "lag":
+                    raise RingError("the collective has ended on others, and has failed here")
+                if moment == "later":
+                    # In the next collective, or close to it.
+                    threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
+                else:
+                    os.kill(os.getpid(), signal.SIGKILL)

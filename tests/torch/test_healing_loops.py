@@ -1,0 +1,89 @@
+"""A loop of PyTorch in a ring that loses members: the others keep their processes, all end with the bits of no loss."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from tests.torch.healing_loops import STEPS, train
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+
+Members = list[tuple[dict[str, bytes], dict[str, Any]]]
+"""By rank: the variables by number, and the facts that the member has noted."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Three warm agents on this machine."""
+    with st.pool(st.local(slots=3), preload=["torch"]) as opened:
+        yield opened
+
+
+def trained(
+    pool: st.Pool, folder: Path, size: int, kills: list[Any], every: str = "auto"
+) -> tuple[st.RunResult, Members, int]:
+    """The result, the members, and how many processes there were."""
+    notes = folder / "notes"
+    notes.mkdir(parents=True)
+    params = {"folder": str(notes), "kills": kills, "every": every}
+    result = pool.run(train, params, workers=size, backend="torch", dir=str(folder), name="run", seed=1, progress=False)
+    members = []
+    for rank in range(size):
+        with np.load(notes / f"member-{rank}.npz") as stored:
+            variables = {name: stored[name].tobytes() for name in stored.files}
+        facts = json.loads((notes / f"facts-{rank}.json").read_text())
+        # Of all processes: one that takes the place of another one trains on the same rows in the same step.
+        lines = {line for path in notes.glob(f"rows-{rank}-*") for line in path.read_text().splitlines()}
+        members.append((variables, facts | {"rows": sorted(json.loads(line) for line in lines)}))
+    return result, members, len(list(notes.glob("pid-*")))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Members]:
+    """The members of a gang without a loss, by its size."""
+
+    @cache
+    def members(size: int) -> Members:
+        result, trained_members, _ = trained(pool, tmp_path_factory.mktemp("undisturbed"), size, [])
+        assert not result.restarts
+        return trained_members
+
+    return members
+
+
+@pytest.mark.parametrize(
+    ("size", "every", "kills"),
+    [
+        (2, "auto", [(1, "before", 5), (0, "within", 9), (1, "applying", 13)]),
+        (2, "0.001s", [(0, "after", 5), (1, "end", 12), (0, "end", 14), (1, "before", 25)]),
+        (2, "0.001s", [(1, "later", 5), (0, "later", 13), (1, "later", 26)]),
+        (3, "auto", [(0, "within", 5), (2, "applying", 8), (1, "before", 11)]),
+        (3, "auto", [(1, "applying", 6), (2, "lag", 6)]),
+        (3, "0.001s", [(0, "applying", 6), (1, "lag", 6)]),
+    ],
+)
+def test_the_others_train_on_when_a_member_is_killed(
+    pool: st.Pool,
+    tmp_path: Path,
+    undisturbed: Callable[[int], Members],
+    size: int,
+    every: str,
+    kills: list[tuple[int, str, int]],
+) -> None:
+    result, members, processes = trained(pool, tmp_path, size, list(map(list, kills)), every)
+
+    assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
+        (rank, True, 0) for rank, moment, _ in kills if moment != "lag"
+    ], [restart.cause for restart in result.restarts]
+    assert processes == size + len(result.restarts), "only the lost processes were replaced"
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(size), strict=True):
+        unequal = [name for name in variables if variables[name] != expected_variables[name]]
+        assert not unequal
+        assert facts == expected_facts
+        assert facts["step"] == STEPS
