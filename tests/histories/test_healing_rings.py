@@ -357,9 +357,9 @@ def test_rings_heal_in_any_history(part: int) -> None:
 # ---- mistakes
 
 
-def _forgets_who_cannot(gang: Gang, rank: Rank, heals: bool) -> None:
+def _forgets_who_cannot(gang: Gang, rank: Rank, heals: bool, moves: bool) -> None:
     """A member that leaves its call of `fit` still counts as one that heals."""
-    gang.attendance.heals.add(rank)
+    gang.attendance.declare(rank, heals=True, moves=moves)
 
 
 def _with_absent(gang: Gang, rank: Rank, absence: Any) -> None:

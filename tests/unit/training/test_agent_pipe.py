@@ -168,7 +168,7 @@ def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:
 
 def test_a_member_that_heals_reports_it_and_waits_no_longer_than_its_agent_lives(ends) -> None:
     wire, agent = ends
-    wire.heals(True)
+    wire.heals(True, False)
     wire.healed(1, 40)
     assert [agent.receive(), agent.receive()] == [m.Heals(True), m.Healed(1, 40)]
     agent.send(RingBroken(MEMBER, 2))
