@@ -43,13 +43,16 @@ def work(tmp_path: Path) -> RunRequest:
 
 def test_the_log_of_a_member_that_restarted_alone_is_that_of_its_newest_process(work: RunRequest) -> None:
     alone = msgspec.structs.replace(RESTART, alone=True)
+    history = RestartHistory()
+    for restart in (alone, RESTART, alone, alone):
+        history.add(restart)
     trial = Trial(
         TrialId(0),
         {},
         TrialStatus.SUCCEEDED,
         Generation(2),
         attempt=Attempt(("a", "b", "c")),
-        restart_history=RestartHistory((alone, RESTART, alone, alone)),
+        restart_history=history,
     )
     logs = [Path(each.log).parent.name for each in result_of(trial, work).members if each.log is not None]
     assert logs == ["rank-0", "rank-1-restart-2"]
