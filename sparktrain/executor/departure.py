@@ -10,6 +10,7 @@ the executor's loss has not been announced.
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -56,7 +57,12 @@ class Departure:
         """Set once there is one by which the process ends."""
 
     def listen(self) -> None:
-        """Receive the signals of this process in place of their default action."""
+        """Receive the signals of this process in place of their default action.
+
+        Without effect in a thread of a process that does other work: its signals are not for the agent.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.announce, LossNotice("SIGTERM", TERM_GRACE_S, signal.SIGTERM))
         if self._executor is not None:
