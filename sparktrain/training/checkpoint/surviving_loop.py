@@ -24,7 +24,7 @@ from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_errors import is_ring_error
-from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
+from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.notices import notice
@@ -193,18 +193,8 @@ class SurvivingLoop:
         # At once: the gang restarts, and does not wait for a process that cannot help.
         if self._ahead > 1 or (in_step and self._steps.is_applied()):
             raise error
-        standing = None
-        while standing is None:
-            self._healing.rejoin(error)
-            self._steps.rejoin()
-            if in_step:
-                self._put_back(0)
-            try:
-                standing, agreement = self._agreement(in_step)
-            except RingRefusalError:
-                raise
-            except RingError as broken:  # one more member is lost
-                error = broken
+        agreement = self._healing.heal(error, lambda: self._agreement(in_step))
+        standing = agreement.standings[self._healing.ring.rank]
         self._has_healed = self._is_cold = True
         self._healing.continuity.comparison = self._compare
         if self._rounds is not None:
@@ -213,7 +203,10 @@ class SurvivingLoop:
         if standing.place > agreement.most_advanced.place:
             self._repeat_for_others(agreement, ago=int(in_step))
 
-    def _agreement(self, in_step: bool) -> tuple[RingStanding, RingAgreement]:
+    def _agreement(self, in_step: bool) -> RingAgreement:
+        self._steps.rejoin()
+        if in_step:
+            self._put_back(0)
         standing = RingStanding(
             steps=self._step,
             in_step=in_step,
@@ -222,7 +215,7 @@ class SurvivingLoop:
             is_ahead=self._ahead > 0,
             past_results=self._past_results,
         )
-        return standing, self._healing.agree(standing, self._write)
+        return self._healing.agree(standing, self._write)
 
     def _repeat_for_others(self, agreement: RingAgreement, *, ago: int) -> None:
         """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing."""

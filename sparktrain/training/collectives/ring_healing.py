@@ -186,18 +186,28 @@ class RingHealing:
                 raise error
             # The newest ring: while this member waited, another loss may have ended the one that was announced.
             number, places = formed
-            formation = Formation(self.ring.rank, places)
-            self._exchange.enter(number)
             try:
-                self._healing_ring.rejoin(formation, number)
+                self._form(number, places)
             except FormError:
                 if not self._announced():
                     raise
             else:
                 # A loss while it connected has ended no connection.
                 joined = self._wire.ring == number
-        self._healing_ring.peers.expect_answers(SILENT_S)
-        self.on_formed(formation)
+
+    def heal(self, error: BaseException, agreed: Callable[[], RingAgreement]) -> RingAgreement:
+        """Join the next ring, and the one after it where that breaks too; what `agreed` returns in the last one.
+
+        Blocks and raises as `rejoin` and `agree` do.
+        """
+        while True:
+            self.rejoin(error)
+            try:
+                return agreed()
+            except RingRefusalError:
+                raise
+            except RingError as broken:  # one more member is lost
+                error = broken
 
     # ---- a process that is prepared takes a place
 
@@ -245,12 +255,13 @@ class RingHealing:
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
         self._form(offer.ring, offer.places)
-        self._healing_ring.peers.expect_answers(SILENT_S)
 
     def _form(self, number: int, places: tuple[MemberAddress, ...]) -> None:
         formation = Formation(self.ring.rank, places)
         self._exchange.enter(number)
         self._healing_ring.rejoin(formation, number)
+        if self._declared:
+            self._healing_ring.peers.expect_answers(SILENT_S)
         self.on_formed(formation)
 
     # ---- agreement

@@ -190,18 +190,14 @@ class SurvivingFit:
         # At once: the gang restarts, and does not wait for a process that cannot help.
         if not self._is_able(in_step=in_step):
             raise error
-        agreement = None
-        while agreement is None:
-            self._healing.rejoin(error)
+
+        def agreed() -> RingAgreement:
             # Before this member may have to send its state.
             if in_step:
                 self._values.put_back()
-            try:
-                agreement = self._agreement(in_step=in_step)
-            except RingRefusalError:
-                raise
-            except RingError as broken:
-                error = broken
+            return self._agreement(in_step=in_step)
+
+        agreement = self._healing.heal(error, agreed)
         self._has_healed = True
         for callback in self._callbacks:
             callback.on_heal()
