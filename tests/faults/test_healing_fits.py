@@ -1,6 +1,5 @@
 """A `fit` in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparktrain as st
@@ -16,6 +14,7 @@ from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from tests.faults.healing_programs import train
 from tests.faults.test_draining import agent_of
+from tests.support.healed_members import Members, members_in
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -23,8 +22,6 @@ OTHERS = pytest.mark.all(
     case="fits that heal by `ctx.shard`, at the start and the end of an epoch, and of three members",
     covered_by="a fit on plain arrays that loses each of two members",
 )
-Members = list[tuple[dict[str, bytes], dict[str, Any]]]
-"""By rank: the variables by path, and the facts that the member has noted."""
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +48,7 @@ def trained(
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
-    members = []
-    for rank in range(size):
-        with np.load(notes / f"member-{rank}.npz") as stored:
-            variables = {name: stored[name].tobytes() for name in stored.files}
-        members.append((variables, json.loads((notes / f"facts-{rank}.json").read_text())))
-    return result, members, len(list(notes.glob("pid-*")))
+    return result, *members_in(notes, size)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,15 @@
 """A loop in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparktrain as st
 from tests.faults.healing_loops import STEPS, train
+from tests.support.healed_members import Members, members_in
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -18,8 +17,6 @@ OTHERS = pytest.mark.all(
     case="loops that heal with eager steps, or with an optimizer that averages, and of three members",
     covered_by="a loop with a traced tape that loses each of two members",
 )
-Members = list[tuple[dict[str, bytes], dict[str, Any]]]
-"""By rank: the variables by number, and the facts that the member has noted."""
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +36,7 @@ def trained(
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False
     )
-    members = []
-    for rank in range(size):
-        with np.load(notes / f"member-{rank}.npz") as stored:
-            variables = {name: stored[name].tobytes() for name in stored.files}
-        facts = json.loads((notes / f"facts-{rank}.json").read_text())
-        # Of all processes: one that takes the place of another one trains on the same rows in the same step.
-        lines = {line for path in notes.glob(f"rows-{rank}-*") for line in path.read_text().splitlines()}
-        members.append((variables, facts | {"rows": sorted(json.loads(line) for line in lines)}))
-    return result, members, len(list(notes.glob("pid-*")))
+    return result, *members_in(notes, size)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from tests.faults.test_healing_fits import Members, trained
+from tests.faults.test_healing_fits import trained
+from tests.support.healed_members import Members
 
 SIZE = 4
 
