@@ -11,7 +11,7 @@ CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs loc
 CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/process/test_%.py) \
     tests/spark/test_sweep.py::test_trials_run_on_both_executors_in_separate_processes \
     'tests/training/test_local_gang.py::test_a_local_gang_trains_what_one_process_trains[tensorflow]' \
-    'tests/faults/test_gangs.py::test_a_killed_process_costs_a_restart[member-0]'
+    'tests/faults/test_gangs.py::test_a_killed_process_costs_a_restart[none-member-0]'
 WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
