@@ -78,3 +78,28 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert not unequal
         assert facts == expected_facts
         assert facts["step"] == STEPS
+
+
+@pytest.mark.parametrize(
+    ("size", "kills"),
+    [
+        (2, [(0, "together", 12), (1, "together", 12)]),
+        (3, [(1, "within", 6), (0, "together", 12), (1, "together", 12)]),
+    ],
+)
+def test_members_that_all_restart_end_with_the_bits_of_no_loss(
+    pool: st.Pool,
+    tmp_path: Path,
+    undisturbed: Callable[[int], Members],
+    size: int,
+    kills: list[tuple[int, str, int]],
+) -> None:
+    result, members, _ = trained(pool, tmp_path, size, list(map(list, kills)), "0.001s")
+
+    *healed, restart = result.restarts
+    assert all(earlier.healed for earlier in healed)
+    assert not restart.healed
+    assert restart.resumed_from_step is not None
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(size), strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts == expected_facts

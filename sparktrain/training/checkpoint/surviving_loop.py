@@ -98,6 +98,8 @@ class SurvivingLoop:
         self.are_alike = len(set(rows[:, 1].tolist())) == 1
         if self._can_heal:
             self._continue()
+        # All processes are new after a restart; in a run without the loss this would not be their first step.
+        self._is_cold = step > 0
 
     def end(self) -> None:
         """The loop is over: a loss ends the training from now on. Raises OSError when the agent is gone."""
