@@ -372,6 +372,9 @@ class RingHealing:
             done = len(agreement.results) if most.in_step else 0
         else:
             done = mine.results if mine.steps == most.steps else 0
+        if mine.is_new:
+            # It counts as having these: in the next ring it once took them again, for its later collectives.
+            self.continuity.results = list(agreement.results[:done])
         self.continuity.follow(agreement.results[done:])
 
 

@@ -256,7 +256,7 @@ class SurvivingFit:
         tensors = {**state.tensors, MEMBERS: self._values.members}
         for rank in ranks:
             values = self._values.of_member(rank)
-            tensors |= {f"{model_state.MEMBER}{rank}/{name}": value for name, value in values.items()}
+            tensors |= {f"{tensor_files.MEMBER}{rank}/{name}": value for name, value in values.items()}
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.save(folder, tensors, document)
