@@ -22,7 +22,7 @@ def send_files(ring: Ring, source: Path | None, target: Path, *, is_new: bool = 
     The member of rank `ring.source` sends. One on its host reads the files there; others get them over the ring, into
     the new `target`. Every member calls it, and blocks until all have the files; one that does not need them passes any
     folder as `source`. With `is_new` on all members the sender has just written the files: then a random number in a
-    file shows which folder is that of its host, and nobody reads all of them for a checksum first. Raises RingError,
+    file shows which folder is that of its host, and no member reads all of them for a checksum. Raises RingError,
     and OSError when the disk fails.
     """
     sends = ring.rank == ring.source
