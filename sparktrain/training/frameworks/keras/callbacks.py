@@ -228,6 +228,8 @@ class StartTogether(InternalCallback):
             self.model.make_train_function(force=True)
         self._compare_data()
         self._compare(self.model, self.params.get("steps"))
+        if self._ring.joins_late:  # its state is that of the others
+            return
         optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
         variables = [*self.model.weights, *(slot for opt in optimizers if opt is not None for slot in opt.variables)]
         if self._past.own:

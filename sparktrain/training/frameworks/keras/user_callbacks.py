@@ -23,6 +23,7 @@ from sparktrain.config.uses import codes
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader, is_ordered
 from sparktrain.training.notices import notice
 
@@ -224,7 +225,7 @@ class CallbackStateKeeper(InternalCallback):
 
     def _restore(self) -> None:
         for variable, value in self._past.values:
-            variable.assign(value)
+            model_state.put_back(variable, value)
         for name, state in self._past.states.items():
             if (callback := self._callbacks.get(name)) is None:
                 continue
