@@ -42,12 +42,13 @@ def trained(
     kills: list[Any],
     lag: int | None = None,
     step_s: float = 0.0,
+    every: str = "auto",
     **options: Any,
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s}
+    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s, "every": every}
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
@@ -149,6 +150,22 @@ def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(
         assert not [name for name in variables if variables[name] != expected_variables[name]]
         assert facts["history"] == expected_facts["history"]
     assert [facts["traces"] for _, facts in members] == [1, 2, 1], "rank 1 has trained the step by itself as well"
+
+
+@pytest.mark.all(
+    case="a member that is lost during a memory checkpoint",
+    covered_by="members that are lost between them",
+)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_member_is_lost_during_a_memory_checkpoint(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int
+) -> None:
+    result, members, _ = trained(pool, tmp_path, 2, False, [[rank, "round", 5]], every="0.001s")
+    [restart] = result.restarts
+    assert (restart.rank, restart.healed, restart.steps_lost) == (rank, True, 0), restart.cause
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(2, False), strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts["history"] == expected_facts["history"]
 
 
 @pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_healing_rings`: a run that does not heal")

@@ -240,6 +240,7 @@ class MemberRestarts:
         absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
         if len(absences.healed) == gang.size:
+            absences.handovers.changed_at = at
             for rank in list(away):
                 self._sweep.returned(gang, rank, gang.heal(rank, at), at)
         return True
