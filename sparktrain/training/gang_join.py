@@ -85,6 +85,8 @@ class JoinedGang:
         """How this member survives the loss of another one; None where it does not, and without a ring."""
         self._watch: CallWatch | None = None
         self._on_mismatch: Callable[[str], None] | None = None
+        self.on_move: Callable[[Formation], None] = lambda formation: None
+        """Called with where the members are, each time that they have met in another ring."""
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
         self._trains = ""
@@ -178,6 +180,7 @@ class JoinedGang:
     def move(self, formation: Formation) -> None:
         """The members have met in another ring."""
         self.formation = formation
+        self.on_move(formation)
 
     def arrival(self, assignment: Assignment) -> Callable[[], str] | None:
         """For a process that is prepared: waits for its place in the ring, and returns the folder with the state of the
@@ -269,6 +272,7 @@ def form(
         generation=assignment.member.generation,
         prepared=call.gang.prepared,
         ring=assignment.ring,
+        resizes=call.gang.may_shrink,
         take_port=held.take,
     )
 
