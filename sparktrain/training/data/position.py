@@ -199,7 +199,7 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassStart:
+class PassPlace:
     """Where a pass starts."""
 
     number: int
@@ -210,7 +210,7 @@ class PassStart:
     taken_rows: int = 0
     """How many rows or batches of it were taken by all members, where they are no steps of this gang."""
 
-    def after(self, skipped: int) -> "PassStart":
+    def after(self, skipped: int) -> "PassPlace":
         """The start after `skipped` whole steps."""
         return replace(self, skipped=skipped, taken_rows=0)
 
@@ -247,7 +247,7 @@ class Cursor:
         start = self.next_pass()
         return start.number, start.replayed, start.skipped
 
-    def next_pass(self) -> PassStart:
+    def next_pass(self) -> PassPlace:
         """Start a pass.
 
         Replaying a pass advances the generators that shuffle as that pass would have. So pass number p has the same
@@ -269,7 +269,7 @@ class Cursor:
                 self._position.end_pass_after(
                     None if self.steps is None else max(started, started - skipped + self.steps)
                 )
-            return PassStart(number=number, replayed=played, skipped=skipped)
+            return PassPlace(number=number, replayed=played, skipped=skipped)
 
     @property
     def has_started(self) -> bool:

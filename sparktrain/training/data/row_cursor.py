@@ -7,7 +7,7 @@ that are left of this one, divide exactly the rest: none is lost, and none comes
 from dataclasses import replace
 
 from sparktrain.training.data.assignment import BatchShare, Uneven
-from sparktrain.training.data.position import Cursor, PassStart, Position
+from sparktrain.training.data.position import Cursor, PassPlace, Position
 from sparktrain.training.data.row_order import RowShare
 
 
@@ -25,7 +25,7 @@ class RowCursor(Cursor):
         self._is_divided_again = False
         """Whether `_resumes` is for the pass that this process trains on."""
 
-    def next_pass(self) -> PassStart:
+    def next_pass(self) -> PassPlace:
         """See base class."""
         with self._position.lock:
             started = self._position.step
@@ -50,7 +50,7 @@ class RowCursor(Cursor):
                 self._position.end_pass_after(started + remaining_steps)
             self._at = number, self._share.taken_after(skipped) if skipped else taken_rows, started
             replayed = max(0, number - passes_read)
-            return PassStart(number=number, replayed=replayed, skipped=skipped, taken_rows=taken_rows)
+            return PassPlace(number=number, replayed=replayed, skipped=skipped, taken_rows=taken_rows)
 
     def start_pass(self) -> tuple[int, int, int]:
         """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
@@ -102,7 +102,7 @@ class BatchCursor(RowCursor):
         share.steps(batches)
         super().__init__(position, RowShare(share, batches, 1), members=share.size)
 
-    def next_pass(self) -> PassStart:
+    def next_pass(self) -> PassPlace:
         """See base class.
 
         Batches that make up whole steps are steps to skip. So are others where the last step is filled from the start

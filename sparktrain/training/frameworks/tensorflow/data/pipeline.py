@@ -32,7 +32,7 @@ _SHARES: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any, Any], Any], steps: int | None) -> Any:
     """A dataset that yields in each pass what `start_pass(number, replayed, skipped, taken)` returns, in a graph: the
-    numbers of `PassStart`.
+    numbers of `PassPlace`.
 
     It calls `start_pass` for the first element: iterators that are never read, as Keras makes them, start no pass.
     """
