@@ -16,7 +16,6 @@ from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Report
-from sparktrain.state.topology import Formation
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
@@ -51,9 +50,6 @@ class TrainContext:
         self._assignment = assignment
         self._call = assignment.call
         self._gang = gang or alone()
-        self._gang.on_move = self._move
-        self._rank: int = assignment.member.rank
-        self._size = assignment.call.gang.size
         if assignment.log_path:  # a function in a test of its user has no folder for files of sparktrain
             self._gang.log_steps(Path(assignment.log_path).with_name(STEPS))
         self._params = MappingProxyType(assignment.call.params)
@@ -107,19 +103,13 @@ class TrainContext:
 
     @property
     def rank(self) -> int:
-        """The number of this member in its gang, from 0 to `size - 1`; rank 0 is the chief.
-
-        In a gang that has continued with fewer members, it counts those that are left.
-        """
-        return self._rank
+        """The number of this member, from 0 to `size - 1`, among those that the gang has now; rank 0 is the chief."""
+        return self._gang.standing(self._assignment)[0]
 
     @property
     def size(self) -> int:
-        """The number of members of the gang; 1 for an ordinary trial.
-
-        It becomes smaller where the gang continues with fewer members, in the same processes.
-        """
-        return self._size
+        """The number of members that the gang has now; 1 for an ordinary trial."""
+        return self._gang.standing(self._assignment)[1]
 
     @property
     def local_rank(self) -> int:
@@ -240,6 +230,8 @@ class TrainContext:
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
+        if loop is not None:
+            self.checkpoint.are_alike = lambda: loop.are_alike
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:
@@ -597,17 +589,9 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            turns = (self.local_rank, self._gang.formation.local_size)
             may_grow = self._call.gang.may_grow
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, turns)
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, self._gang.turns)
         return self._memory
-
-    def _move(self, formation: Formation) -> None:
-        """The members have met in another ring, perhaps without some of them."""
-        self._rank = formation.rank
-        self._size = formation.size
-        if self._memory is not None:
-            self._memory.turns = (formation.local_rank, formation.local_size)
 
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training, self._gang.step_times()))

@@ -1,7 +1,7 @@
 """How the members of a gang agree on memory checkpoints, whatever trains: all take one after the same step.
 
 One member of each host copies its state, in turns; all where another gang is to continue from it. Each copy has the
-random numbers of the chief, and what each member has of its own.
+random numbers of the chief, and what each member has of its own, with its random numbers.
 """
 
 import math
@@ -113,7 +113,7 @@ class MemoryRounds:
             part = self._chiefs_part(parts, extra)
             members = gathered(self.ring, parts, "a memory checkpoint")
             self.sending = False
-            turn = self._schedule.turn(*memory.turns)
+            turn = self._schedule.turn(*memory.turns())
             self._last = step, now
             if not (turn or requested):
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
