@@ -219,14 +219,19 @@ def train(
 
 def driven(folder: Path) -> list[list[Any]]:
     """Run a gang that heals, in which a member waits in its function, and one without a loss; the losses of both."""
+    return [[cause for cause, _ in losses] for losses in compared(folder, [[1, "batch", 5], [1, "held", 0]])]
+
+
+def compared(folder: Path, kills: list[Any]) -> list[list[tuple[str, bool]]]:
+    """Run a gang that loses members, and one that does not; the losses of both, and whether the ring healed."""
     losses = []
-    for name, kills in (("broken", [[1, "batch", 5], [1, "held", 0]]), ("whole", [])):
+    for name, places in (("broken", kills), ("whole", [])):
         notes = folder / name
         notes.mkdir(exist_ok=True)
-        params = {"folder": str(notes), "kills": kills, "sharded": False}
+        params = {"folder": str(notes), "kills": places, "sharded": False}
         result = st.run(
             train, params, workers=2, backend="horovod", spark=st.local(slots=2), dir=str(folder / "runs"), name=name,
             seed=1, progress=False,
         )  # fmt: skip
-        losses.append([restart.cause for restart in result.restarts])
+        losses.append([(restart.cause, restart.healed) for restart in result.restarts])
     return losses

@@ -1,5 +1,8 @@
 """A `fit` in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -170,3 +173,23 @@ def test_all_members_restart_where_healing_is_off(pool: st.Pool, tmp_path: Path)
     result, _, processes = trained(pool, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
     assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]
     assert processes == 4
+
+
+@pytest.mark.all(case="a ring heals with full shared memory", covered_by="rings that heal with shared memory")
+def test_a_ring_heals_where_shared_memory_is_full(tmp_path: Path) -> None:
+    program = (
+        "import json, pathlib; from tests.faults.healing_programs import compared; "
+        f"print(json.dumps(compared(pathlib.Path({str(tmp_path)!r}), [[1, 'batch', 5], [0, 'batch', 13]])))"
+    )
+    # In a mount namespace, so that no other process's shared memory is full.
+    mounted = 'mount -t tmpfs -o size=16k full /dev/shm && exec "$0" "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, sys.executable, "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    broken, whole = json.loads(shown.stdout.splitlines()[-1])
+    assert [is_healed for _, is_healed in broken] == [True, True], broken
+    assert not whole
+    (members, _), (expected, _) = (members_in(tmp_path / name, 2) for name in ("broken", "whole"))
+    for (variables, facts), (expected_variables, _) in zip(members, expected, strict=True):
+        assert variables == expected_variables
+        assert facts["traces"] == 1

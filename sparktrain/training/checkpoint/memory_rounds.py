@@ -33,6 +33,8 @@ class MemoryRounds:
     def __init__(self, ring: Ring, memory: MemorySaver, interval_s: float | None, clock: Clock) -> None:
         """`interval_s`: see `SnapshotSchedule`."""
         self.ring = ring
+        self._seat = (ring.rank, ring.size)
+        """Of this member in the first ring, and how many there are: a ring that becomes smaller has the same rows."""
         self._memory = memory
         self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else DRAIN_LOOK_S)
         self._clock = clock
@@ -109,7 +111,7 @@ class MemoryRounds:
         elif (due or requested) and able:
             part = self._chiefs_part(parts, extra)
             members = gathered(self.ring, parts, "a memory checkpoint")
-            turn = self._schedule.turn(*memory.turns)
+            turn = self._schedule.turn(*memory.turns())
             self._last = step, now
             if not (turn or requested):
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
@@ -131,10 +133,12 @@ class MemoryRounds:
 
     def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""
-        rows = np.zeros((self.ring.size, len(mine)))
-        rows[self.ring.rank] = mine
+        rank, size = self._seat
+        rows = np.zeros((size, len(mine) + 1))
+        rows[rank] = [*mine, 1.0]
         [summed] = self.ring.allreduce_arrays([rows], average=False, name="memory")
-        return summed
+        # The ring may lose a member while this waits, and continue without it: that has no row then.
+        return summed[summed[:, -1] > 0, :-1]
 
     def _broadcast(self, content: bytes, name: str) -> bytes:
         [chiefs] = self.ring.broadcast_arrays([np.frombuffer(content, np.uint8)], name=name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint.tensor_files import (
     MEMBER,
@@ -22,6 +23,7 @@ from sparktrain.training.checkpoint.tensor_files import (
 )
 from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
 from sparktrain.training.frameworks import imported
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
@@ -104,6 +106,23 @@ def is_split(variable: Any) -> bool:
 def held_value(variable: Any) -> Any:
     """A copy of the variable's value, which `assign` takes: of a variable that members hold in parts, this member's."""
     return variable.value if is_split(variable) else value(variable)  # nothing changes an array of JAX
+
+
+def retained_value(variable: Any) -> Any:
+    """As `held_value`, without a copy where training leaves memory as it is that is referenced."""
+    if is_split(variable) or backend_in_use() != TENSORFLOW:
+        return held_value(variable)
+    return view(variable)
+
+
+def put_back(variable: Any, retained: Any) -> None:
+    """Assign a `retained_value` to its variable, unless it has that value since."""
+    if not (isinstance(retained, np.ndarray) and retained.nbytes and _is_memory_of(variable, retained)):
+        variable.assign(retained)
+
+
+def _is_memory_of(variable: Any, content: Array) -> bool:
+    return not is_split(variable) and view(variable).ctypes.data == content.ctypes.data
 
 
 def part_of(
