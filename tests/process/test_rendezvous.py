@@ -5,6 +5,7 @@ import queue
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,6 +85,17 @@ def test_the_rendezvous_refuses_large_values_and_other_methods() -> None:
         with socket.create_connection(first.address, timeout=10) as unannounced:
             unannounced.sendall(b"PUT /a/b HTTP/1.0\r\n\r\n")
             assert unannounced.recv(100).startswith(b"HTTP/1.0 411 ")
+
+
+def test_requests_for_values_that_never_come_break_off() -> None:
+    arriving: queue.Queue[tuple[str, bytes]] = queue.Queue()
+    is_over = threading.Event()
+    with Rendezvous(0, QueueExchange(arriving, queue.Queue()), {"1/global/1": b"one"}, is_over.is_set) as rendezvous:
+        assert ask(rendezvous, "GET", "/global/2") == (404, b"")
+        is_over.set()
+        assert ask(rendezvous, "GET", "/global/1") == (200, b"one")
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(rendezvous, "GET", "/global/2")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])

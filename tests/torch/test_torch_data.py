@@ -19,6 +19,7 @@ from torch.utils.data import (
 
 import sparktrain as st
 from sparktrain.errors import DataError, SpecError, UserError
+from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.data import row_chunks
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
@@ -242,6 +243,20 @@ def shares(loader: Any, size: int, **options: Any) -> list[Any]:
 
 def numbers(loader: Any) -> list[int]:
     return [number for [batch] in loader for number in batch.tolist()]
+
+
+def test_a_checkpoint_after_the_last_batch_of_an_epoch_continues_before_its_end(tmp_path: Path) -> None:
+    [saving] = shares(DataLoader(samples(), batch_size=4), 1)
+    for step, _ in enumerate(saving, 1):
+        if step == len(saving):
+            state = saver.capture(None, step, parts=(saving,))
+    tensor_files.save(tmp_path / "state", state.tensors, state.document)
+    [resumed] = shares(DataLoader(samples(), batch_size=4), 1)
+    saver.restore(None, tmp_path / "state", 0, parts=(resumed,))
+    assert resumed.epoch == 0, "what the loop does after the epoch is still to come"
+    assert numbers(resumed) == []
+    assert resumed.epoch == 1
+    assert len(numbers(resumed)) == ROWS
 
 
 @pytest.mark.parametrize("workers", [0, 2])

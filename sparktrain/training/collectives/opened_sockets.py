@@ -53,16 +53,22 @@ class PeerConnections:
             with suppress(OSError), _duplicate(opened) as connection:
                 self._addresses[opened] = connection.getpeername()[0]
 
-    def shut_down(self) -> None:
+    def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
         """End the connections for both sides, and leave their descriptors to the library that has them.
 
+        With `socket.SHUT_RD` they end once the library has read to their end, and what it writes until then travels.
         A call that is blocked in one of them ends at once with an error. Sockets that listen stay as they are:
         PyTorch's Gloo ends the process when its listener fails.
         """
         for opened in self._sockets:
             with suppress(OSError), _duplicate(opened) as connection:
                 if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    connection.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(how)
+
+    @property
+    def are_closed(self) -> bool:
+        """Whether the library has closed all of them, having had some."""
+        return bool(self._addresses) and not (self._addresses.keys() & open_sockets())
 
     def expect_answers(self, timeout_s: float) -> None:
         """Break a connection if its peer acknowledges nothing for `timeout_s`: the host, or the network to it, is gone.

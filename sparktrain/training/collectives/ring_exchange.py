@@ -33,6 +33,12 @@ class RingExchange(Exchange):
         """The number of the ring."""
         return self._number
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the members form a later ring than this one."""
+        with self._lock:
+            return self._newest > self._number
+
     def enter(self, number: int) -> None:
         """Exchange values of ring `number` from now on."""
         with self._lock:

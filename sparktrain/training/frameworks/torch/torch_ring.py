@@ -11,6 +11,7 @@ The store and Gloo have no authentication, as torch has it. They listen on the a
 """
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ from sparktrain.training.collectives.opened_sockets import PeerConnections, open
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.torch import torch_values
+from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 from sparktrain.training.frameworks.torch.torch_environment import environment
 
 _PREFIX = "sparktrain"
@@ -180,7 +182,10 @@ class TorchRing(Ring):
 
         Any thread may call it. It does not block.
         """
-        self.peers.shut_down()
+        peers = self.peers
+        # PyTorch's Gloo forgets to fail an operation with a write that fails: it learns of the end by a read.
+        peers.shut_down(socket.SHUT_RD)
+        end_if_stuck(peers, lambda: self.peers is peers)
 
     def leave(self) -> None:
         """Leave the group, after `break_off`."""

@@ -17,6 +17,7 @@ from sparktrain.errors import UserError
 from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles, numeric
+from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
 from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
 
 _PREFIX = "state/"
@@ -58,7 +59,7 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     Raises TypeError for what is no plain data.
     """
     packing = _Packing(spare, {})
-    states = [[_kind(part), packing.packed(_plain(part).state_dict(), _name(part))] for part in parts]
+    states = [[_kind(part), packing.packed(_state_of(part), _name(part))] for part in parts]
     return {_STATES: states}, packing.arrays
 
 
@@ -68,7 +69,7 @@ def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
     packing = _Packing(spare, {tensor.data_ptr(): tensor.nbytes for tensor in updated})
     retention = StepGate(updated)
     try:
-        states = [[_kind(part), packing.packed(_plain(part).state_dict(), _name(part))] for part in parts]
+        states = [[_kind(part), packing.packed(_state_of(part), _name(part))] for part in parts]
     except BaseException:
         retention.end()
         raise
@@ -157,6 +158,11 @@ def is_split(parts: Sequence[Any]) -> bool:
 def _plain(part: Any) -> Any:
     """The model itself, so that any number of members reads what a gang has saved."""
     return part.module if isinstance(part, DistributedDataParallel) else part
+
+
+def _state_of(part: Any) -> Any:
+    # Between the last batch of a pass and its end, what the loop does after the pass is still to come.
+    return part.open_state_dict() if isinstance(part, ResumableLoader) else _plain(part).state_dict()
 
 
 def _kind(part: Any) -> str:

@@ -79,7 +79,7 @@ def _connect(joining: Joining) -> _Connection:
     by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
-    with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
+    with Rendezvous(formation.rank, joining.exchange, shared, joining.is_over) as rendezvous:
         # With this variable Horovod expects the driver of its own elastic runs.
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(
