@@ -248,7 +248,7 @@ class SurvivingFit:
             agreed = self._agreements() if in_step else self._agreed
             by_name = dict(zip(names, agreed, strict=True))
             content[SENT] = {"drawn": self._past.drawn, "agreed": by_name, "read_only": not in_step}
-            place = {"epoch": position.epoch, "batch": position.batch, "extra": {FIT_STATE: content}}
+            place: dict[str, Any] = {"epoch": position.epoch, "batch": position.batch, "extra": {FIT_STATE: content}}
             # Nothing trains until the files are written: a copy of large weights would double the time.
             state = capture(self._model, position.step, retained=True, **place)
         finally:
