@@ -103,13 +103,13 @@ class TrainContext:
 
     @property
     def rank(self) -> int:
-        """The number of this member in its gang, from 0 to `size - 1`; rank 0 is the chief."""
-        return self._assignment.member.rank
+        """The number of this member, from 0 to `size - 1`, among those that the gang has now; rank 0 is the chief."""
+        return self._gang.standing(self._assignment)[0]
 
     @property
     def size(self) -> int:
-        """The number of members of the gang; 1 for an ordinary trial."""
-        return self._call.gang.size
+        """The number of members that the gang has now; 1 for an ordinary trial."""
+        return self._gang.standing(self._assignment)[1]
 
     @property
     def local_rank(self) -> int:
@@ -230,6 +230,8 @@ class TrainContext:
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
+        if loop is not None:
+            self.checkpoint.are_alike = lambda: loop.are_alike
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:
@@ -587,9 +589,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            turns = (self.local_rank, self._gang.formation.local_size)
             may_grow = self._call.gang.may_grow
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, turns)
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, self._gang.turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

@@ -63,6 +63,9 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Call
         pytest.param(3, "eager", "0.001s", [(2, "within", 6), (0, "after", 10), (1, "end", 15)], marks=OTHERS),
         pytest.param(3, "eager", "auto", [(1, "applying", 6), (2, "lag", 6)], marks=OTHERS),
         pytest.param(3, "eager", "0.001s", [(0, "applying", 6), (1, "lag", 6)], marks=OTHERS),
+        # Lost in the step in which another process has joined, and then in one that a member repeats for others.
+        pytest.param(3, "eager", "0.001s", [(2, "within", 8), (1, "call 2", 8)], marks=OTHERS),
+        pytest.param(3, "eager", "0.001s", [(1, "applying", 6), (2, "lag", 6), (1, "call 1", 6)], marks=OTHERS),
     ],
 )
 def test_the_others_train_on_when_a_member_is_killed(
@@ -95,3 +98,21 @@ def test_a_loop_that_no_process_can_join_restarts_as_a_whole_and_says_why(pool: 
     assert processes == 4
     [line] = result.notices
     assert "this loop restarts in all of them: the step changes sparse_categorical_accuracy" in line
+
+
+@OTHERS
+@pytest.mark.parametrize("size", [2, 3])
+def test_members_that_all_restart_end_with_the_bits_of_no_loss(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, str], Members], size: int
+) -> None:
+    kills = [[0, "together", 12], [1, "together", 12]]
+    result, members, _ = trained(pool, tmp_path, size, "tape", kills, "0.001s")
+
+    [restart] = result.restarts
+    assert not restart.healed
+    assert restart.resumed_from_step is not None
+    for (variables, facts), (expected_variables, expected_facts) in zip(
+        members, undisturbed(size, "tape"), strict=True
+    ):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts == expected_facts

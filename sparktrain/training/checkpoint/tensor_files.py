@@ -28,6 +28,10 @@ SHARD_BYTES = 127 * 2**20
 DOCUMENT = "state.json"
 SOURCE = "source"
 """The key, in the document of a state, of the rank that has saved it."""
+MEMBER = "members/"
+"""Prefix of a member's own tensors, before its rank and their names."""
+MEMBER_BYTES = 2**22
+"""The most bytes of one member's own tensors; beyond that all members continue with the chief's."""
 
 _CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors of Python and numpy for names, types and numbers that `save` has not written."""

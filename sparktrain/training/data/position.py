@@ -6,6 +6,7 @@ call of `fit` is a stage: its epochs and passes count from 0, and its steps cont
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sparktrain.training.data.fit_stages import Stages
 
@@ -44,6 +45,10 @@ class Position:
         """Step of the newest report; -1 before the first."""
         self.stopped = False
         """Whether the members have stopped on request."""
+        self.stop_asked = False
+        """Whether a callback has stopped this member at a step at which the members do not agree."""
+        self.stop_agreed = False
+        """Whether the members have agreed to stop after this step because one of them has `stop_asked`."""
         self.cut = False
         """Whether this member ends the epoch where Keras would not: no reason for others to stop."""
         self.stages = Stages()
@@ -57,6 +62,11 @@ class Position:
     def at_pass_end(self) -> bool:
         """Whether the member has trained on every batch of the feed's pass; False without a feed."""
         return self._pass_end is not None and self.step >= self._pass_end
+
+    @property
+    def epoch_start(self) -> int:
+        """`step` when this process has started the epoch."""
+        return self._base
 
     @property
     def at_epoch_end(self) -> bool:
@@ -86,6 +96,8 @@ class Position:
             self.offset = 0
             self.per_epoch = per_epoch
             self.resumed = False
+            self.stop_asked = False
+            self.stop_agreed = False
             self._pass_end = None
 
     def resume(self, epoch: int, batch: int, step: int, *, start_step: int = 0, first: int | None = 0) -> None:
@@ -153,6 +165,17 @@ class Position:
                 if feed_rows is not None:
                     cursor.recall_rows(*feed_rows)
 
+    def divide(self, per_epoch: int, remaining: int, step: int) -> None:
+        """After `step` fewer members divide the rest of the epoch: `remaining` steps; a whole one has `per_epoch`.
+
+        From now on its finished steps count as a gang of this size would have made them.
+        """
+        with self.lock:
+            self.per_epoch = per_epoch
+            self.offset = per_epoch - remaining - (step - self._base)
+            self.batch = self.offset + self.step - self._base
+            self._pass_end = step + remaining
+
     def place_now(self, epoch: int, batch: int) -> tuple[int, int]:
         """The epoch and its finished steps after `batch` steps of `epoch`, in steps of this gang.
 
@@ -179,6 +202,23 @@ class Position:
         """Note that the feed's pass ends after `step` steps in all; None: it has no end, or an unknown one."""
         with self.lock:
             self._pass_end = step
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassPlace:
+    """Where a pass starts."""
+
+    number: int
+    replayed: int
+    """How many passes to replay before it."""
+    skipped: int
+    """How many of its steps to skip."""
+    taken_rows: int = 0
+    """How many rows or batches of it were taken by all members, where they are no steps of this gang."""
+
+    def after(self, skipped: int) -> "PassPlace":
+        """The start after `skipped` whole steps."""
+        return replace(self, skipped=skipped, taken_rows=0)
 
 
 class Cursor:
@@ -209,7 +249,12 @@ class Cursor:
             position.feeds.append(self)
 
     def start_pass(self) -> tuple[int, int, int]:
-        """Start a pass; returns its number, how many passes to replay before it, and how many of its steps to skip.
+        """Start a pass; returns its number, how many passes to replay before it, and how many of its steps to skip."""
+        start = self.next_pass()
+        return start.number, start.replayed, start.skipped
+
+    def next_pass(self) -> PassPlace:
+        """Start a pass.
 
         Replaying a pass advances the generators that shuffle as that pass would have. So pass number p has the same
         order whether this process has read the passes before it or an earlier one. Endless passes cannot be replayed.
@@ -230,7 +275,7 @@ class Cursor:
                 self._position.end_pass_after(
                     None if self.steps is None else max(started, started - skipped + self.steps)
                 )
-            return number, played, skipped
+            return PassPlace(number=number, replayed=played, skipped=skipped)
 
     @property
     def has_started(self) -> bool:

@@ -132,19 +132,6 @@ def test_a_loss_counts_as_the_restart_of_a_gang_does() -> None:
     assert world.status(0) == "failed"
 
 
-def test_repeated_steps_are_those_that_members_had_reported_beyond_the_state_that_all_continue_from() -> None:
-    world = World()
-    agents = ring(world)
-    world.fail(agents[1], FailureKind.MEMORY)
-    world.reserve(agents[1])
-    world.enter(agents[1])
-    world.step(agents[0], STEP + 1)  # it trains before the others have reported
-    for agent, step in zip(agents, (STEP - 2, STEP - 3, STEP - 2), strict=True):
-        world.heal(agent, 1, step)
-    [restart] = trial(world).restarts
-    assert (restart.resumed_from_step, restart.steps_lost) == (STEP - 3, 3)
-
-
 # ---- where it does not heal
 
 

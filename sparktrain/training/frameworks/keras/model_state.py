@@ -12,7 +12,15 @@ import numpy as np
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
-from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, as_plain, source_rank
+from sparktrain.training.checkpoint.tensor_files import (
+    MEMBER,
+    MEMBER_BYTES,
+    SHARD_BYTES,
+    Array,
+    TensorFiles,
+    as_plain,
+    source_rank,
+)
 from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
 from sparktrain.training.frameworks import imported
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
@@ -21,10 +29,6 @@ SEEDS = "seeds/"
 METRICS = "metrics/"
 OWN_OPTIMIZERS = "optimizers/"
 """Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
-MEMBER = "members/"
-"""Prefix of a member's own variables in a checkpoint, before its rank and the variable's name."""
-MEMBER_BYTES = 2**22
-"""The most that a checkpoint has of one member's own variables; beyond that all members continue with the chief's."""
 GLOBAL_SEED = "global_seed"
 """The name of the state of Keras's generator for random operations without a seed of their own."""
 

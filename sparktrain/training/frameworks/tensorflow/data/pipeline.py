@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Any, cast
 
 import numpy as np
@@ -29,16 +30,17 @@ _SHARES: "weakref.WeakSet[Any]" = weakref.WeakSet()
 """The feeds of this process that are shares of a member already."""
 
 
-def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
-    """A dataset that yields in each pass what `start_pass(number, replayed, skipped)` returns for it, in a graph.
+def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any, Any], Any], steps: int | None) -> Any:
+    """A dataset that yields in each pass what `start_pass(number, replayed, skipped, taken)` returns, in a graph: the
+    numbers of `PassPlace`.
 
     It calls `start_pass` for the first element: iterators that are never read, as Keras makes them, start no pass.
     """
 
     def one(_: Any) -> Any:
-        scalars = tf.numpy_function(lambda: np.array(cursor.start_pass(), np.int64), [], tf.int64)
-        scalars.set_shape([3])
-        return start_pass(scalars[0], scalars[1], scalars[2])
+        scalars = tf.numpy_function(lambda: np.array(astuple(cursor.next_pass()), np.int64), [], tf.int64)
+        scalars.set_shape([4])
+        return start_pass(scalars[0], scalars[1], scalars[2], scalars[3])
 
     feed = tf.data.Dataset.range(1).flat_map(plain(one)).prefetch(tf.data.AUTOTUNE)
     if steps is not None:
@@ -78,19 +80,21 @@ def _share_with(feed: Any, options: Any) -> Any:
     return share
 
 
-def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
-    """The share of the dataset `batches`, in passes that start at the cursor's position."""
+def resumable(cursor: Cursor, batches: Any, share: BatchShare, *, alike: bool) -> Any:
+    """The share of the dataset `batches`, in passes from the cursor's position on; `alike`: see `even_batches`."""
     cardinality = int(batches.cardinality())
-    shard = _member_batches(batches, cardinality, share)
+    shard = _member_batches(batches, cardinality, share, alike=alike)
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
     replay = _replay(batches, shard)
 
     @plain
-    def start_pass(number: Any, replayed: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, replayed: Any, skipped: Any, taken: Any) -> Any:
         replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([replays]):
-            remainder = (_measured(shard, cursor, number) if unknown else shard).skip(tf.identity(skipped))
-        return remainder
+            if unknown:
+                return _measured(shard, cursor, number).skip(tf.identity(skipped))
+            remaining = _member_batches(batches, cardinality, share, tf.identity(taken), alike=alike)
+            return remaining.skip(tf.identity(skipped))
 
     feed = passes(cursor, start_pass, share.steps(cardinality) if cardinality >= 0 else None)
     cardinality_of = feed.cardinality
@@ -137,19 +141,41 @@ def _replay_cost(dataset: Any, lazily: bool = False) -> int:
     return max(_replay_cost(source, lazily) for source in inputs)
 
 
-def _member_batches(batches: Any, cardinality: int, share: BatchShare) -> Any:
-    """This member's batches. It reads all batches: only so are those of a shuffled dataset the same on all members."""
-    dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
-    even = cardinality == tf.data.INFINITE_CARDINALITY or (
-        cardinality >= 0 and (cardinality - dropped) % share.size == 0
-    )
-    if even and (share.size == 1 or _alike(batches, dropped > 0)):
-        rounds = batches.take(cardinality - dropped) if dropped else batches
+def even_batches(batches: Any, share: BatchShare) -> tuple[Any, bool]:
+    """`batches` without a smaller last one that the rounds of `share` drop; and whether those that are left are alike:
+    certain to have the same number of examples, also for another share."""
+    cardinality = int(batches.cardinality())
+    if _alike(batches, False):
+        return batches, True
+    if cardinality >= 0 and share.uneven is Uneven.DROP and cardinality % share.size and _alike(batches, True):
+        return batches.take(cardinality - 1), True
+    return batches, False
+
+
+def _member_batches(batches: Any, cardinality: int, share: BatchShare, taken: Any = 0, *, alike: bool) -> Any:
+    """This member's batches of those after the first `taken`, which is above 0 where incomplete rounds are dropped.
+
+    It reads all batches: only so are those of a shuffled dataset the same on all members.
+    """
+    if cardinality >= 0:
+        even = share.uneven is Uneven.DROP or cardinality % share.size == 0
+    else:
+        even = cardinality == tf.data.INFINITE_CARDINALITY
+    if even and (share.size == 1 or alike):
+        rounds = _whole_rounds(batches, cardinality, share, taken)
         # Batches that are certain to be alike need no comparison of each round: this is as fast as TensorFlow's own
         # sharding.
         shard = rounds.shard(share.size, share.rank)
         return shard.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else shard
-    return _in_rounds(batches, share)
+    return _in_rounds(batches if cardinality < 0 else batches.skip(taken), share)
+
+
+def _whole_rounds(batches: Any, cardinality: int, share: BatchShare, taken: Any) -> Any:
+    """The batches after the first `taken` that make up whole rounds."""
+    if cardinality < 0 or share.uneven is not Uneven.DROP:
+        return batches
+    remaining = cardinality - taken
+    return batches.skip(taken).take(remaining - remaining % share.size)
 
 
 def _alike(batches: Any, but_last: bool) -> bool:

@@ -28,7 +28,9 @@ class StepValues(Passenger):
 
     def __init__(self, model: Any, ring: Ring) -> None:
         """`model` is built, with its metrics."""
-        self._ring = ring
+        self._rank = ring.rank
+        self._size = ring.size
+        """Of the first ring: members have the same rows in a smaller one, and the rows of others are zeros there."""
         own = model_state.member_variables(model)
         seeds = {name: value for name, value in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
         if (generator := model_state.global_generator()) is not None:
@@ -73,8 +75,7 @@ class StepValues(Passenger):
     def sent(self) -> tf.Tensor:
         """See base class. Zeros but for this member's row: the sum over the members has all rows, to the bit."""
         flat = tf.concat([tf.reshape(variable.value, [-1]) for variable in self._travelling.values()], 0)
-        rank = self._ring.rank
-        return tf.pad(flat[tf.newaxis], [[rank, self._ring.size - rank - 1], [0, 0]])
+        return tf.pad(flat[tf.newaxis], [[self._rank, self._size - self._rank - 1], [0, 0]])
 
     def receive(self, total: tf.Tensor) -> None:
         """See base class."""
