@@ -53,9 +53,12 @@ demo: ## a sweep of four trials on real images, on a Spark of this machine
 demo-data: setup ## a table of 200,000 rows made by Spark, a gang of two that trains on it, and a scored table
 	$(BIN)/python examples/churn.py
 
-demo-gang: setup horovod ## a ring of two members on the same images; one is killed in the middle
-	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 \
-	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy
+demo-gang: setup horovod ## a ring of two members on the same images; one is killed in the middle, and the other one keeps its process
+	@runs=$$(mktemp -d) && \
+	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 --dir $$runs --name fashion \
+	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy && \
+	echo && echo "The processes of both members, from their logs:" && \
+	$(BIN)/sparktrain logs $$runs/fashion --all | grep "in process"
 
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py

@@ -1,6 +1,6 @@
 """From SIGKILL of a member to the next optimizer step of its gang: two members, small model.
 
-    python -m benchmarks.recovery [--kills 5] [--mb 100 1024]
+    python -m benchmarks.recovery [--kills 5] [--mb 100 1024] [--healing]
 
 The second member kills itself after a few steps. With Horovod the other one keeps its process, also with megabytes of
 weights and optimizer; with other rings the gang resumes from the chief's last checkpoint. Kills of executors are
@@ -191,25 +191,33 @@ def row(name: str, seconds: list[float], target_s: float) -> tuple[str, str, str
     return name, f"{middle:.2f} s", f"{min(seconds):.2f} to {max(seconds):.2f} s", at_most(middle, target_s, " s")
 
 
+def others(spark, runs: str, kills: int) -> list[tuple[str, str, str, str]]:
+    """The rows of rings that restart, and of executors."""
+    rows = [row("tensorflow", recoveries(spark, "tensorflow", runs, kills), TARGET_S)]
+    for rank in (0, 1):
+        seconds = recoveries(spark, "jax", runs, kills, rank=rank)
+        rows.append(row(f"jax, rank {rank}", seconds, JAX_TARGET_S))
+    own = median(replacements(spark, EXECUTORS))
+    rows.append(("Spark's own replacement of an executor", f"{own:.2f} s", "", ""))
+    for backend in ("horovod", "tensorflow"):
+        seconds = recoveries(spark, backend, runs, EXECUTORS, "executor")
+        rows.append(row(f"executor's kill, {backend}", seconds, round(own + EXECUTOR_TARGET_S, 2)))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--mb", type=int, nargs="*", default=[100, 1024], help="megabytes of state")
+    parser.add_argument("--healing", action="store_true", help="only rings in which the others keep their processes")
     given = parser.parse_args()
     rows = []
     with session() as (spark, runs):
         for mb in (0, *given.mb):
             seconds = recoveries(spark, "horovod", runs, given.kills, mb=mb)
             rows.append(row(f"horovod{f', {mb} MB' if mb else ''}", seconds, HEALING_TARGETS_S.get(mb, TARGET_S)))
-        rows.append(row("tensorflow", recoveries(spark, "tensorflow", runs, given.kills), TARGET_S))
-        for rank in (0, 1):
-            seconds = recoveries(spark, "jax", runs, given.kills, rank=rank)
-            rows.append(row(f"jax, rank {rank}", seconds, JAX_TARGET_S))
-        own = median(replacements(spark, EXECUTORS))
-        rows.append(("Spark's own replacement of an executor", f"{own:.2f} s", "", ""))
-        for backend in ("horovod", "tensorflow"):
-            seconds = recoveries(spark, backend, runs, EXECUTORS, "executor")
-            rows.append(row(f"executor's kill, {backend}", seconds, round(own + EXECUTOR_TARGET_S, 2)))
+        if not given.healing:
+            rows += others(spark, runs, given.kills)
     title = f"SIGKILL of one of two members to the next step, {given.kills} kills each, {MASTER}"
     show(title, ("ring", "median", "all", "target"), rows)
 

@@ -58,19 +58,27 @@ def train(learning_rate, dropout, ctx, epochs=6, kill_at=None):
 
 
 def drill(kill_at, ctx, model):
-    """A failure drill: the first process of the second member kills itself after step `kill_at`."""
-    if kill_at is None or ctx.rank != 1 or ctx.generation > 1:
+    """A failure drill: the first process of the second member kills itself after step `kill_at`.
+
+    Each process prints its number when it starts to train, and at the end, to the log of its member.
+    """
+    if kill_at is None:
         return []
     first_steps = []
 
-    def note(logs):
+    def start(logs):
         first_steps.append(int(model.optimizer.iterations))
+        print(f"rank {ctx.rank} starts at step {first_steps[0]} in process {os.getpid()}", flush=True)
 
     def kill(batch, logs):
         if first_steps == [0] and model.optimizer.iterations == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return [keras.callbacks.LambdaCallback(on_train_begin=note, on_train_batch_end=kill)]
+    def end(logs):
+        print(f"rank {ctx.rank} ends at step {int(model.optimizer.iterations)} in process {os.getpid()}", flush=True)
+
+    kills = {"on_train_batch_end": kill} if ctx.rank == 1 and ctx.generation == 1 else {}
+    return [keras.callbacks.LambdaCallback(on_train_begin=start, on_train_end=end, **kills)]
 
 
 def load(part, count, folder="/usr/share/datasets/fashion-mnist"):

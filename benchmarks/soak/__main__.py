@@ -94,7 +94,8 @@ def main() -> None:
         ("rounds", _counts(tally.rounds)),
         ("kills", f"{tally.kills.total()}: {_counts(tally.kills)}"),
         ("other faults", _counts(tally.faults)),
-        ("trials with their one result; restarts of gangs and trials", f"{tally.trials}; {tally.restarts}"),
+        ("trials with their one result", f"{tally.trials}"),
+        ("restarts of gangs and trials; in which the others kept their processes", f"{tally.restarts}; {tally.healed}"),
         ("wrong, lost or repeated results; processes left", "0; 0"),
         *((f"{each}, early and late", f"{tally.early(each):.0f}, {tally.late(each):.0f}") for each in MOST_GROWTH),
     ]

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import sparktrain as st
+from benchmarks import healing_kills
 from benchmarks.session import session
 from benchmarks.soak import training
 from tests.support.hadoop.clusters import Hdfs
 
 SLOTS = 3
-FRAMEWORKS = ["numpy", "tensorflow", "keras"]
+FRAMEWORKS = ["numpy", "tensorflow", "keras", "horovod.tensorflow"]
 
 
 class Fleet:
@@ -20,6 +21,8 @@ class Fleet:
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self._stack = stack
         self._folder = folder
+        self._ends: dict[int, list[str]] = {}
+        """By the number of members."""
 
     @cached_property
     def pool(self) -> st.Pool:
@@ -43,3 +46,11 @@ class Fleet:
         folder = self._folder / "undisturbed"
         folder.mkdir()
         return training.ring(self.pool, folder, kill_at=None)[1]
+
+    def undisturbed_ends(self, size: int, steps: int) -> list[str]:
+        """What each of `size` members of a fit ends with that loses no member."""
+        if size not in self._ends:
+            folder = self._folder / f"undisturbed-{size}"
+            healing_kills.run(self.pool, folder, 0, size, 0, steps)
+            self._ends[size] = healing_kills.digests(folder, size)
+        return self._ends[size]

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import sparktrain as st
+from benchmarks import healing_kills
 from benchmarks.soak import training
 from benchmarks.soak.drivers import Driver, jump_until
-from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.fleet import SLOTS, Fleet
 from benchmarks.soak.tally import Tally, check
 from benchmarks.soak.training import TRIALS
 from sparktrain.clock import pause
@@ -30,6 +31,8 @@ MOST_S = 180.0
 """How long a round may last."""
 RING_STEPS = 36
 """Steps of `learn` in a gang of two."""
+HEALING_STEPS = 450
+"""Steps of a fit that heals."""
 MOST_LOST = 3
 """Steps between the newest memory checkpoint and a kill."""
 ROUNDING = 1e-6
@@ -116,6 +119,24 @@ def ring(given: Round) -> None:
     check(worst <= ROUNDING, f"weights differ by {worst} from those of a ring that loses no member")
     given.tally.kills[victim] += 1
     given.tally.restarts += 1
+
+
+def healing(given: Round) -> None:
+    """A fit on Horovod's ring that loses members at random moments: the others keep their processes."""
+    size = given.rng.choice((2, SLOTS))
+    kills = given.rng.randint(1, 3)
+    folder = given.folder / "healing"
+    seed = given.rng.randrange(2**32)
+    result, killer = healing_kills.run(given.fleet.pool, folder, kills, size, seed, HEALING_STEPS)
+    ends = healing_kills.digests(folder, size)
+    check(
+        ends == given.fleet.undisturbed_ends(size, HEALING_STEPS), f"members end with other bits after {killer.kills}"
+    )
+    lost = {restart.cause: restart.steps_lost for restart in result.restarts if restart.healed and restart.steps_lost}
+    check(not lost, f"steps were repeated by rings that healed: {lost}")
+    given.tally.kills["member of a ring that heals"] += killer.kills.total()
+    given.tally.restarts += len(result.restarts)
+    given.tally.healed += sum(restart.healed for restart in result.restarts)
 
 
 def served(given: Round) -> None:
@@ -263,6 +284,7 @@ KINDS: dict[str, tuple[Callable[[Round], None], int]] = {
     "gang": (gang, 8),
     "executors": (executors, 3),
     "ring": (ring, 4),
+    "healing": (healing, 4),
     "served": (served, 2),
     "sweep": (sweep, 6),
     "full-disk": (full_disk, 2),

@@ -45,6 +45,8 @@ class Tally:
     rounds: Counter[str] = field(default_factory=Counter)
     trials: int = 0
     restarts: int = 0
+    healed: int = 0
+    """Of the restarts, those in which the other members kept their processes."""
     held: list[dict[str, float]] = field(default_factory=list)
 
     def hold(self, folder: Path) -> None:

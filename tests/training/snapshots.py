@@ -148,9 +148,13 @@ def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
     return {"able": memory.able, "taken": len(holder.taken), "notices": list(notices.issued_notices())}
 
 
-def get_files(source: str, target: str, ring: Any, rank: int, hidden: bool) -> dict[str, Any]:
-    """The members but rank 0 lack a snapshot; `hidden`: they do not see the shared memory of its host either."""
+def get_files(source: str, target: str, ring: Any, rank: int, hidden: bool, is_new: bool) -> dict[str, Any]:
+    """The members but rank 0 lack a snapshot; `hidden`: they do not see the shared memory of its host either.
+
+    `is_new`: rank 0 has just written it.
+    """
     if hidden and rank:
         sent_files._on_this_host = lambda folder, identity, is_new: None
-    found = sent_files.send_files(ring, None if rank else Path(source), Path(target) / str(rank))
-    return {"folder": str(found), "content": {each.name: each.read_text() for each in found.iterdir()}}
+    found = sent_files.send_files(ring, None if rank else Path(source), Path(target) / str(rank), is_new=is_new)
+    content = {path.name: path.read_text() for path in found.iterdir() if path.name != "number"}
+    return {"folder": str(found), "content": content}
