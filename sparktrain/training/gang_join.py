@@ -294,8 +294,9 @@ def form(
     def heal(gang: JoinedGang, ring: Ring) -> "RingHealing":
         from sparktrain.training.collectives.ring_healing import RingHealing
 
-        folder = Path(assignment.memory_dir or Path(assignment.log_path).parent) / "healing"
-        healing = RingHealing(ring, exchange, wire, SystemClock(), folder, lambda: gang.watch)
+        parents = [*([Path(assignment.memory_dir)] if assignment.memory_dir else []), Path(assignment.log_path).parent]
+        folders = [parent / "healing" for parent in parents]
+        healing = RingHealing(ring, exchange, wire, SystemClock(), folders, lambda: gang.watch)
         healing.on_formed = gang.move
         healing.on_arrived = gang.watch_calls
         if call.gang.prepared:

@@ -96,7 +96,8 @@ class Draining:
                 continue
             drained = self._drained(gang)
             moves = [] if drained is None else self._handovers.start(gang, drained, self._reason(gang, drained), at)
-            commands += moves or ([] if gang.stop.pauses(at) else self._pause(gang, at))
+            waits = gang.stop.pauses(at) or self._handovers.is_settling(gang, at)
+            commands += moves or ([] if waits else self._pause(gang, at))
         return commands
 
     def _lacks_copies(self) -> bool:

@@ -41,8 +41,12 @@ class GangHandovers(Struct, gc=False):
     """Processes that did not take a place."""
     moved_after: int | None = None
     """The step after which a member has moved last."""
+    changed_at: float | None = None
+    """When all members had joined the ring that has formed last."""
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         if self.current is not None:
             self.current.by += seconds
+        if self.changed_at is not None:
+            self.changed_at += seconds

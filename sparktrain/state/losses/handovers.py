@@ -35,6 +35,8 @@ LEAVE_TIMEOUT_S = 120.0
 """From the offer until the members have left their ring: they agree about each second, and after whole steps."""
 END_TIMEOUT_S = 60.0
 """Until the process of a member that has left, or one that is not needed, must have ended; then its agent is lost."""
+SETTLE_TIMEOUT_S = 20.0
+"""From the change of a ring until its new process has made a step: before that it cannot leave the ring again."""
 MOST_FAILURES = 1
 """Prepared processes of a gang that may fail before its members move in other ways."""
 
@@ -86,6 +88,15 @@ class Handovers:
         params = self._sweep.trials[gang.trial].params
         grows = gang.size < self._sweep.limits.size
         return [do.PlaceMember(agent.id, member, gang.size, params, prepared=True, may_grow=grows)]
+
+    def is_settling(self, gang: Gang, at: float) -> bool:
+        """Whether the members have changed their ring just now, and can soon do so again for an agent that is idle."""
+        handovers = gang.handovers
+        if handovers.changed_at is None or at >= handovers.changed_at + SETTLE_TIMEOUT_S:
+            return False
+        # Those that are not new declare it still; a loop never does.
+        able = 0 < len(gang.attendance.moves) < len(gang.ranks) and handovers.failures < MOST_FAILURES
+        return able and bool(idle(self._agents, self._sweep, at))
 
     def _is_due(self, gang: Gang, handover: Handover) -> bool:
         """Whether the member is to move still: users can cancel a drain."""

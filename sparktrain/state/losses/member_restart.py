@@ -286,6 +286,7 @@ class MemberRestarts:
         absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
         if len(absences.healed) == len(gang.ranks):
+            absences.handovers.changed_at = at
             for rank, absence in list(away.items()):
                 over = gang.continue_without(rank, at) if absence.is_vacated else gang.heal(rank, at)
                 self._sweep.returned(gang, rank, over, at)

@@ -44,7 +44,7 @@ class MemoryRounds:
         """How long training waited for the newest snapshot, once all members had come to it."""
         self._off = False
         self.sending = False
-        """Whether the members are about to get the chief's part."""
+        """Whether the members have the start of the chief's part, and not its end: another chief has another one."""
 
     def start(self, step: int, *, off: bool = False) -> None:
         """Training starts, or resumes, after `step`. No round follows with `off`, and in a gang that stays alone."""
@@ -109,10 +109,8 @@ class MemoryRounds:
         if due and busy and not requested:
             self._schedule.postpone(step)
         elif (due or requested) and able:
-            self.sending = True
             part = self._chiefs_part(parts, extra)
             members = gathered(self.ring, parts, "a memory checkpoint")
-            self.sending = False
             turn = self._schedule.turn(*memory.turns())
             self._last = step, now
             if not (turn or requested):
@@ -128,7 +126,10 @@ class MemoryRounds:
         first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
         if not (remaining := part_bytes(first) - PART_BYTES):
             return first
-        return first + self._broadcast(part[PART_BYTES:] or bytes(remaining), "memory_rest")
+        self.sending = True
+        end = self._broadcast(part[PART_BYTES:] or bytes(remaining), "memory_rest")
+        self.sending = False
+        return first + end
 
     def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""

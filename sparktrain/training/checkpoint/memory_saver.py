@@ -173,7 +173,9 @@ class MemorySaver:
         """
         chiefs = self.learn(part)
         self._settle()
-        if not self.able:
+        # A process that has joined during the round got a part that refers to arrays of an earlier one.
+        lacks_arrays = chiefs.arrays is None and self._sent is None
+        if not self.able or lacks_arrays:
             return
         slot = self._slots[0]
         self._slots.reverse()

@@ -105,9 +105,15 @@ class RingHealing:
     """One member's part when its ring heals. Its methods belong to the thread that trains."""
 
     def __init__(
-        self, ring: Any, exchange: RingExchange, wire: AgentWire, clock: Clock, folder: Path, watch: Callable[[], Any]
+        self,
+        ring: Any,
+        exchange: RingExchange,
+        wire: AgentWire,
+        clock: Clock,
+        folders: Sequence[Path],
+        watch: Callable[[], Any],
     ) -> None:
-        """`folder` is a local one of this member; `watch` has its `CallWatch`, or None."""
+        """`folders`: of this member, in memory and on the disk. `watch` has its `CallWatch`, or None."""
         self.ring: Ring = ring
         self.arrival: RingAgreement | None = None
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
@@ -121,7 +127,7 @@ class RingHealing:
         self._exchange = exchange
         self._wire = wire
         self._clock = clock
-        self._folder = folder
+        self._folders = folders
         self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
@@ -326,8 +332,9 @@ class RingHealing:
     def settle(self) -> None:
         """A step has ended since the agreement, and no member needs its files any more."""
         self.arrival = None
-        for folder in self._folder.parent.glob(f"{self._folder.name}-*"):
-            remove(folder)
+        for base in self._folders:
+            for folder in base.parent.glob(f"{base.name}-*"):
+                remove(folder)
 
     def _announced(self) -> bool:
         if self._announced_within(REPORTED_S):
@@ -358,16 +365,34 @@ class RingHealing:
     def _files(
         self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
     ) -> Path:
-        folder = self._folder.with_name(f"{self._folder.name}-{self._exchange.number}")
+        folder = self._numbered(self._folders[-1])
         mine = standings[self.ring.rank]
         source = standings[self.ring.source]
         if not any(_needs_files(standing, source) for standing in standings):
             return folder
         if self.ring.rank == self.ring.source:
-            write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
+            ranks = [rank for rank, standing in enumerate(standings) if standing.is_new]
+            folder = self._written(lambda folder: write(folder, ranks))
             return send_files(self.ring, folder, folder, is_new=True)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
         return send_files(self.ring, None if _needs_files(mine, source) else folder, received, is_new=True)
+
+    def _written(self, write: Callable[[Path], None]) -> Path:
+        """The folder with the state of this member: on the disk where shared memory is full."""
+        *in_memory, last = map(self._numbered, self._folders)
+        for folder in in_memory:
+            try:
+                write(folder)
+            except CheckpointError:
+                remove(folder)
+            else:
+                return folder
+        write(last)
+        return last
+
+    def _numbered(self, folder: Path) -> Path:
+        """The folder for the files of the present ring."""
+        return folder.with_name(f"{folder.name}-{self._exchange.number}")
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the most advanced member has recorded."""
