@@ -29,7 +29,7 @@ def test_fewer_members_divide_what_is_left_of_the_epoch(steps: int, left: int) -
     position, cursor = started(3)
     for step in range(steps):
         position.finish_step(step)
-    assert cursor.divide(of(2), steps) == left
+    assert cursor.divide(of(2), steps, trains=False) == left
     assert cursor.rows() == [0, 3 * steps], "before the first batch of the rest is read, too"
     place = cursor.next_pass()
     assert (place.number, place.replayed) == (0, 0)
@@ -46,18 +46,18 @@ def test_fewer_members_divide_what_is_left_of_the_epoch(steps: int, left: int) -
 def test_they_divide_it_once_more() -> None:
     position, cursor = started(4)
     position.finish_step(0)
-    assert cursor.divide(of(3), 1) == 7
+    assert cursor.divide(of(3), 1, trains=False) == 7
     cursor.next_pass()
     position.finish_step(1)
     assert cursor.rows() == [0, 7]
-    assert cursor.divide(of(1), 2) == 18
+    assert cursor.divide(of(1), 2, trains=False) == 18
     assert cursor.next_pass().skipped == 7
 
 
 def test_a_step_that_others_have_applied_is_over() -> None:
     position, cursor = started(3)
     position.finish_step(0)
-    assert cursor.divide(of(2), 2) == 9
+    assert cursor.divide(of(2), 2, trains=False) == 9
     position.finish_step(1)
     assert cursor.next_pass().skipped == 3
     assert (position.batch, cursor.rows()) == (3, [0, 6])
@@ -67,7 +67,7 @@ def test_nothing_is_left_after_the_last_step() -> None:
     position, cursor = started(3)
     for step in range(8):
         position.finish_step(step)
-    assert cursor.divide(of(2), 8) == 0, "the batch that three members drop is not for two"
+    assert cursor.divide(of(2), 8, trains=False) == 0, "the batch that three members drop is not for two"
     assert position.at_epoch_end
     position.start_epoch(1)
     assert cursor.next_pass() == PassPlace(number=1, replayed=0, skipped=0)
@@ -94,6 +94,17 @@ def test_a_gang_of_another_size_resumes_at_the_very_batch(uneven: Uneven, left: 
     assert cursor.next_pass() == place
 
 
+def test_more_members_divide_a_pass_that_no_step_has_read() -> None:
+    position, cursor = started(2)
+    for step in range(12):
+        position.finish_step(step)
+    position.start_epoch(1)
+    assert cursor.divide(of(3), 12, trains=True) == 8
+    assert cursor.rows() == [0, BATCHES]
+    assert cursor.next_pass() == PassPlace(number=1, replayed=0, skipped=0)
+    assert (position.batch, position.per_epoch) == (0, 8)
+
+
 def test_batches_that_make_up_steps_are_steps_to_skip() -> None:
     position = Position()
     cursor = BatchCursor(position, of(3), BATCHES)
@@ -111,7 +122,7 @@ def test_rows_of_data_are_divided_as_batches_are() -> None:
     position.start_epoch(0)
     cursor.next_pass()
     position.finish_step(0)
-    assert cursor.divide(of(2), 1) == 11
+    assert cursor.divide(of(2), 1, trains=False) == 11
     assert cursor.start_pass() == (0, 12, 0)
     position.finish_step(1)
     assert cursor.rows() == [0, 20]
