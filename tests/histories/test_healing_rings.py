@@ -31,11 +31,12 @@ from tests.unit.state.world import LEASE_S, World
 HISTORIES = 400
 EVENTS = 40
 RESTARTS = 3
-DEEDS = (
-    "die die join recover recover recover heal heal declare unable step lose write drain drain ready ready move move "
-    "relocate relocate relocate relocate arrive arrive arrive hold again explain tick hang late start enter succeed "
-    "fail ring lost leave"
-).split()
+DEEDS = [
+    "die", "die", "join", "recover", "recover", "recover", "heal", "heal", "declare", "unable", "step", "lose", "write",
+    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "arrive",
+    "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring",
+    "lost", "leave",
+]  # fmt: skip
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
 SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal all"]
