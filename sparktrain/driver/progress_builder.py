@@ -102,10 +102,10 @@ def _causes(trial: Trial) -> tuple[Restart, ...]:
 
 
 def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
-    """The members of a running trial's gang; none where a trial has one member."""
+    """The members that a running trial's gang has now; none where a trial has one member."""
     if gang.size == 1:
         return ()
-    return tuple(_member(trial, gang, Rank(rank)) for rank in range(gang.size))
+    return tuple(_member(trial, gang, rank) for rank in gang.ranks)
 
 
 def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:

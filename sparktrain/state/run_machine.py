@@ -78,8 +78,8 @@ class RunMachine:
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
         self._restarts = MemberRestarts(sweep, agents, self._memory)
-        self._growths = Growths(sweep, agents, self._memory)
         self._handovers = Handovers(sweep, agents, self._memory)
+        self._growths = Growths(sweep, agents, self._memory, self._handovers)
         self._draining = Draining(sweep, agents, self._memory, self._handovers)
         self._rounds = GangRounds()
 

@@ -17,6 +17,8 @@ AFTER = 30
 """Steps that the gang trains on after it has grown."""
 _STEPS: list[int] = []
 """The batches of this process: attributes of a callback are restored with the training."""
+_SIZES: list[int] = []
+"""The members of the gang after each of them."""
 
 
 class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -25,12 +27,13 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     With `again` the agent of the member that has joined is killed at its first step, too, so that the gang grows twice.
     """
 
-    def __init__(self, folder: Path, ctx: Any, again: bool, last: int) -> None:
+    def __init__(self, folder: Path, ctx: Any, again: bool, last: int | None) -> None:
         super().__init__()
         self._last = last
         self._kills = {(1, 1): 20, (3, 1): 1} if again else {(1, 1): 20}
         self._file = (folder / f"{ctx.generation}-{ctx.rank}.jsonl").open("a")
         self._ctx = ctx
+        self._folder = folder
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         time.sleep(STEP_S)  # the work of a step
@@ -38,14 +41,18 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         _STEPS.append(batch)
         step = int(self.model.optimizer.iterations.numpy())
         print(json.dumps([time.time(), step, ctx.size]), file=self._file, flush=True)
-        if self._kills.get((ctx.generation, ctx.rank)) == len(_STEPS):
+        mark = self._folder / f"killed-{ctx.generation}-{ctx.rank}"
+        if self._kills.get((ctx.generation, ctx.rank)) == len(_STEPS) and not mark.exists():
+            mark.touch()
             os.kill(drill.pid_of("agent"), signal.SIGKILL)
-        if ctx.generation == self._last and len(_STEPS) >= AFTER:
+        _SIZES.append(ctx.size)
+        has_grown = ctx.generation == self._last if self._last else 1 in _SIZES[:-AFTER] and 1 not in _SIZES[-AFTER:]
+        if has_grown and len(_STEPS) >= AFTER:
             self.model.stop_training = True
 
 
-def grow(folder: str, ctx: Any, again: bool = False, last: int = 3) -> dict[str, float]:
-    """Train until the gang has been smaller, and then whole again, in generation `last`."""
+def grow(folder: str, ctx: Any, again: bool = False, last: int | None = 3) -> dict[str, float]:
+    """Train until the gang has been smaller, and then whole again, in generation `last`, or in the present one."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from tests.support import drill
 ROWS = 100
 BATCH = 4
 EPOCHS = 2
+AFTER = 15
+"""Steps of a gang that is whole again."""
+_SIZES: list[int] = []
+"""The members after each step."""
 BUILD = "the model"
 STEP = "its training step"
 _TRACES: list[str] = []
@@ -45,13 +50,14 @@ def _note(values: Any) -> Any:
 class Steps(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Writes down each finished step, and kills the agent of this process after some of them."""
 
-    def __init__(self, folder: Path, ctx: Any, kills: list[list[int]]) -> None:
-        """`kills` have a rank and a step."""
+    def __init__(self, folder: Path, ctx: Any, kills: list[list[int]], step_s: float) -> None:
+        """`kills`: ranks and steps. With `step_s`, the work of a step, it ends once the gang is whole again."""
         super().__init__()
         self._path = folder / f"steps-{ctx.generation}-{ctx.rank}.jsonl"
         self._rank = ctx.rank
         self._ctx = ctx
         self._kills = kills
+        self._step_s = step_s
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
@@ -60,8 +66,14 @@ class Steps(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no type
             _TRACES[-1] = STEP
         with self._path.open("a") as file:
             print(json.dumps([step, self._ctx.size, _SEEN[-1]]), file=file)
-        if [self._rank, step] in self._kills and self._ctx.generation == 1:
+        first = len(list(self._path.parent.glob(f"pid-{self._rank}-*"))) == 1
+        if [self._rank, step] in self._kills and first:
             os.kill(drill.pid_of("agent"), signal.SIGKILL)
+        if self._step_s:
+            time.sleep(self._step_s)
+            _SIZES.append(self._ctx.size)
+            if len(set(_SIZES[:-AFTER])) > 1 and len(set(_SIZES[-AFTER:])) == 1 and _SIZES[-1] == _SIZES[0]:
+                self.model.stop_training = True
 
 
 def compiled(optimizer: Any) -> Any:
@@ -87,7 +99,9 @@ def table() -> Any:
     return pa.table({**{f"x{column}": x[:, column] for column in range(6)}, "y": y[:, 0]})
 
 
-def shrink(folder: str, kills: list[list[int]], ctx: Any, data: str = "arrays") -> dict[str, float]:
+def shrink(
+    folder: str, kills: list[list[int]], ctx: Any, data: str = "arrays", step_s: float = 0.0
+) -> dict[str, float]:
     """Train; note what this member has trained on, and with what weights it has ended."""
     notes = Path(folder)
     rank = ctx.rank
@@ -99,8 +113,8 @@ def shrink(folder: str, kills: list[list[int]], ctx: Any, data: str = "arrays") 
         feed = ctx.dataset("train").to_tf(batch_size=BATCH, label_columns="y", stack=True, shuffle=True, seed=3)
     else:
         feed = ctx.shard(tf.data.Dataset.from_tensor_slices(examples()).batch(BATCH))
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Steps(notes, ctx, kills)]
-    model.fit(feed, epochs=EPOCHS, verbose=0, callbacks=callbacks)
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Steps(notes, ctx, kills, step_s)]
+    model.fit(feed, epochs=1000 if step_s else EPOCHS, verbose=0, callbacks=callbacks)
     np.savez(notes / f"weights-{rank}.npz", *model.get_weights())
     (notes / f"traces-{rank}").write_text(json.dumps([_TRACES.index(STEP) + 1, len(_TRACES)]))
     return {"size": ctx.size, "steps": int(model.optimizer.iterations)}

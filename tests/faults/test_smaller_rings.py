@@ -10,7 +10,8 @@ import pytest
 
 import sparktrain as st
 from sparktrain.driver.engines import local_restarts
-from tests.faults.shrinking import BATCH, EPOCHS, ROWS, repeat, shrink, table
+from sparktrain.state.losses import growth
+from tests.faults.shrinking import BATCH, ROWS, repeat, shrink, table
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -79,7 +80,40 @@ def test_the_others_continue_at_once_and_train_each_row_once(
         until_first, in_all = json.loads((tmp_path / f"traces-{rank}").read_text())
         assert until_first == in_all, "no step is traced again"
     check_rows(steps)
-    weights = [np.load(tmp_path / f"weights-{name}.npz") for name in (*left, "alone")]
+    check_weights(tmp_path, left)
+
+
+@pytest.mark.all(
+    case="a member that comes back to a ring of three, with the rows of each step",
+    covered_by="a ring of three that becomes smaller; `faults/test_training`: a gang that grows",
+)
+def test_a_member_comes_back_and_all_train_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+        restarts._lives[slot].due = now + 2.0
+        return True
+
+    monkeypatch.setattr(growth, "GROW_AFTER_S", 0.5)
+    monkeypatch.setattr(local_restarts.Restarts, "lost", later)
+    params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1}
+    with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+        result = pool.run(
+            shrink, params, workers=3, min_workers=2, backend="horovod", dir=str(tmp_path), name="run",
+            seed=1, progress=False,
+        )  # fmt: skip
+        steps = steps_in(tmp_path, 3)
+        alone = {"folder": str(tmp_path), "steps": [list(chain(*rows)) for _, rows in steps]}
+        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False)
+    lost, back = result.restarts
+    assert (lost.rank, lost.healed, lost.members) == (1, True, 2), lost.cause
+    assert (back.rank, back.healed, back.paused, back.steps_lost) == (1, True, True, 0), back.cause
+    assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
+    assert {members for members, _ in steps} == {2, 3}
+    check_rows(steps)
+    check_weights(tmp_path, [0, 1, 2])
+
+
+def check_weights(folder: Path, ranks: list[int]) -> None:
+    weights = [np.load(folder / f"weights-{name}.npz") for name in (*ranks, "alone")]
     for name in weights[0].files:
         assert len({each[name].tobytes() for each in weights[:-1]}) == 1, "members have the same weights"
         np.testing.assert_allclose(weights[0][name], weights[-1][name], rtol=0, atol=1e-6)
@@ -87,12 +121,14 @@ def test_the_others_continue_at_once_and_train_each_row_once(
 
 def check_rows(steps: list[Step]) -> None:
     """Each epoch has each row once, but for those of a last step that lacks batches."""
-    remaining = list(steps)
-    for _ in range(EPOCHS):
-        rows: list[int] = []
-        while remaining and ROWS - len(rows) >= remaining[0][0] * BATCH:
-            members, of_members = remaining.pop(0)
-            assert [len(batch) for batch in of_members] == [BATCH] * members
-            rows += chain(*of_members)
-        assert len(set(rows)) == len(rows), "a row comes twice"
-    assert not remaining
+    seen: set[int] = set()
+    last = 0
+    for members, of_members in steps:
+        assert [len(batch) for batch in of_members] == [BATCH] * members
+        rows = set(chain(*of_members))
+        assert len(rows) == members * BATCH
+        if rows & seen:
+            assert ROWS - len(seen) < last * BATCH, "rows of the epoch are lost"
+            seen = set()
+        seen |= rows
+        last = members

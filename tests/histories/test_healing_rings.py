@@ -18,6 +18,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import AbsenceStage, MemberAbsences
+from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
@@ -31,46 +32,18 @@ HISTORIES = 400
 EVENTS = 40
 RESTARTS = 3
 DEEDS = [
-    *(
-        "die",
-        "die",
-        "join",
-        "recover",
-        "recover",
-        "recover",
-        "heal",
-        "heal",
-        "declare",
-        "unable",
-        "step",
-        "lose",
-        "write",
-    ),
-    *("drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate"),
-    *(
-        "arrive",
-        "arrive",
-        "arrive",
-        "hold",
-        "again",
-        "explain",
-        "tick",
-        "hang",
-        "late",
-        "start",
-        "enter",
-        "succeed",
-        "fail",
-        "ring",
-        "lost",
-        "leave",
-    ),
-]
+    "die", "die", "join", "recover", "recover", "recover", "heal", "heal", "declare", "unable", "step", "lose", "write",
+    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "arrive",
+    "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring",
+    "lost", "leave",
+]  # fmt: skip
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
 SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal all"]
 """Agents are lost, and perhaps nothing replaces them: the members that are left continue."""
-PARTS = {"relocate": RELOCATION, "dwindle": SHRINKAGE}
+COMEBACK = ["able", "lose last", "heal all", "step", "able", "join", "wait", "ready", "move", "start", "heal all"]
+"""An agent comes back after the ring has become smaller."""
+PARTS = {"relocate": RELOCATION, "dwindle": SHRINKAGE, "come back": COMEBACK}
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -103,6 +76,8 @@ class RingModel:
         """Processes that were asked to end, or have left their gang."""
         self._shrinking: set[Member] = set()
         """Members that can continue in a smaller ring."""
+        self._comebacks: set[tuple[Member, int]] = set()
+        """Members that know of a process for a vacant place, and the ring that they form with it."""
         self._vacant: dict[tuple[TrialId, Generation], set[Rank]] = {}
         """The members that others train without."""
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
@@ -144,6 +119,8 @@ class RingModel:
             self._offers.pop(message.member, None)
         elif isinstance(message, m.OfferHandover) and message.places:
             assert message.member in self._able, f"{message.member} is asked to change its ring, and cannot"
+            if message.rank in self._vacant.get(generation, ()):
+                self._comebacks.add((message.member, message.ring))
             self._newest[generation] = message.ring
             self._offers[message.member] = message
             self._notified.setdefault((*generation, message.ring), set()).add(message.member.rank)
@@ -153,10 +130,12 @@ class RingModel:
         elif isinstance(message, m.StopMember):
             self._dismissed.add(message.member)
         elif isinstance(message, m.FormGang) and message.ring:
-            assert message.ring == self._newest[generation], "a ring forms that is not the newest"
+            assert message.ring == self._newest.get(generation), "a ring forms that is not the newest"
             joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
             assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
             assert not message.ranks or message.member in self._shrinking, "the ring shrinks, and a member cannot"
+            if not message.ranks:
+                self._vacant.pop(generation, None)
             is_ready = message.member not in self._prepared or message.member in self._ready
             assert is_ready, "a process gets a place that does not wait for one"
             self._offers = {
@@ -203,6 +182,8 @@ class RingModel:
             self._healed.setdefault(key, set()).add(message.member)
         elif isinstance(message, m.MemberPrepared):
             self._ready.add(message.member)
+        elif isinstance(message, m.MemberLeft) and (message.member, message.ring) in self._comebacks:
+            pass  # the chief reports it for all, and stays
         elif isinstance(message, m.MemberLeft):
             self._dismissed.add(message.member)
             self._offers.pop(message.member, None)
@@ -291,10 +272,20 @@ def prepared_on(world: World) -> set[AgentId]:
     return {agent for agent, member in world.running.items() if member in prepared}
 
 
+def joins(world: World, offer: m.OfferHandover) -> bool:
+    """Whether the process that is offered takes a vacant place."""
+    assert world.machine.sweep is not None
+    gang = world.machine.sweep.gangs.get(offer.member.trial)
+    return gang is not None and offer.rank in gang.absences.vacant
+
+
 def move(world: World, which: int) -> None:
     """A member leaves its ring for a process that waits for its place; mostly it ends then."""
     for offer in world.sent(m.OfferHandover)[::-1]:
         agents = [agent for agent, member in world.running.items() if member == offer.member]
+        if offer.places and agents and offer.member.rank == CHIEF and joins(world, offer):
+            world.leave_ring(agents[0], offer.ring, which)
+            return
         if offer.places and agents and offer.member.rank == offer.rank:
             world.leave_ring(agents[0], offer.ring, which)
             if which % 4:
@@ -313,6 +304,10 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif what == "able":
         for agent in busy:
             world.declare(agent, shrinks=True)
+    elif what == "wait":
+        world.tick(GROW_AFTER_S)
+    elif what == "lose last" and busy:
+        world.lose(busy[-1])
     elif what == "lose busy" and busy:
         world.lose(busy[which % len(busy)])
     elif what == "unable" and busy:
@@ -345,24 +340,26 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         act(world, what, which, names)
 
 
-def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple[int, int, int]:
+def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple[int, int, int, int]:
     """One history, checked after each deed; returns how many rings healed in it as they were, how many members moved,
-    and how many were left out."""
+    were left out, and came back."""
     draw = random.Random(seed)
-    world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
+    second_loss = ["die", "start", "arrive", "die", "start"]
+    opening = draw.choice([[], second_loss, ["dwindle"], ["come back"]])
+    comes_back = opening == ["come back"]  # then nothing else waits for an agent
+    world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=1 if comes_back else 2)
     size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
-    least = draw.choice([None, 1, min(2, size)])
+    least = 1 if comes_back else draw.choice([None, 1, min(2, size)])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
-    for number in range(size + draw.randint(0, 3)):
+    for number in range(size + (0 if comes_back else draw.randint(0, 3))):
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
     model = model_of(world)
-    second_loss = ["die", "start", "arrive", "die", "start"]
-    for what in ["start", "declare", *draw.choice([[], second_loss, ["dwindle"]]), *draw.choices(DEEDS, k=EVENTS)]:
+    for what in ["start", "declare", *opening, *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
-        for part in PARTS.get(what, [what])[: 2 + which]:
+        for part in PARTS.get(what, [what])[: 8 + which if what == "come back" else 2 + which]:
             deed(world, part, which, names)
             world.suggest()
             check_members(world)
@@ -377,7 +374,8 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
     restarts = [record.restart for record in world.records if isinstance(record, MemberRestarted)]
     moves = sum(restart.drained for restart in restarts)
     smaller = sum(restart.members is not None for restart in restarts)
-    return len(restarts) - moves - smaller, moves, smaller
+    larger = sum(restart.paused and not restart.drained for restart in restarts)
+    return len(restarts) - moves - smaller - larger, moves, smaller, larger
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])

@@ -89,7 +89,9 @@ function ownAxis(curves, values) {
 function restartText(each) {
   if (each.healed) {
     const steps = each.steps_lost ? count(each.steps_lost, "step") : "no step";
-    return `${each.host || "unknown host"} · the others kept their state; ${duration(each.seconds)}, ${steps} repeated`;
+    const smaller = each.members ? ` and continue with ${each.members} of ${count(each.full_size, "member")}` : "";
+    const kept = `the others kept their state${smaller}`;
+    return `${each.host || "unknown host"} · ${kept}; ${duration(each.seconds)}, ${steps} repeated`;
   }
   const from = each.step === undefined || each.step === null ? "from the start" : `from step ${each.step}`;
   const cost = each.steps_lost ? `, ${count(each.steps_lost, "step")} repeated` : "";

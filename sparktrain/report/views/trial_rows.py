@@ -30,6 +30,9 @@ class RestartRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps_lost: int | None = None
     healed: bool = False
     """The other members kept their state: training continued from the step, without a checkpoint."""
+    members: int | None = None
+    """How many these are, where no process took the place of the lost one."""
+    full_size: int | None = None
 
 
 class TrialDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -143,6 +146,8 @@ def _restart(restart: Restart) -> RestartRow:
         step=restart.resumed_from_step,
         steps_lost=restart.steps_lost,
         healed=restart.healed,
+        members=restart.members,
+        full_size=restart.full_size,
     )
 
 

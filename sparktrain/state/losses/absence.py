@@ -44,6 +44,8 @@ class Absence(Struct, gc=False):
     """Of the process that is gone."""
     moved: bool = False
     """The member was not lost: it has left the ring for its next process, after a step of all."""
+    joined: bool = False
+    """Its place was vacant, and its next process takes it after a step of all."""
 
     @property
     def is_vacated(self) -> bool:

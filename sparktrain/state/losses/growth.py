@@ -1,7 +1,7 @@
 """A gang that continues smaller grows again once agents are there, without a step lost. Pure.
 
 Its members take a snapshot in memory after the same step, and pause; then the gang ends, and the next one, with more
-members, resumes there.
+members, resumes there. A ring with one vacant place takes the next process of that member in, and does not end.
 """
 
 from sparktrain.ids import Rank
@@ -10,6 +10,7 @@ from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_stop import GangPause
+from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
@@ -21,8 +22,9 @@ GROW_AFTER_S = 5.0
 class Growths:
     """Decides which gangs of a run grow. The state machine calls it after each event."""
 
-    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
+    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier, handovers: Handovers) -> None:
         self._sweep = sweep
+        self._handovers = handovers
         self._agents = agents
         self._memory = memory
 
@@ -33,11 +35,16 @@ class Growths:
             return []
         commands: list[do.Command] = []
         for gang in self._sweep.gangs.values():
-            if not self._may_grow(gang, at):
+            if gang.handovers.current is not None or not self._may_grow(gang, at):
                 continue
             if spare := len(idle(self._agents, self._sweep, at)):
                 size = min(full_size, len(gang.ranks) + spare)
                 reason = f"grows to {size} members: agents are there again"
+                vacant = next(iter(gang.absences.vacant), None)
+                joins = [] if vacant is None else self._handovers.start(gang, vacant, reason, at)
+                if joins or not self._holds_copy(gang):
+                    commands += joins
+                    continue
                 gang.stop.pause = GangPause(reason=reason, asked_at=at)
                 commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
         return commands
@@ -53,8 +60,12 @@ class Growths:
         changed_at = max(running_since, gang.absences.shrunk_at or running_since)
         if len(gang.ranks) >= self._sweep.limits.size or at < changed_at + GROW_AFTER_S:
             return False
+        return self._trains(gang) and (bool(gang.absences.vacant) or self._holds_copy(gang))
+
+    def _holds_copy(self, gang: Gang) -> bool:
+        """Some agent has a snapshot of the gang: its members take them, and can pause after one."""
         newest = self._memory.held.newest(gang.trial)
-        return newest is not None and newest.generation == gang.generation and self._trains(gang)
+        return newest is not None and newest.generation == gang.generation
 
     def _trains(self, gang: Gang) -> bool:
         """Its chief makes steps: between two calls of `fit` no snapshot is taken."""

@@ -26,7 +26,9 @@ class Handover(Struct, gc=False, kw_only=True):
     """When it must have come to its ring, or when the members must have left theirs."""
     stage: HandoverStage = HandoverStage.PREPARING
     reason: str
-    """Why the member moves, in one line."""
+    """Why the member moves, or comes back, in one line."""
+    joins: bool = False
+    """The place is vacant: the members of a smaller ring take the process in, and none of them leaves."""
     ring: int = 0
     """Once offered: number of the ring that the others form with it."""
 

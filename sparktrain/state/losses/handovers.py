@@ -9,12 +9,14 @@ heals (`member_restart`): the gang trains on when all members have reported equa
 Until that moment the process is none of the gang: what it sends for the others is refused, and its end, its lateness or
 the loss of its agent only withdraw the offer. When the member is really lost before it has left, the process takes its
 place at once if it is ready; in every other case it is ended.
+
+A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """
 
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Member, Rank, TrialId
+from sparktrain.ids import CHIEF, AgentId, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
@@ -66,6 +68,11 @@ class Handovers:
         Nothing where the gang cannot change its ring while it trains, or no agent is idle.
         """
         able = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES and self._may_change(gang, at)
+        joins = rank in gang.absences.vacant
+        # The process divides the data as one of a gang without vacant places.
+        able = able and gang.absences.vacant == ({rank} if joins else set())
+        if joins:
+            able = able and gang.attendance.shrinks >= set(gang.ranks)
         candidates = idle(self._agents, self._sweep, at) if able else []
         if not candidates:
             return []
@@ -74,7 +81,7 @@ class Handovers:
         member = replace(gang.member(rank), incarnation=incarnation)
         place = replace(gang.places[rank], host=agent.host, address=agent.address, port=0)
         by = at + READY_TIMEOUT_S
-        gang.handovers.current = Handover(member=member, agent=agent.id, place=place, by=by, reason=reason)
+        gang.handovers.current = Handover(member=member, agent=agent.id, place=place, by=by, reason=reason, joins=joins)
         self._pending[gang.trial] = None
         self._agents.occupy(agent, member)
         self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
@@ -88,11 +95,13 @@ class Handovers:
         if handovers.changed_at is None or at >= handovers.changed_at + SETTLE_TIMEOUT_S:
             return False
         # Those that are not new declare it still; a loop never does.
-        able = 0 < len(gang.attendance.moves) < gang.size and handovers.failures < MOST_FAILURES
+        able = 0 < len(gang.attendance.moves) < len(gang.ranks) and handovers.failures < MOST_FAILURES
         return able and bool(idle(self._agents, self._sweep, at))
 
-    def _is_drained(self, gang: Gang, handover: Handover) -> bool:
+    def _is_due(self, gang: Gang, handover: Handover) -> bool:
         """Whether the member is to move still: users can cancel a drain."""
+        if handover.joins:
+            return True
         agent = self._agents.get(gang.agents[handover.member.rank])
         return agent is None or self._sweep.drains.covers(agent)
 
@@ -103,7 +112,7 @@ class Handovers:
         ends = self._sweep.stop is not None or self._sweep.trials[gang.trial].stopping
         if not self._sweep.limits.heals or Role.PS in self._sweep.limits.roles or gang.size < 2:
             return False
-        trains = gang.status is GangStatus.RUNNING and len(gang.attendance.moves) == gang.size
+        trains = gang.status is GangStatus.RUNNING and len(gang.attendance.moves) == len(gang.ranks)
         return is_whole and trains and not (is_over or ends)
 
     # ---- messages about processes that are no members
@@ -157,20 +166,30 @@ class Handovers:
     # ---- the ring changes
 
     def left(self, gang: Gang, message: m.MemberLeft, at: float) -> Commands | None:
-        """A member has left the ring for the prepared process, which joins the next one; None where none is."""
+        """The members have left their ring for the next one, which the prepared process joins; None where none is.
+
+        The one that leaves for good reports it, and the chief where the place was vacant.
+        """
         handover = gang.handovers.current
-        rank = message.member.rank
-        if handover is None or (handover.ring, handover.member.rank) != (message.ring, rank):
+        reporting = message.member.rank
+        if handover is None or message.ring != handover.ring:
             return None
+        if reporting != (CHIEF if handover.joins else handover.member.rank):
+            return None
+        rank = handover.member.rank
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
         failure = gang.located(Failure(FailureKind.LOST, handover.reason, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
-        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, losses=0, moved=True)
+        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, losses=0, moved=not handover.joins)
         absence.ring = handover.ring
-        leaving_agent = gang.agents[rank]
+        if handover.joins:
+            absence.joined = True
+            absence.failure = replace(failure, host=handover.place.host)
+            gang.absences.vacant.discard(rank)
+        else:
+            self._ending[gang.agents[rank]] = (message.member, at + END_TIMEOUT_S)
+            gang.handovers.moved_after = message.step
         gang.depart(rank, absence)
-        gang.handovers.moved_after = message.step
-        self._ending[leaving_agent] = (message.member, at + END_TIMEOUT_S)
         return self._take_place(gang, handover, by)
 
     def lost(self, gang: Gang, rank: Rank, at: float) -> Commands:
@@ -219,7 +238,7 @@ class Handovers:
             handover = None if gang is None else gang.handovers.current
             if gang is None or handover is None:
                 del self._pending[trial]
-            elif not self._is_drained(gang, handover):
+            elif not self._is_due(gang, handover):
                 commands += [*self._end(gang, at), *self._withdrawn(gang, handover)]
             elif at >= handover.by or not self._may_change(gang, at):
                 commands += self._fail(gang, at)

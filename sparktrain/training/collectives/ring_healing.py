@@ -242,6 +242,10 @@ class RingHealing:
         self.on_arrived()
         return folder
 
+    def lacks(self, rank: int) -> bool:
+        """Whether the ring has no member `rank` of the gang."""
+        return rank not in self._ranks
+
     def offer(self) -> OfferHandover | None:
         """The process that waits for a place, if this member can change its ring for it."""
         offer = self._wire.offer
@@ -264,6 +268,8 @@ class RingHealing:
             self._wire.left(offer.ring, step)
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
+        if self._rank == 0 and self.lacks(offer.rank):
+            self._wire.left(offer.ring, step)
         self._form(FormGang(offer.member, offer.places, offer.ring))
 
     def _form(self, formed: FormGang) -> None:

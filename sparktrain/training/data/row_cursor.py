@@ -74,20 +74,23 @@ class RowCursor(Cursor):
         self._remaining_steps = replace(self._share, taken_rows=taken_rows).steps
         self._resumes = (number, taken_rows) if self._remaining_steps else (number + 1, 0)
 
-    def divide(self, share: BatchShare, step: int) -> int:
+    def divide(self, share: BatchShare, step: int, *, trains: bool) -> int:
         """Divide what is left of the pass after `step` among the members of `share`; the steps that this takes.
 
-        Call it while the feed of the old share is not read any more; the next pass is the rest of the present one.
+        Call it while the feed of the old share is not read any more; the next pass is the rest of the present one. With
+        `trains` a step follows in any case, in the pass after this one where that is over.
         """
         with self._position.lock:
             place = self._rows_at(step)
             assert place is not None, "a fit trains on the feed"
             number, taken_rows = place
+            starts_pass = trains and taken_rows == self._share.rows
+            self._at = number, taken_rows, step
             self._share = replace(self._share, share=share)
             self._members = share.size if self._members > 1 else 1
             self.steps = self._share.steps
-            remaining_steps = replace(self._share, taken_rows=taken_rows).steps
-            if remaining_steps:
+            remaining_steps = self.steps if starts_pass else replace(self._share, taken_rows=taken_rows).steps
+            if remaining_steps and not starts_pass:
                 self._resumes = (number, taken_rows)
                 self._is_divided_again = True
             self._position.divide(self.steps, remaining_steps, step)
@@ -103,13 +106,17 @@ class BatchCursor(RowCursor):
         super().__init__(position, RowShare(share, batches, 1), members=share.size)
 
     def next_pass(self) -> PassPlace:
+        """See base class. Batches that make up whole steps are steps to skip."""
+        start = super().next_pass()
+        skipped, remainder = divmod(start.taken_rows, self._share.share.size)
+        return start if remainder else start.after(start.skipped + skipped)
+
+    def recall_rows(self, number: int, taken_rows: int) -> None:
         """See base class.
 
-        Batches that make up whole steps are steps to skip. So are others where the last step is filled from the start
-        of the epoch: then the last batches, fewer than members, come twice.
+        Where the last step is filled from the start of the epoch, its steps are those of whole passes: the last batches
+        that were taken, fewer than members, come twice.
         """
-        start = super().next_pass()
         share = self._share.share
-        skipped, remainder = divmod(start.taken_rows, share.size)
-        is_exact = remainder and share.uneven is Uneven.DROP
-        return start if is_exact else start.after(start.skipped + skipped)
+        is_exact = share.uneven is Uneven.DROP
+        super().recall_rows(number, taken_rows if is_exact else taken_rows - taken_rows % share.size)

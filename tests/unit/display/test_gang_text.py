@@ -32,3 +32,5 @@ def test_a_ring_that_healed_on_one_line() -> None:
     healed = replace(KILLED, seconds=0.4, alone=True, healed=True, resumed_from_step=80, steps_lost=0)
     line = "restart 1: rank 2 on gpu-4: killed by SIGKILL; the others kept their state; 0.4 s, no step repeated"
     assert restart_line(1, healed) == line
+    line = line.replace("their state", "their state and continue with 2 of 3 members")
+    assert restart_line(1, replace(healed, members=2, full_size=3)) == line

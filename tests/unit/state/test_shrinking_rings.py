@@ -135,23 +135,90 @@ def test_a_member_that_is_lost_and_cannot_be_left_out_ends_a_gang_with_a_vacant_
     assert not whole_restart(world).healed
 
 
-def test_it_grows_when_there_is_an_agent_again() -> None:
-    world = World()
+def with_process(world: World, step: int = STEP + 10) -> AgentId:
+    """A ring of three that has lost rank 1; the agent of a process that waits for its place."""
     agents = ring(world)
     world.lose(agents[1])
     continue_in(world, 1)
-    others = [agents[0], agents[2]]
+    new = world.join("new")
+    assert new not in world.running, "it has just become smaller"
+    world.tick(GROW_AFTER_S)
+    train(world, [agents[0], agents[2]], step)
+    [start] = [start for start in world.all(do.PlaceMember) if start.prepared]
+    assert (start.agent, start.member.rank, start.size) == (new, 1, 3)
+    world.prepare(new)
+    return new
+
+
+def test_the_next_process_takes_the_vacant_place_after_a_step_of_the_others() -> None:
+    world = World()
+    new = with_process(world)
+    offers = world.sent(m.OfferHandover)
+    assert [(offer.member.rank, offer.rank, offer.ring) for offer in offers] == [(0, 1, 2), (2, 1, 2)]
+    assert len(offers[0].places) == 3
+    assert not asked(world), "the others do not pause"
+    world.leave_ring(AgentId("a2"), 2, STEP + 12)
+    assert live_gang(world).ranks == (0, 2), "the chief reports it"
+    world.leave_ring(AgentId("a0"), 2, STEP + 12)
+    assert live_gang(world).ranks == (0, 1, 2)
+    [form] = [form for form in world.sent(m.FormGang) if form.ring == 2]
+    assert (form.member.rank, form.ranks, len(form.places)) == (1, (), 3)
+    world.at += 0.5
+    continue_in(world, 2, STEP + 12)
+    restart = trial(world).restarts[-1]
+    assert (restart.rank, restart.host, restart.cause) == (1, "host-new", "grows to 3 members: agents are there again")
+    assert (restart.healed, restart.paused, restart.drained, restart.steps_lost) == (True, True, False, 0)
+    assert (restart.members, restart.seconds) == (None, 0.5)
+    for agent in ("a0", "a2", new):
+        world.declare(AgentId(agent), shrinks=True)
+        world.step(AgentId(agent), STEP + 13)
+    world.lose(new)
+    continue_in(world, 3, STEP + 13)
+    assert trial(world).restarts[-1].members == 2, "and so on"
+
+
+def test_a_loss_while_the_process_waits_ends_it() -> None:
+    world = World()
+    new = with_process(world)
+    world.lose(AgentId("a2"))
+    assert [stop.member.rank for stop in world.sent(m.StopMember)] == [1]
+    world.fail(new, FailureKind.STOPPED)
+    continue_in(world, 3)
+    assert live_gang(world).ranks == (0,)
+
+
+def test_a_process_that_fails_leaves_the_ring_as_it_is_and_the_gang_grows_by_a_pause() -> None:
+    world = World()
+    new = with_process(world)
+    world.fail(new, FailureKind.EXIT)
+    assert [offer.places for offer in world.sent(m.OfferHandover)][2:] == [(), ()]
+    world.tick(1.0)
+    assert asked(world) == {"a0", "a2"}
+
+
+@pytest.mark.parametrize("why", ["two vacant places", "a member that cannot"])
+def test_it_grows_by_a_pause_where_no_process_can_take_the_place(why: str) -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.lose(agents[3])
+    continue_in(world, 1)
+    others = agents[:3]
+    if why == "two vacant places":
+        world.lose(agents[2])
+        continue_in(world, 2)
+        others = agents[:2]
+    else:
+        world.declare(agents[1])
     train(world, others, STEP + 10)
     world.join("new")
-    assert not asked(world), "it has just become smaller"
     world.tick(GROW_AFTER_S)
     assert asked(world) == set(others)
     for agent in others:
         world.hold(agent, STEP + 24, paused=True)
     stopped(world, others)
     run(world, by_rank(world))
-    assert len(by_rank(world)) == 3
-    assert trial(world).restarts[-1].cause == "grows to 3 members: agents are there again"
+    assert "agents are there again" in trial(world).restarts[-1].cause
+    assert not trial(world).restarts[-1].healed
 
 
 def test_a_gang_with_a_vacant_place_leaves_a_drained_agent_as_others_do() -> None:

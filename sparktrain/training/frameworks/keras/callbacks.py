@@ -432,7 +432,7 @@ class StopOnRequest(InternalCallback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if self._ring.size == 1:
+        if self._ring.size == 1 and self._healing is None:
             self._stop = self._should_stop()
         elif self._position.step >= self._next:
             self._agree()

@@ -39,13 +39,13 @@ class FitDivision:
         self._feed = feed
 
     def divide(self, rank: int, size: int, step: int, *, repeats: bool) -> Any:
-        """Continue after `step` with the share of member `rank` of `size`; `repeats`: in a step that has started.
+        """Continue after `step` with the share of member `rank` of `size`; `repeats`: Keras has started a step.
 
         Returns the iterator over what is left of the epoch; None where nothing is left. Raises RingRefusalError.
         """
         reader = self._reader
         share = BatchShare(rank, size, Uneven.DROP)
-        remaining = self._feed.cursor.divide(share, step)
+        remaining = self._feed.cursor.divide(share, step, trains=repeats)
         feed = self._feed.feed_of(share)
         if feed.element_spec != reader._distributed_dataset.element_spec:
             raise RingRefusalError("batches of the same data have another form when fewer members divide it")

@@ -72,6 +72,10 @@ class HealingStep:
             before = self.before_next
             self.before_next = None
             before()
+            if self._replacement is not None:
+                iterator = self._replacement
+                self._replacement = None
+                reader = self._reader_of(iterator)
         outputs = None
         if trains:
             outputs = self._trained(reader, iterator)

@@ -147,6 +147,8 @@ class SurvivingFit:
 
         Not where only reading shows whether there is a next batch.
         """
+        if self._healing.lacks(offer.rank) and self._data is None:
+            return False
         return self._position.per_epoch is not None and bool(offer.rank or not self._has_silenced())
 
     def _change_before_next_step(self, offer: OfferHandover) -> None:
@@ -168,6 +170,7 @@ class SurvivingFit:
             self._has_healed = True
             for callback in self._callbacks:
                 callback.on_heal()
+        self._divide(self._steps, repeats=True)
         self._report_healed()
 
     def _has_silenced(self) -> bool:
@@ -278,7 +281,8 @@ class SurvivingFit:
             position.step += back
             position.batch += back
         tensors = {**state.tensors, MEMBERS: self._values.members}
-        for rank in ranks:
+        # A member that comes back after steps without it has none of its own any more: the sum of no row is zeros.
+        for rank in [] if self._size < self._healing.ring.size else ranks:
             values = self._values.of_member(rank)
             tensors |= {f"{tensor_files.MEMBER}{rank}/{name}": value for name, value in values.items()}
         ring = self._healing.ring
