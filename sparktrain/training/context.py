@@ -63,6 +63,7 @@ class TrainContext:
         self._checkpoints: CheckpointSaver | None = None
         self._memory: MemorySaver | None = None
         self._position = Position()
+        self._position.rank_now = self._gang.rank_now
         self._strategies: Strategies | None = None
         self._data: OpenData | None = None
         self._streams: OpenStreams | None = None
@@ -104,7 +105,8 @@ class TrainContext:
     @property
     def rank(self) -> int:
         """The number of this member in its gang, from 0 to `size - 1`; rank 0 is the chief."""
-        return self._assignment.member.rank
+        self._gang.read_rank()
+        return self.member_rank
 
     @property
     def size(self) -> int:
@@ -114,17 +116,17 @@ class TrainContext:
     @property
     def local_rank(self) -> int:
         """The number of this member among the members of its gang on this host, from 0."""
-        return self._gang.formation.local_rank
+        return self._gang.read_rank().local_rank
 
     @property
     def role(self) -> str:
         """The role of this member: `chief`, `worker`, `ps` or `evaluator`."""
-        return self._gang.formation.role.value
+        return self._gang.read_rank().role.value
 
     @property
     def index(self) -> int:
         """The number of this member among those with its role, from 0."""
-        return self._gang.formation.index
+        return self._gang.read_rank().index
 
     @property
     def cluster_spec(self) -> dict[str, list[str]]:
@@ -204,8 +206,9 @@ class TrainContext:
             restore_dir = self._assignment.restore_dir
             arrive = self._gang.arrival(self._assignment)
             self._checkpoints = CheckpointSaver(
-                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size, arrive=arrive
+                self._wire, scratch, restore_dir, self.member_rank, self._clock, size=self.size, arrive=arrive
             )
+            self._checkpoints.rank_now = self._position.rank_now
         return self._checkpoints
 
     def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
@@ -245,21 +248,19 @@ class TrainContext:
         """
         from sparktrain.training.export import export
 
-        export(model, Path(self.log_dir).parent, self.rank)
+        export(model, Path(self.log_dir).parent, self.member_rank)
 
     def prepare_sessions(self) -> None:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
         from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
-        assignment = self._assignment
-        wire = self._wire
-        folders = (assignment.work_dir, str(Path(assignment.log_dir).parent))
+        folders = (self._assignment.work_dir, str(Path(self.log_dir).parent))
         sessions.install(
             sessions.SessionMember(
                 formation=self._gang.formation,
                 saver=self.checkpoint,
                 stepped=self._stepped,
-                serves=lambda: wire.send(Entered(os.getpid())),
+                serves=lambda: self._wire.send(Entered(os.getpid())),
                 log_dir=self.log_dir,
                 own_folders=folders,
                 clock=self._clock,
@@ -361,19 +362,18 @@ class TrainContext:
 
         Raises SpecError.
         """
-        chosen = self.seed % 2**31 if seed is None else seed
         framework = data_owner(data)
         package = fit_feeds() if framework is None else framework.module
         if package == TENSORFLOW:
             require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
         return feeds_of(package).shard(
             data,
-            rank=self.rank,
+            rank=self.member_rank if framework is None and package == TENSORFLOW else self.rank,
             size=self._gang.readers or self.size,
             batch_size=batch_size,
             uneven=uneven,
             shuffle=shuffle,
-            seed=chosen,
+            seed=self.seed % 2**31 if seed is None else seed,
             class_weight=class_weight,
             position=self._position,
         )
@@ -563,6 +563,11 @@ class TrainContext:
 
     # ---- internal
 
+    @property
+    def member_rank(self) -> int:
+        """As `rank`, for sparktrain: a process that waits for a place follows where its rank changes."""
+        return (self._position.rank_now or (lambda: self._assignment.member.rank))()
+
     def _boosting_member(self) -> "BoostingMember":
         from sparktrain.training.boosting import BoostingMember
 
@@ -587,9 +592,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            turns = (self.local_rank, self._gang.formation.local_size)
-            may_grow = self._call.gang.may_grow
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, turns)
+            turns = (self._gang.formation.local_rank, self._gang.formation.local_size)
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, self._call.gang.may_grow, turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

@@ -21,6 +21,8 @@ from sparktrain.state.losses.absence import MemberAbsences
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
+from sparktrain.state.losses.prepared import PreparedProcesses
+from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
@@ -47,6 +49,7 @@ DEEDS = [
         "write",
     ),
     *("drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate"),
+    *("replace", "replace", "replace"),
     *(
         "arrive",
         "arrive",
@@ -68,6 +71,8 @@ DEEDS = [
 ]
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
+REPLACEMENT = ["declare", "tick", "ready", "die", "heal", "heal"]
+"""A process waits, and takes the place of a member that is lost, up to some point."""
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -76,8 +81,10 @@ RingKey = tuple[TrialId, Generation, int]
 class RingModel:
     """What the members of one run know."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, standby: int = 0) -> None:
         self.world = world
+        self.standby = standby
+        """The most processes of a gang that wait for a loss."""
         self._commands = 0
         self._fed = 0
         self._able: set[Member] = set()
@@ -96,6 +103,10 @@ class RingModel:
         """Processes that were started to wait for a place."""
         self._ready: set[Member] = set()
         """Those of them that wait."""
+        self._bound: set[Member] = set()
+        """Those that can take the place of their own rank alone."""
+        self._former: set[Member] = set()
+        """Names of processes that have another one since."""
         self._dismissed: set[Member] = set()
         """Processes that were asked to end, or have left their gang."""
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
@@ -123,7 +134,10 @@ class RingModel:
 
     def _send(self, message: m.StateOutput) -> None:
         generation = message.member.trial, message.member.generation
-        if isinstance(message, m.RingBroken):
+        assert message.member not in self._former, "a process is called by a name that it has no more"
+        if isinstance(message, m.RenameMember):
+            self._rename(message.member, message.successor)
+        elif isinstance(message, m.RingBroken):
             assert message.member in self._able, f"{message.member} is asked to heal, and cannot"
             notified = self._notified.setdefault((*generation, message.ring), set())
             assert message.member.rank not in notified, "the ring is an older one"
@@ -157,6 +171,14 @@ class RingModel:
             assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
             self._acknowledged[generation] = message.member.incarnation
 
+    def _rename(self, member: Member, successor: Member) -> None:
+        assert member in self._ready, "a process takes a place that does not wait for one"
+        assert member not in self._bound or member.rank == successor.rank, "a process takes a place of another rank"
+        assert successor not in self._prepared, "two processes have the same name"
+        self._former.add(member)
+        self._prepared.add(successor)
+        self._ready.add(successor)
+
     def _check_survivors(self, commands: list[do.Command]) -> None:
         """Half of the members, at least, have kept the process with which they trained in the ring that broke."""
         broken = [each.message for each in commands if isinstance(each, do.Send)]
@@ -187,6 +209,8 @@ class RingModel:
             key = message.member.trial, message.member.generation, message.ring
             self._healed.setdefault(key, set()).add(message.member)
         elif isinstance(message, m.MemberPrepared):
+            if message.bound and message.member not in self._ready:
+                self._bound.add(message.member)
             self._ready.add(message.member)
         elif isinstance(message, m.MemberLeft):
             self._dismissed.add(message.member)
@@ -202,13 +226,16 @@ class RingModel:
         waiting = {
             (member.trial, member.generation, member.rank) for member in (running & self._prepared) - self._dismissed
         }
-        current = {gang.handovers.current.member for gang in gangs if gang.handovers.current is not None}
+        current = {process.member for gang in gangs for process in gang.handovers.processes}
+        assert all(len(gang.handovers.standbys) <= self.standby for gang in gangs), "too many processes wait"
         assert running <= members | current | self._dismissed, "a process trains that belongs to no gang"
         lasting = [gang for gang in gangs if gang.fault.first is None and not gang.stop.has_started]
         trained = {member for gang in lasting for _, member in gang.live() if not gang.attendance.ended}
         for member, offer in self._offers.items():
             if member in trained & running:
-                assert (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
+                able = (running & self._ready) - self._bound - self._dismissed
+                other = any((each.trial, each.generation) == (member.trial, member.generation) for each in able)
+                assert other or (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
 
     def _check_records(self) -> None:
         restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
@@ -296,7 +323,7 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif what == "ready":
         for agent in busy:
             if agent in prepared_on(world):
-                world.prepare(agent)
+                world.prepare(agent, bound=which % 3 == 0)
     elif what == "move":
         move(world, which)
     elif what == "drain agent":
@@ -313,23 +340,26 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         act(world, what, which, names)
 
 
-def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple[int, int]:
-    """One history, checked after each deed; returns how many rings healed in it, and how many members moved."""
+def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> tuple[int, int, int]:
+    """One history, checked after each deed; returns how many rings healed in it, how many members moved, and how many
+    places went to a process that had waited for any of them."""
     draw = random.Random(seed)
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
     size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
     least = draw.choice([None, 1])
-    limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
+    standby = draw.choice([0, 1, 2])
+    limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least, "standby": standby}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
     for number in range(size + draw.randint(0, 3)):
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
-    model = model_of(world)
+    model = model_of(world, standby)
     second_loss = ["die", "start", "arrive", "die", "start"]
     for what in ["start", "declare", *draw.choice([[], second_loss]), *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
-        for part in RELOCATION[: 2 + which] if what == "relocate" else [what]:
+        parts = {"relocate": RELOCATION[: 2 + which], "replace": REPLACEMENT[: 2 + which]}
+        for part in parts.get(what, [what]):
             deed(world, part, which, names)
             world.suggest()
             check_members(world)
@@ -343,7 +373,7 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
     check_end(world, RESTARTS)
     restarts = [record.restart for record in world.records if isinstance(record, MemberRestarted)]
     moves = sum(restart.drained for restart in restarts)
-    return len(restarts) - moves, moves
+    return len(restarts) - moves, moves, len(world.sent(m.RenameMember))
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])
@@ -447,7 +477,7 @@ def _ignored(restarts: MemberRestarts, gang: Gang, rank: Rank, outcome: Any) -> 
     return outcome
 
 
-def _any_change(handovers: Handovers, gang: Gang, at: float) -> bool:
+def _any_change(standbys: Standbys, gang: Gang, at: float) -> bool:
     """Members move also where some member cannot change its ring."""
     return gang.status is GangStatus.RUNNING and gang.size > 1
 
@@ -478,6 +508,46 @@ def _again(absences: MemberAbsences, rank: Rank) -> int:
     return absences.incarnations.get(rank, 0) + 1
 
 
+def _any_rank(standbys: Standbys, gang: Gang, rank: Rank) -> Handover | None:
+    """A process takes the place of a rank that its function has not read."""
+    for standby in gang.handovers.standbys:
+        standby.bound = False
+    return _pop_ready(standbys, gang, rank)
+
+
+def _not_ready(standbys: Standbys, gang: Gang, rank: Rank) -> Handover | None:
+    """A process takes a place before it waits for one."""
+    for standby in gang.handovers.standbys:
+        standby.stage = HandoverStage.READY
+        standby.bound = False
+    return _pop_ready(standbys, gang, rank)
+
+
+def _nameless(processes: PreparedProcesses, gang: Gang, handover: Handover, by: float) -> list[do.Command]:
+    """The agent does not learn which member its process is."""
+    return [each for each in _take_place(processes, gang, handover, by) if not isinstance(each, do.Send)]
+
+
+def _forgotten_standbys(standbys: Standbys, gang: Gang, at: float) -> list[do.Command]:
+    """Processes that wait outlive their gang."""
+    gang.handovers.standbys.clear()
+    return []
+
+
+def _start_all(standbys: Standbys, gang: Gang, at: float) -> list[do.Command]:
+    """A process waits on each idle agent."""
+    commands = []
+    for agent in standbys._agents.idle_for(standbys._sweep.run, 9):
+        standby, start = standbys._processes.start(gang, Rank(0), agent, "more", at + 9.0)
+        gang.handovers.standbys.append(standby)
+        commands.append(start)
+    return commands
+
+
+_pop_ready = Standbys.pop_ready
+_take_place = PreparedProcesses.take_place
+
+
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "heals a member that cannot": partial(patch.object, Gang, "declare", _forgets_who_cannot),
     "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
@@ -486,7 +556,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
-    "moves a member from any ring": partial(patch.object, Handovers, "_may_change", _any_change),
+    "moves a member from any ring": partial(patch.object, Standbys, "may_change", _any_change),
     "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
     "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
     "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),
@@ -495,6 +565,11 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
     "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
     "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
+    "gives a place of another rank": partial(patch.object, Standbys, "pop_ready", _any_rank),
+    "gives a place to one that is not ready": partial(patch.object, Standbys, "pop_ready", _not_ready),
+    "keeps the name of a process": partial(patch.object, PreparedProcesses, "take_place", _nameless),
+    "forgets those that wait": partial(patch.object, Standbys, "end", _forgotten_standbys),
+    "starts too many": partial(patch.object, Standbys, "_start", _start_all),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }
 

@@ -228,7 +228,8 @@ class MemberRestarts:
         """
         absences = gang.absences
         away = absences.by_rank
-        formed = bool(away) and all(absence.reserved for absence in away.values())
+        # The end of a member is that of the gang, also where all had joined the ring before.
+        formed = bool(away) and not gang.attendance.ended and all(absence.reserved for absence in away.values())
         if not formed or message.ring != absences.newest_ring:
             return False
         absences.healed[message.member.rank] = message.step

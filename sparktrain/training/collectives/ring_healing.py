@@ -123,6 +123,8 @@ class RingHealing:
         self._listening = False
         self.waits = False
         """Whether this process is prepared, and has no place in the ring yet."""
+        self.bound = False
+        """Whether the function has read the rank of this process while it waits."""
         self.before_waiting: Callable[[], None] = lambda: None
         """Called before it waits for its place: what can be done without a ring is done then."""
         self.on_arrived: Callable[[], None] = lambda: None
@@ -223,10 +225,10 @@ class RingHealing:
         """
         self.ring.prepare()  # type: ignore[attr-defined] # only a process for a fit on TensorFlow is prepared
         self.before_waiting()
-        formed = self._wire.await_place()
+        formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
-        self._form(*formed)
+        self._form(formed.ring, formed.places, formed.member.rank)
         folder = self.arrive(target)
         self.waits = False
         self.on_arrived()
@@ -256,8 +258,8 @@ class RingHealing:
             raise MovedAway(offer.places[offer.rank].host)
         self._form(offer.ring, offer.places)
 
-    def _form(self, number: int, places: tuple[MemberAddress, ...]) -> None:
-        formation = Formation(self.ring.rank, places)
+    def _form(self, number: int, places: tuple[MemberAddress, ...], rank: int | None = None) -> None:
+        formation = Formation(self.ring.rank if rank is None else rank, places)
         self._exchange.enter(number)
         self._healing_ring.rejoin(formation, number)
         if self._declared:

@@ -144,13 +144,15 @@ class HorovodRing(NamedRing):
             mpi_ops.shutdown()
 
     def rejoin(self, formation: Formation, number: int) -> None:
-        """Leave the ring, and join that of `formation`, of the same rank and size. After a loss call `break_off` first.
+        """Leave the ring, and join that of `formation`, of the same size. After a loss call `break_off` first.
 
-        Blocks until all members have joined. Raises FormError.
+        The rank is another one for a process that waited for any place. Blocks until all members have joined. Raises
+        FormError.
         """
         self.leave()
         self._joining = replace(self._joining, formation=formation)
         self._formation = formation
+        self.rank = formation.rank
         self._connection = _connect(self._joining)
 
     @as_written

@@ -1,7 +1,9 @@
 """The TensorFlow graphs of a feed: passes that start at a position, and a member's share of batches."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -78,10 +80,15 @@ def _share_with(feed: Any, options: Any) -> Any:
     return share
 
 
-def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
-    """The share of the dataset `batches`, in passes that start at the cursor's position."""
+def resumable(cursor: Cursor, batches: Any, share: BatchShare, rank_now: Callable[[], int] | None = None) -> Any:
+    """The share of the dataset `batches`, in passes that start at the cursor's position.
+
+    `rank_now` returns the rank that a pass has the share of, where that may change.
+    """
     cardinality = int(batches.cardinality())
     shard = _member_batches(batches, cardinality, share)
+    ranks = range(share.size if rank_now is not None else 0)
+    shards = [_member_batches(batches, cardinality, replace(share, rank=rank)) for rank in ranks]
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
     replay = _replay(batches, shard)
 
@@ -89,7 +96,8 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     def start_pass(number: Any, replayed: Any, skipped: Any) -> Any:
         replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([replays]):
-            remainder = (_measured(shard, cursor, number) if unknown else shard).skip(tf.identity(skipped))
+            present = shard if rank_now is None else _present(shards, rank_now)
+            remainder = (_measured(present, cursor, number) if unknown else present).skip(tf.identity(skipped))
         return remainder
 
     feed = passes(cursor, start_pass, share.steps(cardinality) if cardinality >= 0 else None)
@@ -97,6 +105,15 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     feed = _share_with(feed, batches.options())
     feed.cardinality = cardinality_of
     return feed
+
+
+def _present(shards: Sequence[Any], rank_now: Callable[[], int]) -> Any:
+    """That of `shards` with the rank that the process has when the pass starts, in a graph."""
+    rank = tf.numpy_function(lambda: np.array(rank_now(), np.int32), [], tf.int32)
+    rank.set_shape([])
+    # None of the others gets an iterator: one of a dataset that shuffles would change the order of the next pass.
+    choices = [plain(partial(tf.data.experimental.to_variant, shard)) for shard in shards]
+    return tf.data.experimental.from_variant(tf.switch_case(rank, choices), shards[0].element_spec)
 
 
 def shuffles(batches: Any) -> list[Any]:

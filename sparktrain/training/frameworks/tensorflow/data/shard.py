@@ -10,6 +10,7 @@ in each step all members have the same number of examples.
 import inspect
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -110,7 +111,7 @@ def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Epoc
     cursor = Cursor(position, steps, members=share.size, endless=cardinality == tf.data.INFINITE_CARDINALITY)
     if turns is not None:
         turns.cursor = cursor
-    feed = pipeline.resumable(cursor, batches, share)
+    feed = pipeline.resumable(cursor, batches, share, position.rank_now)
     position.describe(feed.element_spec, order_of(batches))
     return feed
 
@@ -146,24 +147,25 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
     steps = share.steps(-(-length // batch))
     cursor = Cursor(position, steps, members=share.size)
     gather = _Gather(data, arrays, weighed=share.uneven is Uneven.PAD)
-
-    real = share.real(length, batch)
     tail = len(share.rows(np.arange(length, dtype=np.int64), batch)[1])
 
     def rows(number: np.int64, skipped: np.int64) -> tuple[Any, ...]:
-        matrix, last = share.rows(assignment.order(length, seed, int(number)), batch)
+        present = share if position.rank_now is None else replace(share, rank=position.rank_now())
+        matrix, last = present.rows(assignment.order(length, seed, int(number)), batch)
         counts = np.full(steps, batch, np.int64)
-        counts[-1] = real
-        return matrix[skipped:], counts[skipped : len(matrix)], last[np.newaxis][: int(skipped < steps)]
+        counts[-1] = real = present.real(length, batch)
+        lasts = last[np.newaxis][: int(skipped < steps)]
+        return matrix[skipped:], counts[skipped : len(matrix)], lasts, np.int64(real)
 
     def start_pass(number: Any, played: Any, skipped: Any) -> Any:
-        matrix, counts, last = tf.numpy_function(rows, [number, skipped], [tf.int64] * 3)
+        matrix, counts, last, real = tf.numpy_function(rows, [number, skipped], [tf.int64] * 4)
         matrix.set_shape([None, batch])
         counts.set_shape([None])
         picks = tf.data.Dataset.from_tensor_slices((matrix, counts))
         if tail:
             last.set_shape([None, tail])
-            counted = pipeline.plain(lambda indices: (indices, tf.constant(real, tf.int64)))
+            real.set_shape([])
+            counted = pipeline.plain(lambda indices: (indices, real))
             picks = picks.concatenate(tf.data.Dataset.from_tensor_slices(last).map(counted))
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
