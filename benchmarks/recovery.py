@@ -32,6 +32,11 @@ HEALING_TARGETS_S = {0: 0.6, 100: 1.2, 1024: 3.0}
 """By megabytes of state."""
 STEPS = 12
 """Between two kills."""
+LARGE_MB = 500
+LARGE_STEPS = 4
+"""The same with more megabytes than `LARGE_MB`: there a step takes seconds."""
+BATCH = 16
+MEMBERS = 2
 
 
 def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
@@ -41,7 +46,8 @@ def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
 
     _mark(folder, ctx, "entered")
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(4096, 20)).astype("float32")
+    # No more steps than the kills need: each of them would count for nothing.
+    x = rng.normal(size=((kills + 2) * steps_between(mb) * BATCH * MEMBERS, 20)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
     side = int((mb * 2**20 / 12) ** 0.5)
     wide = [keras.layers.Dense(side, activation="relu") for _ in range(2)] if mb else []
@@ -49,10 +55,10 @@ def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
     model.build((None, 20))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(1e-3)), loss=loss, jit_compile=False)
-    watch = _watch(folder, kills, victim, ctx)
+    watch = _watch(folder, kills, victim, ctx, steps_between(mb))
     _mark(folder, ctx, "built")
     model.fit(
-        ctx.shard((x, y), batch_size=16),
+        ctx.shard((x, y), batch_size=BATCH),
         epochs=1,
         callbacks=[*ctx.keras_callbacks(checkpoint_every=None if mb else 5), watch],
         verbose=0,
@@ -65,7 +71,12 @@ def _mark(folder, ctx, what: str) -> None:
         Path(folder, f"{what}-{len(list(Path(folder).glob('kill-*')))}").write_text(repr(time.time()))
 
 
-def _watch(folder, kills, victim, ctx):
+def steps_between(mb: int) -> int:
+    """Steps from one kill to the next with `mb` of state."""
+    return LARGE_STEPS if mb > LARGE_MB else STEPS
+
+
+def _watch(folder, kills, victim, ctx, steps):
     import keras
 
     seen: list[int] = []  # no attribute of the callback: a restart would restore it
@@ -84,7 +95,7 @@ def _watch(folder, kills, victim, ctx):
             recovers = len(seen) == 1 or not past_kills or step > int(past_kills[-1].read_text().split()[1])
             if ctx.rank == 0 and recovers and not mark.exists():
                 mark.write_text(repr(time.time()))
-            if len(seen) == STEPS and ctx.rank == 1 and number <= kills:
+            if len(seen) == steps and ctx.rank == 1 and number <= kills:
                 draft = Path(folder, "draft")
                 draft.write_text(f"{time.time()!r} {step}")
                 draft.rename(Path(folder, f"kill-{number}"))
@@ -142,7 +153,7 @@ def recoveries(
     if rank is not None:
         function = train_jax
         params["rank"] = rank
-    result = st.run(function, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
+    result = st.run(function, params, workers=MEMBERS, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
     moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
     if function is train:

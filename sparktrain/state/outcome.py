@@ -108,9 +108,10 @@ class Restart(Struct, frozen=True):
     resumed_from_step: int | None = None
     """Step of the checkpoint that training resumed from; None when it restarted from step 0. Of a member that
     restarted alone: step of the gang's newest checkpoint, which the others did not go back to; where a ring healed, the
-    step after which all trained on."""
+    newest step after which a member kept the state."""
     steps_lost: int | None = None
-    """Repeated steps, as far as members had reported them (each half second); None where they reported none."""
+    """Steps that the model repeats: a member had reported them, and no member kept the state after them. Members report
+    each half second; None where they reported none."""
     loss: Loss | None = None
     """The cluster's reason, where an agent was lost and the cluster reported one."""
     alone: bool = False

@@ -216,7 +216,7 @@ class Sweep:
         trial = self.trials[gang.trial]
         failure = absence.failure
         member = gang.member(rank)
-        step = min(gang.absences.healed.values(), default=None) if absence.ring else None
+        step = gang.absences.kept_step if absence.ring else None
         restart = Restart(
             rank=int(rank),
             host=failure.host,

@@ -233,6 +233,8 @@ class TrainContext:
         start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
+        if loop is not None:
+            self.checkpoint.are_alike = lambda: loop.are_alike
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:

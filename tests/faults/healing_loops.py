@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
     batches = ctx.shard(rows(), batch_size=BATCH, shuffle=True)
     restored = ctx.checkpoint.restore(model, batches)
     traces: list[int] = []
+    calls: Counter[int] = Counter()
 
     def train_step(x: Any, y: Any) -> Any:
         traces.append(1)
@@ -60,7 +62,9 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
         if way != "late":
             model.accuracy.update_state(y, outputs)
         if way == "eager":
+            calls[died.step] += 1
             died.at("within")
+            died.at(f"call {calls[died.step]}")
         gradients = recorded.gradient(loss, model.trainable_variables)
         if way == "eager":
             died.at("applying")
@@ -82,6 +86,7 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
                 print(json.dumps([step, numbers.numpy().tolist()]), file=seen, flush=True)
                 died.step = step
                 died.at("before")
+                died.at("together")
                 died.at("later")
                 losses.append(float(memory.train(step_of, x, y)))
                 died.at("after")

@@ -63,6 +63,9 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Call
         pytest.param(3, "eager", "0.001s", [(2, "within", 6), (0, "after", 10), (1, "end", 15)], marks=OTHERS),
         pytest.param(3, "eager", "auto", [(1, "applying", 6), (2, "lag", 6)], marks=OTHERS),
         pytest.param(3, "eager", "0.001s", [(0, "applying", 6), (1, "lag", 6)], marks=OTHERS),
+        # Lost in the step in which another process has joined, and then in one that a member repeats for others.
+        pytest.param(3, "eager", "0.001s", [(2, "within", 8), (1, "call 2", 8)], marks=OTHERS),
+        pytest.param(3, "eager", "0.001s", [(1, "applying", 6), (2, "lag", 6), (1, "call 1", 6)], marks=OTHERS),
     ],
 )
 def test_the_others_train_on_when_a_member_is_killed(

@@ -118,3 +118,20 @@ def test_long_names_fit_on_a_narrow_screen(browser: Browser, tmp_path: Path) -> 
         page.wait_for_selector("body[data-ready=yes]")
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
         page.close()
+
+
+def test_a_table_of_one_trial_shows_its_whole_row(browser: Browser, tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, "run").begin()
+    run.add({"x": 1.0})
+    run.form(0)
+    run.succeed(0, accuracy=0.2)
+    run.end()
+    page = browser.new_page(viewport={"width": 1300, "height": 1000})
+    page.goto(write_report([run.directory], tmp_path / "report.html", HandClock()).as_uri())
+    page.wait_for_selector("body[data-ready=yes]")
+    table, row = page.locator(".table").bounding_box(), page.locator("[data-trial]").bounding_box()
+    assert table is not None
+    assert row is not None
+    assert row["y"] + row["height"] <= table["y"] + table["height"]
+    assert "scroll sideways" not in page.locator("#trials").inner_text()
+    page.close()

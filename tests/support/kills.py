@@ -3,10 +3,13 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from sparktrain.errors import RingError
+
+_TOGETHER_S = 60.0
 
 
 class Kills:
@@ -20,11 +23,16 @@ class Kills:
         self.step = 0
 
     def at(self, moment: str) -> None:
-        """The training has come to `moment`. At "lag" it raises RingError, and the process lives."""
+        """The training has come to `moment`. At "lag" it raises RingError, and the process lives.
+
+        At "together" it waits for all ranks that die then: they are lost at once.
+        """
         for number, place in enumerate(self._places):
             mark = self._notes / f"killed-{number}"
             if place == [self._rank, moment, self.step] and not mark.exists():
                 mark.touch()
+                if moment == "together":
+                    self._await_others(moment)
                 if moment == "lag":
                     raise RingError("the collective has ended on others, and has failed here")
                 if moment == "later":
@@ -32,3 +40,10 @@ class Kills:
                     threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
                 else:
                     os.kill(os.getpid(), signal.SIGKILL)
+
+    def _await_others(self, moment: str) -> None:
+        numbers = [number for number, place in enumerate(self._places) if place[1:] == [moment, self.step]]
+        until = time.monotonic() + _TOGETHER_S
+        while not all((self._notes / f"killed-{number}").exists() for number in numbers):
+            assert time.monotonic() < until, f"not all of {numbers} have come to step {self.step}"
+            time.sleep(0.01)

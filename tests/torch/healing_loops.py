@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,15 @@ def train(folder: str, kills: list[Any], every: str, ctx: Any) -> None:
     restored = ctx.checkpoint.restore(model, optimizer, scheduler, loader)
     step = restored.step if restored else 0
     means = restored["means"] if restored else []
+    calls: Counter[int] = Counter()
     seen = (notes / f"rows-{ctx.rank}-{os.getpid()}.jsonl").open("a")
 
     def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         loss: torch.Tensor = nn.functional.mse_loss(model(x), y)
+        calls[died.step] += 1
         died.at("within")
+        died.at(f"call {calls[died.step]}")
         loss.backward()
         died.at("applying")
         died.at("lag")
@@ -56,6 +60,7 @@ def train(folder: str, kills: list[Any], every: str, ctx: Any) -> None:
                 died.step = step
                 print(json.dumps([step, numbers.tolist()]), file=seen, flush=True)
                 died.at("before")
+                died.at("together")
                 died.at("later")
                 memory.train(train_step, x, y)
                 scheduler.step()
@@ -65,7 +70,7 @@ def train(folder: str, kills: list[Any], every: str, ctx: Any) -> None:
                 if step == STEPS:
                     break
             means.append(ctx.allreduce(float(step * ctx.rank)))
-    arrays = {name: value.numpy() for name, value in plain.state_dict().items() if "running" not in name}
+    arrays = {name: value.numpy() for name, value in plain.state_dict().items()}
     momenta = [state["momentum_buffer"].numpy() for state in optimizer.state.values()]
     np.savez(notes / f"member-{ctx.rank}.npz", *momenta, **arrays)
     facts = {"means": means, "rate": optimizer.param_groups[0]["lr"], "step": step}

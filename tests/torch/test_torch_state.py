@@ -12,6 +12,7 @@ import sparktrain as st
 from sparktrain.errors import UserError
 from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.frameworks import torch_devices
+from sparktrain.training.frameworks.torch import torch_state
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.torch import ddp_programs
 
@@ -149,6 +150,33 @@ def test_optimizers_and_schedulers_continue_as_they_were(tmp_path: Path, kind: s
     for one, other in zip(first[2:-1], second[2:-1], strict=True):
         assert one.state_dict().keys() == other.state_dict().keys()
         assert one.get_last_lr() == other.get_last_lr()
+
+
+def test_members_of_a_gang_of_the_same_size_get_their_own_buffers_and_generators(tmp_path: Path) -> None:
+    def model() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)).bfloat16()
+
+    members = []
+    means = []
+    draws = []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        trained = model()
+        trained(torch.randn(8, 2).bfloat16())
+        members.append(torch_state.own((trained,)))
+        means.append(trained[1].running_mean)
+        draws.append(torch.rand(3))
+    # The files are those of rank 1, as where another host has lost its copy.
+    state = saver.capture(None, 3, parts=(trained,), members=members)
+    tensor_files.save(tmp_path / "state", state.tensors, state.document)
+    for rank in range(2):
+        again = model()
+        saver.restore(None, tmp_path / "state", rank, size=2, parts=(again,))
+        assert torch.equal(again[1].running_mean, means[rank])
+        assert torch.equal(torch.rand(3), draws[rank])
+    grown = model()
+    saver.restore(None, tmp_path / "state", 1, size=3, parts=(grown,))
+    assert torch.equal(grown[1].running_mean, means[0]), "in another gang, all have those of rank 0"
 
 
 def test_another_model_changes_nothing(tmp_path: Path) -> None:

@@ -151,6 +151,6 @@ def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
 def get_files(source: str, target: str, ring: Any, rank: int, hidden: bool) -> dict[str, Any]:
     """The members but rank 0 lack a snapshot; `hidden`: they do not see the shared memory of its host either."""
     if hidden and rank:
-        sent_files._on_this_host = lambda folder, checksum: None
+        sent_files._on_this_host = lambda folder, identity, is_new: None
     found = sent_files.send_files(ring, None if rank else Path(source), Path(target) / str(rank))
     return {"folder": str(found), "content": {each.name: each.read_text() for each in found.iterdir()}}

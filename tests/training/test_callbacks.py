@@ -278,6 +278,62 @@ def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_proc
     assert together(2, changes) == [([] if lacking is not None else [(7, 4)], False)] * 2
 
 
+class Watch(keras.callbacks.Callback):
+    """Watches each step, and can stop none."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        pass
+
+
+class StopBySelf(keras.callbacks.Callback):
+    """Stops after a step, by the name of the attribute that `stop` reads."""
+
+    def __init__(self, at: int, stop: Any) -> None:
+        super().__init__()
+        self._at = at
+        self._stop = stop
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == self._at:
+            self._stop(self.model)
+
+
+def stop_openly(model: Any) -> None:
+    model.stop_training = True
+
+
+def stop_by_text(model: Any) -> None:
+    setattr(model, "_".join(["stop", "training"]), True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "each_step", "steps"),
+    [(None, False, 40), (stop_openly, True, 14), (stop_by_text, False, 15)],
+    ids=["watches", "stops openly", "stops in a way that its code does not show"],
+)
+def test_members_meet_at_each_step_only_where_a_callback_may_stop_them(kind: Any, each_step: bool, steps: int) -> None:
+    def fit(ring: ThreadRing) -> Any:
+        outside, model = Outside(), built()
+        distribute(model.optimizer, ring)
+        stop = Watch() if kind is None else StopBySelf(13 if ring.rank else 99, kind)
+        callbacks = keras.callbacks.CallbackList(
+            [*keras_callbacks(outside.ties(ring)), stop], model=model, epochs=1, steps=40, verbose=0
+        )
+        model.stop_training = False
+        callbacks.on_train_begin()
+        callbacks.on_epoch_begin(0)
+        for batch in range(40):
+            outside.clock.time += 0.25
+            callbacks.on_train_batch_begin(batch)
+            callbacks.on_train_batch_end(batch, {})
+            if model.stop_training:
+                break
+        callbacks.on_epoch_end(0, {"loss": 1.0})
+        return outside.position.step, ring.operations.count("stopping") > 10, model.stop_training
+
+    assert together(2, fit) == [(steps, each_step, kind is not None)] * 2
+
+
 def test_a_trial_of_one_member_stops_after_the_step() -> None:
     outside = Outside(stop=True)
     model = member()

@@ -104,6 +104,8 @@ class TrialTable {
     this.inner = h("div", { class: "tinner" }, this.head, this.rows);
     this.box = h("div", { class: "table", role: "grid", tabindex: "0", "aria-label": "Trials; arrow keys move, Enter opens", onscroll: () => this.frame(), onkeydown: (event) => this.key(event) }, this.inner);
     this.element = h("div", {}, h("div", { class: "tools" }, this.search, this.select, this.shown), this.box);
+    const sizes = new ResizeObserver(() => this.fit());
+    for (const part of [this.box, this.head]) sizes.observe(part);
     this.refresh();
   }
 
@@ -160,13 +162,19 @@ class TrialTable {
       const [one, other] = [column.get(a), column.get(b)];
       return empty(one) || empty(other) ? compare(one, other) || a.id - b.id : sign * compare(one, other) || a.id - b.id;
     });
-    const wide = this.width > this.box.clientWidth + 2 ? ` · ${this.columns.length} columns, scroll sideways` : "";
-    this.shown.textContent = (found.length === this.ctx.doc.trials.length ? count(found.length, "trial") : `${found.length.toLocaleString("en")} of ${count(this.ctx.doc.trials.length, "trial")}`) + wide;
     this.at = Math.min(this.at, Math.max(0, found.length - 1));
     this.rows.style.height = `${found.length * ROW_HEIGHT}px`;
     this.inner.style.width = `${this.width}px`;
-    this.box.style.height = `${Math.min(MOST_HEIGHT, found.length * ROW_HEIGHT + this.head.offsetHeight + 18)}px`;
     this.drawn = null;
+    this.fit();
+  }
+
+  // Depends on sizes, which are 0 until the table is in the document.
+  fit() {
+    const [matches, trials] = [this.found.length, this.ctx.doc.trials.length];
+    const wide = this.box.clientWidth && this.width > this.box.clientWidth + 2 ? ` · ${this.columns.length} columns, scroll sideways` : "";
+    this.shown.textContent = (matches === trials ? count(matches, "trial") : `${matches.toLocaleString("en")} of ${count(trials, "trial")}`) + wide;
+    this.box.style.height = `${Math.min(MOST_HEIGHT, matches * ROW_HEIGHT + this.head.offsetHeight + 18)}px`;
     this.draw();
   }
 

@@ -120,8 +120,10 @@ class Gang:
 
     def depart(self, rank: Rank, absence: Absence) -> None:
         """Member `rank` is lost, and restarts alone."""
-        # At the loss: a member may report the step after it before all others have reported that the ring is healed.
-        absence.step = self.progress.last_step
+        # At the loss: a member may report the step after it before all others have reported that the ring is healed. No
+        # earlier than at the loss before: perhaps only that process had reported a step.
+        reported = [step for step in (absence.step, self.progress.last_step) if step is not None]
+        absence.step = max(reported, default=None)
         self.attendance.declare(rank, heals=False, moves=False)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 

@@ -65,6 +65,11 @@ class MemberAbsences(Struct, gc=False):
     """Members that have joined that ring, with the steps that they have finished."""
 
     @property
+    def kept_step(self) -> int | None:
+        """The step of the member of that ring which is ahead: it keeps its state, and the others come to it."""
+        return max(self.healed.values(), default=None)
+
+    @property
     def healing(self) -> tuple[Rank, Absence] | None:
         """The first member that is away while the others wait for it to form a ring, and its absence."""
         return next(((rank, absence) for rank, absence in self.by_rank.items() if absence.ring), None)

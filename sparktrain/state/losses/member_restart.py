@@ -75,8 +75,14 @@ class MemberRestarts:
         absence = Absence(gang.located(failure, rank), at, AbsenceStage.WAITING, at + self._wait_s)
         if earlier is not None:
             # The first loss is the cause, and its cost counts from then.
-            losses = earlier.losses + (not is_ending)
-            absence = replace(absence, failure=earlier.failure, since=earlier.since, ring=earlier.ring, losses=losses)
+            absence = replace(
+                absence,
+                failure=earlier.failure,
+                since=earlier.since,
+                ring=earlier.ring,
+                losses=earlier.losses + (not is_ending),
+                step=earlier.step,
+            )
         gang.depart(rank, absence)
         self._waiting[gang.trial] = None
         return [] if self._has_servers or is_ending else self._break_ring(gang, at)

@@ -1,7 +1,7 @@
 """How the members of a gang agree on memory checkpoints, whatever trains: all take one after the same step.
 
 One member of each host copies its state, in turns; all where another gang is to continue from it. Each copy has the
-random numbers of the chief, and what each member has of its own.
+random numbers of the chief, and what each member has of its own, with its random numbers.
 """
 
 import math

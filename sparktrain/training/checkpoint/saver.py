@@ -36,9 +36,9 @@ from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
-from sparktrain.training.checkpoint.process_generators import assign_generators, generators
+from sparktrain.training.checkpoint.process_generators import OWN, assign_generators, assign_packed, generators
 from sparktrain.training.checkpoint.retention import Retention
-from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.imported import keeper
@@ -59,7 +59,9 @@ QUIET_S = 1.0
 
 EXTRA = "extra/"
 ALIKE = "alike"
-"""The key, in the document of a state for a new process, of whether all members draw the same random numbers."""
+"""The key, in the document of a state, of whether all members draw the same random numbers."""
+_DRAWING = "drawing_members"
+"""The key, in the document of a state, of the number of members that have generators of their own in it."""
 _CALL = "ctx.checkpoint.save"
 _RESTORE = "ctx.checkpoint.restore"
 """In messages."""
@@ -134,6 +136,8 @@ def capture(
     part: StatePart | None = None
     retention = Retention()
     saved_parts = parts_of(model, parts)
+    of_framework = [{name: array for name, array in member.items() if name != OWN} for member in members]
+    own_states = of_framework if any(of_framework) else []
     if rank is not None:
         entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
         part = StatePart(rank, tuple(slices))
@@ -145,9 +149,10 @@ def capture(
             entries, tensors, retention = module.retained(saved_parts, spare or {})
         else:
             entries, tensors = module.captured(saved_parts, spare or {})
-        tensors = module.with_members(tensors, members)
+        tensors = module.with_members(tensors, own_states)
     packed, arrays = pack(extra or {})
     tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
+    drawn = {f"{MEMBER}{rank}/{OWN}": member[OWN] for rank, member in enumerate(members) if OWN in member}
     document = {
         "version": VERSION,
         "step": step,
@@ -157,9 +162,10 @@ def capture(
         "generators": generators(),
         "extra": packed,
         "arrays": [path for path, _ in arrays],
-        "members": len(members),
+        "members": len(own_states),
+        _DRAWING: len(drawn),
     }
-    return State(step, tensors, document, part, retention)
+    return State(step, tensors | drawn, document, part, retention)
 
 
 def peek(folder: Path) -> Restored:
@@ -176,9 +182,9 @@ def restore(
     The chief continues exactly as it would have. Every other rank gets the same state, with two exceptions: of Keras's
     generators it keeps its own seeds and takes only the chief's counters; Python's and NumPy's generators stay as they
     are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. In a gang of the
-    same `size` each rank also gets its own statistics and metrics, where the state has them. Blocks on the local disk.
-    Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files
-    cannot be read.
+    same `size` each rank gets its own statistics, metrics and generators, where the state has them. Blocks on the local
+    disk. Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the
+    files cannot be read.
     """
     saved_parts = parts_of(model, parts)
     with TensorFiles(folder) as files:
@@ -186,9 +192,10 @@ def restore(
         alike = alike or bool(document.get(ALIKE))
         if saved_parts:
             state_module(saved_parts, _RESTORE).assign(saved_parts, files, document, (rank, size), alike=alike)
-        if alike or rank == tensor_files.source_rank(
-            document
-        ):  # last, because building an optimizer or a generator draws from them
+        # Last, because building an optimizer or a generator draws from them.
+        if size > 1 and document.get(_DRAWING) == size:
+            assign_packed(files.read(f"{MEMBER}{rank}/{OWN}"))
+        elif alike or rank == tensor_files.source_rank(document):
             assign_generators(document["generators"])
         return _restored(files, document)
 
@@ -260,6 +267,8 @@ class CheckpointSaver:
 
         `size`: of the gang. `arrive` returns that folder where it is not known yet: it is called at its first use.
         """
+        self.are_alike: Callable[[], bool] = lambda: False
+        """Whether all members draw the same random numbers as this one."""
         self._arrive = arrive
         self._size = size
         self._save_timeout_s = save_timeout_s
@@ -363,6 +372,8 @@ class CheckpointSaver:
             self._await_earlier(count)
             spare = self._take_spare()
             state = capture(model, count, spare=spare, rank=self._rank if split else None, **facts)
+            if self.are_alike():
+                state.document[ALIKE] = True
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))

@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 
@@ -11,19 +12,23 @@ from sparktrain.training.collectives.ring import Ring
 
 CHUNK_BYTES = 64 * 2**20
 _NAME = "memory_base"
+_NUMBER = "number"
+"""The file with the random number."""
 
 
-def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
+def send_files(ring: Ring, source: Path | None, target: Path, *, is_new: bool = False) -> Path:
     """The folder with the files of `source` of the member that sends: `source` itself where it is not None.
 
     The member of rank `ring.source` sends. One on its host reads the files there; others get them over the ring, into
     the new `target`. Every member calls it, and blocks until all have the files; one that does not need them passes any
-    folder as `source`. Raises RingError, and OSError when the disk fails.
+    folder as `source`. With `is_new` on all members the sender has just written the files: then a random number in a
+    file shows which folder is that of its host, and no member reads all of them for a checksum. Raises RingError,
+    and OSError when the disk fails.
     """
     sends = ring.rank == ring.source
-    offer = json.loads(broadcast_bytes(ring, _offer(source) if source is not None and sends else b""))
+    offer = json.loads(broadcast_bytes(ring, _offer(source, is_new) if source is not None and sends else b""))
     # A file that a neighbor has is read in place: over the ring 100 MB take longer than the rest of a restart.
-    folder = source or _on_this_host(Path(offer["folder"]), offer["checksum"])
+    folder = source or _on_this_host(Path(offer["folder"]), offer["identity"], is_new)
     lack = ring.allgather_array(np.array([folder is None], "int64"), name=_NAME)
     if not lack.any():
         assert folder is not None
@@ -36,15 +41,21 @@ def send_files(ring: Ring, source: Path | None, target: Path) -> Path:
     return folder or target
 
 
-def _offer(source: Path) -> bytes:
+def _offer(source: Path, is_new: bool) -> bytes:
+    if is_new:
+        (source / _NUMBER).write_text(uuid4().hex, encoding="ascii")
     files = [(path.name, path.stat().st_size) for path in sorted(source.iterdir())]
-    return json.dumps({"folder": str(source), "checksum": folder_checksum(source), "files": files}).encode()
+    return json.dumps({"folder": str(source), "identity": _identity(source, is_new), "files": files}).encode()
 
 
-def _on_this_host(folder: Path, checksum: str) -> Path | None:
+def _identity(folder: Path, is_new: bool) -> str:
+    return (folder / _NUMBER).read_text(encoding="ascii") if is_new else folder_checksum(folder)
+
+
+def _on_this_host(folder: Path, identity: str, is_new: bool) -> Path | None:
     """`folder` if this process sees it with the same content: one of another host has another name."""
     try:
-        return folder if folder_checksum(folder) == checksum else None
+        return folder if _identity(folder, is_new) == identity else None
     except OSError:
         return None
 

@@ -56,7 +56,7 @@ class SurvivingLoop:
         self._rounds = rounds
         self._can_heal = False
         self._has_declared = False
-        self._alike = False
+        self.are_alike = False
         """Whether the generators of all members were equal when the loop started."""
         self._step = 0
         self._ahead = 0
@@ -95,9 +95,11 @@ class SurvivingLoop:
         ring = self._healing.ring
         rows = ring.allgather_array(np.array([[is_quiet, drawn]], "int64"), name=_NAME)
         self._can_heal = bool(rows[:, 0].all())
-        self._alike = len(set(rows[:, 1].tolist())) == 1
+        self.are_alike = len(set(rows[:, 1].tolist())) == 1
         if self._can_heal:
             self._continue()
+        # All processes are new after a restart; in a run without the loss this would not be their first step.
+        self._is_cold = step > 0
 
     def end(self) -> None:
         """The loop is over: a loss ends the training from now on. Raises OSError when the agent is gone."""
@@ -179,7 +181,7 @@ class SurvivingLoop:
                 self._warm_up(call)
                 return call()
             except Exception as error:
-                if not is_ring_error(error) or isinstance(error, MissedCallError):
+                if not _is_of_loss(error):
                     raise
                 self._heal(error, in_step=True)
             finally:
@@ -193,7 +195,19 @@ class SurvivingLoop:
         # At once: the gang restarts, and does not wait for a process that cannot help.
         if self._ahead > 1 or (in_step and self._steps.is_applied()):
             raise error
-        agreement = self._healing.heal(error, lambda: self._agreement(in_step))
+        while True:
+            agreement = self._healing.heal(error, lambda: self._agreement(in_step))
+            try:
+                self._follow(agreement, ago=int(in_step))
+            except Exception as broken:
+                if not _is_of_loss(broken):
+                    raise
+                error = broken  # one more member is lost while this one helps the others
+            else:
+                return
+
+    def _follow(self, agreement: RingAgreement, *, ago: int) -> None:
+        """Train on in the ring in which the members have come to `agreement`."""
         standing = agreement.standings[self._healing.ring.rank]
         self._has_healed = self._is_cold = True
         self._healing.continuity.comparison = self._compare
@@ -201,7 +215,7 @@ class SurvivingLoop:
             self._rounds.forget_parts()
         self._healing.healed(self._step)
         if standing.place > agreement.most_advanced.place:
-            self._repeat_for_others(agreement, ago=int(in_step))
+            self._repeat_for_others(agreement, ago)
 
     def _agreement(self, in_step: bool) -> RingAgreement:
         self._steps.rejoin()
@@ -217,7 +231,7 @@ class SurvivingLoop:
         )
         return self._healing.agree(standing, self._write)
 
-    def _repeat_for_others(self, agreement: RingAgreement, *, ago: int) -> None:
+    def _repeat_for_others(self, agreement: RingAgreement, ago: int) -> None:
         """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing."""
         present = self._steps.present()
         drawn = _drawn()
@@ -232,8 +246,8 @@ class SurvivingLoop:
             self._calls[ago]()
         finally:
             self._healing.continuity.heal = heal
-        self._steps.take(present)
-        _assign_drawn(drawn)
+            self._steps.take(present)
+            _assign_drawn(drawn)
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
         """Make the first step in another ring once more, where that matters, and return to the state before it."""
@@ -273,7 +287,7 @@ class SurvivingLoop:
         state = capture(None, self._step, epoch=epoch, batch=batch, extra=extra, parts=self._steps.parts())
         _assign_drawn(drawn)
         ring = self._healing.ring
-        document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self._alike}
+        document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self.are_alike}
         tensor_files.save(folder, self._steps.completed(state.tensors, ranks), document)
 
     def _arrive(self, arrival: RingAgreement) -> None:
@@ -287,7 +301,7 @@ class SurvivingLoop:
         restored = peek(arrival.folder)
         content = restored.extra[LOOP]
         with TensorFiles(arrival.folder) as files:
-            self._alike = bool(files.document[ALIKE])
+            self.are_alike = bool(files.document[ALIKE])
             self._steps.arrive(files)
         extra = {name: value for name, value in restored.extra.items() if name != LOOP}
         self._has_healed = self._is_cold = True
@@ -300,9 +314,16 @@ class SurvivingLoop:
         self._healing.healed(self._step)
         if self._rounds is not None:
             self._rounds.continue_with(self._step, content["agreed"])
+        past_results = list(self._healing.continuity.results)
         with self.noting(self._step, (restored.epoch, restored.batch), extra):
+            self._healing.continuity.results.extend(past_results)
             if content["in_round"] and self._rounds is not None:
                 self._rounds.agree(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
+
+
+def _is_of_loss(error: BaseException) -> bool:
+    """Whether a member may have been lost: the others can form another ring."""
+    return is_ring_error(error) and not isinstance(error, MissedCallError)
 
 
 def _drawn() -> tuple[Any, Any]:

@@ -28,6 +28,10 @@ SHARD_BYTES = 127 * 2**20
 DOCUMENT = "state.json"
 SOURCE = "source"
 """The key, in the document of a state, of the rank that has saved it."""
+MEMBER = "members/"
+"""Prefix of a member's own tensors, before its rank and their names."""
+MEMBER_BYTES = 2**22
+"""The most bytes of one member's own tensors; beyond that all members continue with the chief's."""
 
 _CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors of Python and numpy for names, types and numbers that `save` has not written."""
@@ -37,6 +41,11 @@ Array = tensor_slices.Array
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _PLAIN = _INTEGERS | {"float16", "float32", "float64", "bool"}
 """The types of safetensors' numpy API; any other, such as bfloat16, is stored as integers of its size."""
+_DTYPES = {f"{sign}{8 * size}": f"{kind}{size}" for sign, kind in (("I", "i"), ("U", "u")) for size in (1, 2, 4, 8)}
+_DTYPES |= {"F16": "f2", "F32": "f4", "F64": "f8", "BOOL": "bool"}
+"""The names of these types in a file's header, and NumPy's."""
+_LENGTH_BYTES = 8
+"""At the start of a file: the length of its header."""
 _FOREIGN = "sparktrain"
 """The key in a file's metadata with names, dtypes and shapes of tensors that are stored as integers."""
 _CUT = "\0"
@@ -103,14 +112,14 @@ class TensorFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open = ExitStack()
-        self._parts: dict[str, list[tuple[int, str, Any]]] = {}
+        self._parts: dict[str, list[tuple[int, str, _MappedFile]]] = {}
         """For each tensor name, its parts: offset, key, and file."""
         self._foreign: dict[str, tuple[str, list[int]]] = {}
         try:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
             self._slices = read_indices(folder)
             for path in sorted(folder.glob("*.safetensors")):
-                self._index(self._open.enter_context(safe_open(path, framework="np")))
+                self._index(_MappedFile(path, self._open.enter_context(safe_open(path, framework="np"))))
             self._names = self._all_names()
         except (OSError, SafetensorError, *_CORRUPT) as error:
             self._parts.clear()
@@ -179,8 +188,9 @@ class TensorFiles:
             joined = _joined(name, parts, *self._foreign[name])
             return joined if index is None else np.ascontiguousarray(joined[index])
         [(_, key, file)] = parts
-        tensor: Array = file.get_tensor(key) if not index else file.get_slice(key)[index]
-        return tensor
+        content: Array = file.mapped(key)
+        # Of an array: a number would be none.
+        return np.array(content[index] if index else content)
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
@@ -189,11 +199,38 @@ class TensorFiles:
         except (SafetensorError, *_CORRUPT) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
-    def _index(self, file: Any) -> None:
-        for key in file.keys():  # noqa: SIM118 - it is no mapping
+    def _index(self, file: "_MappedFile") -> None:
+        for key in file.keys:
             name, _, start = key.partition(_CUT)
             self._parts.setdefault(name, []).append((int(start or 0), key, file))
-        self._foreign |= json.loads((file.metadata() or {}).get(_FOREIGN, "{}"))
+        self._foreign |= json.loads(file.metadata.get(_FOREIGN, "{}"))
+
+
+class _MappedFile:
+    """The tensors of one file as views of it.
+
+    The library copies what it reads twice, into new memory each time: of 1 GB that takes a second.
+    """
+
+    def __init__(self, path: Path, opened: Any) -> None:
+        """`opened` is the file as the library has it, which has checked its header."""
+        self.keys: list[str] = list(opened.keys())
+        self.metadata: dict[str, str] = opened.metadata() or {}
+        with path.open("rb") as file:
+            self._start = _LENGTH_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            self._header: dict[str, Any] = json.loads(file.read(self._start - _LENGTH_BYTES))
+        self._content = np.memmap(path, np.uint8, "r")
+
+    def shape(self, key: str) -> list[int]:
+        """The shape of a tensor."""
+        return list(self._header[key]["shape"])
+
+    def mapped(self, key: str) -> Array:
+        """The tensor, in the memory of the file."""
+        entry = self._header[key]
+        first, end = entry["data_offsets"]
+        content = self._content[self._start + first : self._start + end]
+        return content.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def numeric(dtype: np.dtype[Any]) -> bool:
@@ -251,16 +288,16 @@ def _save_shard(path: Path, parts: dict[str, Array], tensors: Mapping[str, Array
     save_file(parts, path, {_FOREIGN: json.dumps(foreign)} if foreign else None)
 
 
-def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: list[int]) -> Array:
+def _joined(name: str, parts: "list[tuple[int, str, _MappedFile]]", dtype: str, shape: list[int]) -> Array:
     """A tensor from its parts, which are stored as integers."""
-    stored = sum(math.prod(file.get_slice(key).get_shape()) for _, key, file in parts)
+    stored = sum(math.prod(file.shape(key)) for _, key, file in parts)
     if min(shape, default=0) < 0 or math.prod(shape) * dtype_of(dtype).itemsize > 8 * stored:
         raise ValueError(f"it has the shape {shape}, and {stored} integers are stored")  # before it takes the memory
     tensor = np.empty(shape, dtype_of(dtype))
     integers = _as_integers(name, tensor)
     filled = 0
     for start, key, file in sorted(parts, key=lambda part: part[0]):
-        part = file.get_tensor(key)
+        part = file.mapped(key)
         if start != filled:
             raise ValueError(f"its part from {filled} to {start} is missing")
         integers[start : start + len(part)] = part

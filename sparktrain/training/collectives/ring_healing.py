@@ -353,11 +353,11 @@ class RingHealing:
         mine = standings[self.ring.rank]
         if self.ring.rank == self.ring.source:
             write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
-            return send_files(self.ring, folder, folder)
+            return send_files(self.ring, folder, folder, is_new=True)
         source = standings[self.ring.source]
         needs_files = mine.is_new or (mine.place > source.place if source.is_loop else mine.steps < source.steps)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
-        return send_files(self.ring, None if needs_files else folder, received)
+        return send_files(self.ring, None if needs_files else folder, received, is_new=True)
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the most advanced member has recorded."""
@@ -374,6 +374,9 @@ class RingHealing:
             done = len(agreement.results) if most.in_step else 0
         else:
             done = mine.results if mine.steps == most.steps else 0
+        if mine.is_new:
+            # It counts as having these: in the next ring it once took them again, for its later collectives.
+            self.continuity.results = list(agreement.results[:done])
         self.continuity.follow(agreement.results[done:])
 
 

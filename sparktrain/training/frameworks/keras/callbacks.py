@@ -42,6 +42,7 @@ from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
+    STOP,
     Agreed,
     Arrange,
     CallbackStateKeeper,
@@ -50,6 +51,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     ResumedState,
     stops_midway,
 )
+from sparktrain.training.notices import notice
 from sparktrain.training.step_reports import StepReports
 
 AGREE_S = 1.0
@@ -232,6 +234,8 @@ class StartTogether(InternalCallback):
             self.model.make_train_function(force=True)
         self._compare_data()
         self._compare(self.model, self.params.get("steps"))
+        if self._ring.joins_late:  # its state is that of the others
+            return
         optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
         variables = [*self.model.weights, *(slot for opt in optimizers if opt is not None for slot in opt.variables)]
         if self._past.own:
@@ -461,12 +465,14 @@ class StopOnRequest(InternalCallback):
         now = self._clock.now()
         pace = (now - self._since[1]) / max(1, step - self._since[0])
         offer = None if self._healing is None else self._healing.offer()
-        mine = [float(self._should_stop()), pace, 0.0 if offer is None else float(offer.ring)]
+        ring = 0.0 if offer is None else float(offer.ring)
+        mine = [float(self._should_stop()), float(self._position.stop_asked), pace, ring]
         gathered = self._ring.allgather_array(np.array([mine]), name="stop")
-        requested, slowest, _ = gathered.max(axis=0).tolist()
-        self._stop = requested > 0
+        requests, stops, slowest, _ = gathered.max(axis=0).tolist()
+        self._stop = requests > 0
+        self._position.stop_agreed = stops > 0
         # All of them have it: an offer that some member lacks may be withdrawn.
-        if offer is not None and self._healing is not None and (gathered[:, 2] == offer.ring).all():
+        if offer is not None and self._healing is not None and (gathered[:, 3] == offer.ring).all():
             self._healing.on_agreed(offer)
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since = (step, now)
@@ -476,7 +482,8 @@ class StopOnRequest(InternalCallback):
 class StopTogether(InternalCallback):
     """Stops all members after the same step when a callback of the user has stopped one of them.
 
-    They agree at the end of each epoch, and after each step if a user's callback that might stop is called then.
+    They agree at the end of each epoch, and after each step if a user's callback that might stop is called then. One
+    that stops although its code does not show it waits until the members agree on requests (`StopOnRequest`).
     """
 
     last = True
@@ -493,14 +500,19 @@ class StopTogether(InternalCallback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
+        position = self._position
+        unforced = self.model.stop_training and not position.cut
         if self._midway:
-            cut = self._position.cut
-            self.model.stop_training = self._any(self.model.stop_training and not cut) or cut
+            self.model.stop_training = self._any(unforced) or position.cut
+        elif position.stop_agreed:
+            self.model.stop_training = True
+        elif unforced and not position.stopped and self._ring.size > 1:
+            self._ask()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         if self._ring.size > 1:
-            self.model.stop_training = self._any(self.model.stop_training)
+            self.model.stop_training = self._any(self.model.stop_training or self._position.stop_asked)
 
     def agreed(self) -> Agreed:
         """See base class."""
@@ -509,6 +521,18 @@ class StopTogether(InternalCallback):
     def continue_with(self, agreed: Agreed) -> None:
         """See base class."""
         self._midway = bool(agreed[0])
+
+    def _ask(self) -> None:
+        """Continue until the members agree: one that leaves its loop alone would keep the others waiting."""
+        self.model.stop_training = False
+        if self._position.stop_asked:
+            return
+        self._position.stop_asked = True
+        notice(
+            f"a callback has stopped training after step {self._position.step}, and no callback that is called at each "
+            f"step has {STOP} in its code: the members stop together up to about {AGREE_S:g} s later. To have them "
+            f"stop after the very step, set model.{STOP} in a method of the callback's class"
+        )
 
     def _any(self, mine: bool) -> bool:
         return bool(self._ring.allgather_array(np.array([mine], "int32"), name="stopping").any())

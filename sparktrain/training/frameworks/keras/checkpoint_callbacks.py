@@ -253,7 +253,7 @@ class Resume(InternalCallback):
         self._past.states = content.get("callbacks", {})
         # The members that send their state have started the epoch: what callbacks do then is undone here.
         self._past.midway = batch > 0 or self._past.sent
-        self._past.values = [(variable, model_state.held_value(variable)) for variable in variables]
+        self._past.values = [(variable, model_state.retained_value(variable)) for variable in variables]
         # Between two steps, the state that other members send is that after the step which this process only reads.
         if batch or content.get(SENT, {}).get("read_only", False):
             metrics = [variable for metric in self.model.metrics for variable in metric.variables]

@@ -10,19 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
-from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, as_plain, source_rank
+from sparktrain.training.checkpoint.tensor_files import (
+    MEMBER,
+    MEMBER_BYTES,
+    SHARD_BYTES,
+    Array,
+    TensorFiles,
+    as_plain,
+    source_rank,
+)
 from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
 from sparktrain.training.frameworks import imported
+from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
 OWN_OPTIMIZERS = "optimizers/"
 """Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
-MEMBER = "members/"
-"""Prefix of a member's own variables in a checkpoint, before its rank and the variable's name."""
-MEMBER_BYTES = 2**22
-"""The most that a checkpoint has of one member's own variables; beyond that all members continue with the chief's."""
 GLOBAL_SEED = "global_seed"
 """The name of the state of Keras's generator for random operations without a seed of their own."""
 
@@ -100,6 +106,23 @@ def is_split(variable: Any) -> bool:
 def held_value(variable: Any) -> Any:
     """A copy of the variable's value, which `assign` takes: of a variable that members hold in parts, this member's."""
     return variable.value if is_split(variable) else value(variable)  # nothing changes an array of JAX
+
+
+def retained_value(variable: Any) -> Any:
+    """As `held_value`, without a copy where training leaves memory as it is that is referenced."""
+    if is_split(variable) or backend_in_use() != TENSORFLOW:
+        return held_value(variable)
+    return view(variable)
+
+
+def put_back(variable: Any, retained: Any) -> None:
+    """Assign a `retained_value` to its variable, unless it has that value since."""
+    if not (isinstance(retained, np.ndarray) and retained.nbytes and _is_memory_of(variable, retained)):
+        variable.assign(retained)
+
+
+def _is_memory_of(variable: Any, content: Array) -> bool:
+    return not is_split(variable) and view(variable).ctypes.data == content.ctypes.data
 
 
 def part_of(

@@ -4,6 +4,7 @@ Keras gives a callback the model but not its list: the list is on the stack of t
 """
 
 import copy
+import inspect
 import os
 import sys
 import traceback
@@ -18,9 +19,11 @@ import numpy as np
 from keras.src.callbacks.monitor_callback import MonitorCallback
 from keras.src.callbacks.orbax_checkpoint import OrbaxCheckpoint
 
+from sparktrain.config.uses import codes
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.extras import pack
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader, is_ordered
 from sparktrain.training.notices import notice
 
@@ -28,6 +31,8 @@ _WRITERS = (keras.callbacks.ModelCheckpoint, keras.callbacks.CSVLogger, OrbaxChe
 _SHOWN_ALONE = (keras.callbacks.TensorBoard, keras.callbacks.RemoteMonitor)
 """Callbacks with output that the function never reads."""
 _NO_STATE = {"params", "model", "_model"}
+STOP = "stop_training"
+_STEP_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _COUNTERS = {
     keras.callbacks.ModelCheckpoint: {"best", "_batches_seen_since_last_saving", "_last_batch_seen"},
     keras.callbacks.CSVLogger: {"keys"},
@@ -220,7 +225,7 @@ class CallbackStateKeeper(InternalCallback):
 
     def _restore(self) -> None:
         for variable, value in self._past.values:
-            variable.assign(value)
+            model_state.put_back(variable, value)
         for name, state in self._past.states.items():
             if (callback := self._callbacks.get(name)) is None:
                 continue
@@ -275,14 +280,37 @@ def _cut(path: str, separator: str, epoch: int) -> None:
 
 
 def stops_midway(callback: Any) -> bool:
-    """Whether a user's callback is called after each step, and so may stop training there."""
+    """Whether a user's callback is called at each step, and its code may stop training there."""
     callbacks = listed(callback)
     return callbacks is not None and any(
         not isinstance(peer, InternalCallback)
         and (not is_of_keras(peer) or isinstance(peer, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
-        and not is_default(peer, "on_train_batch_end", "on_batch_end")
+        and not is_default(peer, *_STEP_METHODS)
+        and (isinstance(peer, keras.callbacks.TerminateOnNaN) or _names_stop(peer))
         for peer in callbacks.callbacks
     )
+
+
+def _names_stop(peer: Any) -> bool:
+    """Whether the code of a callback, and of what it refers to, has the name of the attribute that stops training."""
+    return any(
+        STOP in code.co_names or STOP in code.co_consts
+        for function in _functions(peer, set())
+        for code, _ in codes(function)
+    )
+
+
+def _functions(peer: Any, seen_ids: set[int]) -> Iterator[Any]:
+    """The functions of a callback's classes and attributes, and of the callbacks in its attributes."""
+    seen_ids.add(id(peer))
+    for kind in type(peer).__mro__:
+        if not kind.__module__.startswith("keras."):
+            yield from filter(inspect.isfunction, map(inspect.unwrap, vars(kind).values()))
+    for value in vars(peer).values():
+        if inspect.isfunction(value) or inspect.ismethod(value):
+            yield value
+        elif isinstance(value, keras.callbacks.Callback) and id(value) not in seen_ids:
+            yield from _functions(value, seen_ids)
 
 
 def is_default(callback: Any, *methods: str) -> bool:

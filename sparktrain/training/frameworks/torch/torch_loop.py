@@ -132,16 +132,18 @@ class TorchLoopSteps(LoopSteps):
         """See base class."""
         states = [copy.deepcopy(part.state_dict()) for part in self._stepped()]
         gradients = [parameter.grad for parameter in self._parameters]
-        return states, gradients, torch.get_rng_state()
+        return states, gradients, torch.get_rng_state(), self._versions()
 
     def take(self, present: Any) -> None:
         """See base class."""
-        states, gradients, generator = present
+        states, gradients, generator, versions = present
         for part, state in zip(self._stepped(), states, strict=True):
             part.load_state_dict(state)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         torch.set_rng_state(generator)
+        # What a step in between has changed is undone: it does not count as one that this member has applied.
+        self._version += self._versions() - versions
 
     def take_over(self, files: TensorFiles) -> None:
         """See base class."""

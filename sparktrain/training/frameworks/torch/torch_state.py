@@ -16,7 +16,7 @@ from sparktrain.config.param_values import described
 from sparktrain.errors import UserError
 from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.retention import Retention
-from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
+from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles, numeric
 from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
 
 _PREFIX = "state/"
@@ -85,7 +85,9 @@ def assign(
 ) -> None:
     """Load the states in `files` into `parts`; on rank 0, and where members are `alike`, the CPU's generator too.
 
-    Raises UserError, with nothing changed, where the parts are others than those that were saved.
+    In a gang of the size of the one that has saved them, each member gets its own buffers and generator; in one of
+    another size, all get the buffers of rank 0. Raises UserError, with nothing changed, where the parts are others than
+    those that were saved.
     """
     step = document["step"]
     if document.get(_STATES) is None:
@@ -105,7 +107,16 @@ def assign(
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
-    if alike or not place[0]:
+    rank, size = place
+    has_own = document.get("members") == size
+    prefix = f"{MEMBER}{rank if has_own else 0}/"
+    for name, buffer in _buffers(parts).items():
+        if f"{prefix}{name}" in files:
+            _assign_buffer(buffer, files.read(f"{prefix}{name}"))
+    own_generator = f"{prefix}{GENERATOR}"
+    if has_own and own_generator in files:
+        torch.set_rng_state(torch.from_numpy(np.array(files.read(own_generator))))
+    elif alike or not rank:
         torch.set_rng_state(torch.from_numpy(np.array(files.read(GENERATOR))))
 
 
@@ -115,13 +126,17 @@ def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, i
 
 
 def own(parts: Sequence[Any]) -> dict[str, Array]:
-    """Nothing: buffers are those of the chief in each step of `DistributedDataParallel`."""
-    return {}
+    """Copies of the buffers, which differ between steps of `DistributedDataParallel`, and of the CPU's generator."""
+    states = {name: _array(buffer, None, name) for name, buffer in _buffers(parts).items()}
+    return {**states, GENERATOR: torch.get_rng_state().numpy().copy()}
 
 
 def with_members(arrays: dict[str, Array], members: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The arrays: members have none of their own."""
-    return arrays
+    """The arrays, and those of the members by rank."""
+    own_arrays = {
+        f"{MEMBER}{rank}/{name}": array for rank, member in enumerate(members) for name, array in member.items()
+    }
+    return {**arrays, **own_arrays}
 
 
 def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
@@ -162,6 +177,26 @@ def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[s
             yield f"the model has no {name}"
         elif isinstance(weights[name], torch.Tensor) and weights[name].shape != state[name].shape:
             yield f"{name} has shape {list(state[name].shape)} in it, and {list(weights[name].shape)} in the model"
+
+
+def _buffers(parts: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """The buffers in the states of modules, by the place of the module and their names; none beyond `MEMBER_BYTES`."""
+    buffers = {
+        f"{index}/{name}": buffer
+        for index, part in enumerate(parts)
+        if isinstance(part, torch.nn.Module)
+        for saved_names in [_plain(part).state_dict().keys()]
+        for name, buffer in _plain(part).named_buffers()
+        if name in saved_names
+    }
+    return buffers if sum(buffer.nbytes for buffer in buffers.values()) <= MEMBER_BYTES else {}
+
+
+def _assign_buffer(buffer: torch.Tensor, content: Array) -> None:
+    """Set a buffer to what `_array` has made of it."""
+    tensor = torch.from_numpy(np.array(content))
+    with torch.no_grad():
+        buffer.copy_(tensor if tensor.dtype is buffer.dtype else tensor.view(buffer.dtype))
 
 
 class _Packing:

@@ -1,6 +1,7 @@
 """Saving and restoring without a model, against an agent made of data."""
 
 import os
+import random
 import re
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered, Unsaved
 from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint.process_generators import OWN, packed
 from sparktrain.training.checkpoint.saver import CheckpointSaver, capture
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 
@@ -80,8 +82,6 @@ def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
 
 
 def test_the_global_generators_resume(agent: Agent, tmp_path: Path) -> None:
-    import random
-
     saving = checkpoints(agent, tmp_path)
     saving.save(1)
     straight = [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()]
@@ -98,6 +98,43 @@ def test_the_global_generators_resume(agent: Agent, tmp_path: Path) -> None:
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
     checkpoints(agent, tmp_path, snapshot.folder).restore()
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
+
+
+def _draw(rank: int) -> None:
+    """Draw numbers of a member's own: Python's generator then has one more in store."""
+    random.seed(rank)
+    np.random.seed(rank)
+    random.gauss(0, 1)
+
+
+def test_each_member_of_a_gang_of_the_same_size_continues_with_its_own_generators(tmp_path: Path) -> None:
+    members = []
+    for rank in range(2):
+        _draw(rank)
+        members.append({OWN: packed()})
+    state = saver.capture(None, 4, members=members)
+    tensor_files.save(tmp_path / "state", state.tensors, state.document)
+    assert state.document["members"] == 0, "no framework has arrays of its own"
+    for rank in range(2):
+        _draw(rank)
+        expected = [random.gauss(0, 1), random.random(), *np.random.normal(size=3).tolist()]
+        np.random.seed(9)
+        saver.restore(None, tmp_path / "state", rank, size=2)
+        assert [random.gauss(0, 1), random.random(), *np.random.normal(size=3).tolist()] == expected
+    before = random.getstate()
+    saver.restore(None, tmp_path / "state", 1, size=3)
+    assert random.getstate() == before, "rank 1 of another gang is another member"
+
+
+def test_members_that_draw_alike_all_continue_as_the_chief(agent: Agent, tmp_path: Path) -> None:
+    saving = checkpoints(agent, tmp_path)
+    saving.are_alike = lambda: True
+    saving.save(1)
+    expected = random.random()
+    saving.finish(SOON_S)
+    folder = agent.snapshots.get_nowait().folder
+    checkpoints(agent, tmp_path, folder, rank=1).restore()
+    assert random.random() == expected
 
 
 class SplitModel:

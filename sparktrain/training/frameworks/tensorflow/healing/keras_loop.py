@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
-from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.keras import model_state
@@ -130,7 +130,7 @@ class KerasLoopSteps(LoopSteps):
             completed[_RATE] = self._rate
         for rank in ranks:
             for name, value in self._values.of_member(rank).items():
-                completed[f"{model_state.MEMBER}{rank}/{name}"] = value
+                completed[f"{MEMBER}{rank}/{name}"] = value
         return completed
 
     def rejoin(self) -> None:

@@ -249,14 +249,17 @@ class SurvivingFit:
             by_name = dict(zip(names, agreed, strict=True))
             content[SENT] = {"drawn": self._past.drawn, "agreed": by_name, "read_only": not in_step}
             extra = {FIT_STATE: content}
-            state = capture(self._model, position.step, epoch=position.epoch, batch=position.batch, extra=extra)
+            # Nothing trains until the files are written: a copy of large weights would double the time.
+            state = capture(
+                self._model, position.step, epoch=position.epoch, batch=position.batch, extra=extra, retained=True
+            )
         finally:
             position.step += back
             position.batch += back
         tensors = {**state.tensors, MEMBERS: self._values.members}
         for rank in ranks:
             values = self._values.of_member(rank)
-            tensors |= {f"{model_state.MEMBER}{rank}/{name}": value for name, value in values.items()}
+            tensors |= {f"{tensor_files.MEMBER}{rank}/{name}": value for name, value in values.items()}
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.save(folder, tensors, document)
