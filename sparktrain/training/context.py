@@ -230,11 +230,10 @@ class TrainContext:
         from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of, rounds_of
 
         rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
-        start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
-        if loop is not None:
-            self.checkpoint.are_alike = lambda: loop.are_alike
+        start = max(0, self.checkpoint.newest_step)
+        self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:
@@ -256,7 +255,6 @@ class TrainContext:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
         from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
-        folders = (self._assignment.work_dir, str(Path(self.log_dir).parent))
         sessions.install(
             sessions.SessionMember(
                 formation=self._gang.formation,
@@ -264,7 +262,7 @@ class TrainContext:
                 stepped=self._stepped,
                 serves=lambda: self._wire.send(Entered(os.getpid())),
                 log_dir=self.log_dir,
-                own_folders=folders,
+                own_folders=(self._assignment.work_dir, str(Path(self.log_dir).parent)),
                 clock=self._clock,
             )
         )
