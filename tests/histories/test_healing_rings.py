@@ -21,7 +21,6 @@ from sparktrain.state.losses.absence import MemberAbsences
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
-from sparktrain.state.losses.prepared import PreparedProcesses
 from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
@@ -508,46 +507,6 @@ def _again(absences: MemberAbsences, rank: Rank) -> int:
     return absences.incarnations.get(rank, 0) + 1
 
 
-def _any_rank(standbys: Standbys, gang: Gang, rank: Rank) -> Handover | None:
-    """A process takes the place of a rank that its function has not read."""
-    for standby in gang.handovers.standbys:
-        standby.bound = False
-    return _pop_ready(standbys, gang, rank)
-
-
-def _not_ready(standbys: Standbys, gang: Gang, rank: Rank) -> Handover | None:
-    """A process takes a place before it waits for one."""
-    for standby in gang.handovers.standbys:
-        standby.stage = HandoverStage.READY
-        standby.bound = False
-    return _pop_ready(standbys, gang, rank)
-
-
-def _nameless(processes: PreparedProcesses, gang: Gang, handover: Handover, by: float) -> list[do.Command]:
-    """The agent does not learn which member its process is."""
-    return [each for each in _take_place(processes, gang, handover, by) if not isinstance(each, do.Send)]
-
-
-def _forgotten_standbys(standbys: Standbys, gang: Gang, at: float) -> list[do.Command]:
-    """Processes that wait outlive their gang."""
-    gang.handovers.standbys.clear()
-    return []
-
-
-def _start_all(standbys: Standbys, gang: Gang, at: float) -> list[do.Command]:
-    """A process waits on each idle agent."""
-    commands = []
-    for agent in standbys._agents.idle_for(standbys._sweep.run, 9):
-        standby, start = standbys._processes.start(gang, Rank(0), agent, "more", at + 9.0)
-        gang.handovers.standbys.append(standby)
-        commands.append(start)
-    return commands
-
-
-_pop_ready = Standbys.pop_ready
-_take_place = PreparedProcesses.take_place
-
-
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "heals a member that cannot": partial(patch.object, Gang, "declare", _forgets_who_cannot),
     "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
@@ -565,11 +524,6 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
     "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
     "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
-    "gives a place of another rank": partial(patch.object, Standbys, "pop_ready", _any_rank),
-    "gives a place to one that is not ready": partial(patch.object, Standbys, "pop_ready", _not_ready),
-    "keeps the name of a process": partial(patch.object, PreparedProcesses, "take_place", _nameless),
-    "forgets those that wait": partial(patch.object, Standbys, "end", _forgotten_standbys),
-    "starts too many": partial(patch.object, Standbys, "_start", _start_all),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }
 

@@ -16,6 +16,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state import records as fact
 from sparktrain.state.agents import Agents
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import AbsenceStage
@@ -65,7 +66,15 @@ class Standbys:
             commands.append(self._end(gang, first, at))
         if len(standbys) < self._sweep.spec.gang.standby and self.may_change(gang, at) and self._needs(gang):
             commands += self._start(gang, at)
+        self._note(gang)
         return commands
+
+    def _note(self, gang: Gang) -> None:
+        attempt = self._sweep.trials[gang.trial].attempt
+        line = standby_line(gang, self._sweep.spec.gang.standby)
+        if gang.status is GangStatus.RUNNING and line != attempt.standby:
+            attempt.standby = line
+            self._sweep.note([fact.StandbysNoted(trial=gang.trial, text=line)])
 
     def _start(self, gang: Gang, at: float) -> Commands:
         commands: Commands = []

@@ -5,14 +5,18 @@ import pytest
 from sparktrain.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state import events as on
 from sparktrain.state.losses.prepared import END_TIMEOUT_S
 from sparktrain.state.losses.standbys import MOST_FAILURES, standby_line
 from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.state.records import StandbysNoted
+from sparktrain.state.recovery import recovered
+from tests.support.limits import run_limits
 from tests.unit.state.gangs import trial
 from tests.unit.state.ps_gangs import whole
 from tests.unit.state.test_handovers import end_as_moved, offers
 from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, ring
-from tests.unit.state.world import World
+from tests.unit.state.world import RUN, World
 
 
 def waiting(
@@ -58,6 +62,19 @@ def test_a_process_that_waits_takes_the_place_of_any_member_at_once(rank: int) -
     [restart] = trial(world).restarts
     assert (restart.rank, restart.healed, restart.steps_lost, restart.kind) == (rank, True, 0, FailureKind.SIGNAL)
     assert not whole(world)
+
+
+def test_the_journal_has_what_waits_each_time_that_changes() -> None:
+    world = World()
+    agents, [process] = waiting(world, 2)
+    world.fail(agents[1], FailureKind.SIGNAL)
+    train_on(world, [agents[0], process], 1)
+    world.tick(0.1)
+    noted = [record.text for record in world.records if isinstance(record, StandbysNoted)]
+    ready = "standby: 1 ready, model built and step traced"
+    assert noted == ["standby: 0 of 1", "standby: 1 starting", ready, "standby: 0 of 1", "standby: 1 starting"]
+    folded = recovered(on.RunStarted(0.0, RUN, run_limits(size=2, standby=1, heals=True), tuple(world.records)))
+    assert folded.trials[trial(world).id].generation == 1
 
 
 def test_the_agent_learns_the_name_of_the_member_before_the_ring_forms() -> None:
