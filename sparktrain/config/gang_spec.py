@@ -186,6 +186,11 @@ class GangSpec:
                 f"{subject} with workers=1: a process that waits gets the state of the other members, and there are "
                 "none; pass workers=2 or more, or leave it out"
             )
+        if self.min_workers is not None:
+            raise SpecError(
+                f"{subject} with min_workers={self.min_workers}: after a loss a gang continues with fewer members, or "
+                "has a process that takes the place; leave out one of them"
+            )
         if self.local_steps is not None:
             raise SpecError(
                 f"{subject} with local_steps={self.local_steps}: members that train steps by themselves do not heal; "

@@ -22,6 +22,8 @@ def restart_line(number: int, restart: Restart) -> str:
         host = "" if restart.host is None else f" from {formatting.plain(restart.host)}"
         return f"restart {number}: rank {restart.rank} moved{host}: {formatting.plain(restart.cause)}; {cost}"
     cause = formatting.plain(restart.cause) + ("; the others kept their state" if restart.healed else "")
+    if restart.members is not None:
+        cause += f" and continue with {restart.members} of {formatting.count(restart.full_size or 0, 'member')}"
     return f"restart {number}: {member(restart.rank, restart.host)}: {cause}; {cost}"
 
 

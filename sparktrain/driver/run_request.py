@@ -103,6 +103,7 @@ class RunRequest:
             size=start.size,
             backend=spec.gang.backend,
             may_grow=start.may_grow,
+            may_shrink=spec.gang.min_workers not in (None, spec.gang.size),
             port=start.port,
             ring=start.ring,
             prepared=start.prepared,

@@ -260,8 +260,8 @@ class MemberSession:
                         post(m.SnapshotHeld(self.member, step, checksum, written.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
-                case pm.Heals(heals=heals, moves=moves):
-                    post(m.MemberHeals(self.member, heals, moves))
+                case pm.Heals(heals=heals, moves=moves, shrinks=shrinks):
+                    post(m.MemberHeals(self.member, heals, moves, shrinks))
                 case pm.Doubts(ranks=ranks):
                     post(m.MemberDoubts(self.member, tuple(map(Rank, ranks))))
                 case pm.Healed(ring=ring, step=step):

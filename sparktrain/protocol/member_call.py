@@ -24,6 +24,8 @@ class MemberGang(Struct, frozen=True, kw_only=True):
     backend: Backend = Backend.NONE
     may_grow: bool = False
     """The gang is smaller than it could be: its members look for `AskSnapshot`."""
+    may_shrink: bool = False
+    """The gang may continue smaller: what members compute in their steps must not depend on its size for good."""
     port: int = 0
     """The port of its address by which the others know this member already; 0: any free one."""
     ring: int = 0

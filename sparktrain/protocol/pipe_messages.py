@@ -217,6 +217,8 @@ class Heals(Message, frozen=True, tag=True):
     heals: bool
     moves: bool = False
     """It can also change its ring, between two steps, for a process that is prepared."""
+    shrinks: bool = False
+    """It can also continue in a ring of fewer members."""
 
 
 class Doubts(Message, frozen=True, tag=True):

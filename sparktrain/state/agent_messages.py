@@ -92,6 +92,8 @@ class MemberHeals(Small, frozen=True, tag=True):
     heals: bool
     moves: bool = False
     """It can also change its ring, between two steps, for a process that is prepared."""
+    shrinks: bool = False
+    """It can also continue in a ring of fewer members, which divide among themselves what is left of the data."""
 
 
 class MemberDoubts(Small, frozen=True, tag=True):
@@ -222,6 +224,8 @@ class FormGang(Message, frozen=True, tag=True):
     places: tuple[MemberAddress, ...]
     ring: int = 0
     """Number of the ring that they form: 0 for the first of a generation, and one more after each `RingBroken`."""
+    ranks: tuple[Rank, ...] = ()
+    """The ranks of the members with these places, where some of the gang have none in this ring; empty: all."""
 
 
 class RingBroken(Message, frozen=True, tag=True):

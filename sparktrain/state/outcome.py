@@ -93,8 +93,8 @@ class Failure(Struct, frozen=True):
         return f"{self.traceback.rstrip()}\n{summary}".lstrip("\n")
 
 
-class Restart(Struct, frozen=True):
-    """The restart of a lost gang, or of one member of it: the root cause, and what it cost."""
+class RestartCause(Struct, frozen=True):
+    """What a gang, or one member of it, restarted for: the root cause."""
 
     rank: int
     """Rank of the member that was lost first, in the generation that ended."""
@@ -103,6 +103,11 @@ class Restart(Struct, frozen=True):
     kind: FailureKind
     cause: str
     """Summary of the failure: one line."""
+
+
+class Restart(RestartCause, frozen=True):
+    """The restart of a lost gang, or of one member of it: the root cause, and what it cost."""
+
     seconds: float
     """From the loss until all members train again; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
@@ -122,6 +127,10 @@ class Restart(Struct, frozen=True):
     """The other members kept their processes and their state, and formed a ring with the next process of this one."""
     drained: bool = False
     """This member's agent was drained, and the trial continues on other agents; then `paused` is true, too."""
+    members: int | None = None
+    """Members that train on after a ring has healed without a next process of this one; None for any other restart."""
+    full_size: int | None = None
+    """Members of the gang when none is lost, beside `members`."""
 
     @property
     def excused(self) -> bool:

@@ -32,10 +32,10 @@ class RestartHistory(Struct, gc=False):
 
     def add(self, restart: Restart, member: Member | None = None, incarnation: int = 0) -> None:
         """The gang restarts; or `member` was lost, and its process number `incarnation` trains beside the others."""
-        if restart.alone:
-            self.incarnations[restart.rank] = incarnation or self.incarnation(restart.rank) + 1
-        else:
+        if not restart.alone:
             self.incarnations.clear()
+        elif restart.members is None:  # else the newest process is that which was lost
+            self.incarnations[restart.rank] = incarnation or self.incarnation(restart.rank) + 1
         if member is not None:
             self.alone[member] = len(self.entries)
         self.entries = (*self.entries, restart)

@@ -143,8 +143,8 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
-            case m.MemberHeals(member=member, heals=heals, moves=moves):
-                gang.declare(member.rank, heals, moves)
+            case m.MemberHeals(heals=heals):
+                gang.declare(message)
                 # At once: a member that cannot change its ring for a process heals again after its next step.
                 return [] if heals else self._handovers.check(at)
             case m.MemberDoubts(ranks=ranks):
@@ -368,7 +368,7 @@ class RunMachine:
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
         grace_s = 0.0 if gang.stop.continues or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
         gang.stop.by = at + grace_s + STOP_TIMEOUT_S
-        for rank in gang.absences.in_stage(AbsenceStage.WAITING):
+        for rank in gang.absences.without_process:
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)

@@ -212,7 +212,7 @@ class Sweep:
         return absence is not None
 
     def returned(self, gang: Gang, rank: Rank, absence: Absence, at: float) -> None:
-        """Member `rank`, which was lost and restarted alone, trains again."""
+        """Member `rank`, which was lost, has restarted alone and trains again; or the others train on without it."""
         trial = self.trials[gang.trial]
         failure = absence.failure
         member = gang.member(rank)
@@ -230,6 +230,8 @@ class Sweep:
             paused=absence.moved,
             healed=absence.ring > 0,
             drained=absence.moved,
+            members=len(gang.ranks) if absence.is_vacated else None,
+            full_size=gang.size if absence.is_vacated else None,
         )
         trial.restart_history.add(restart, replace(member, incarnation=absence.incarnation), member.incarnation)
         restarted = fact.MemberRestarted(

@@ -173,12 +173,13 @@ class AgentWire:
 
     # ---- rings that heal
 
-    def heals(self, heals: bool, moves: bool) -> None:
-        """Report whether this member can continue in a new ring, and change its ring for a process that is prepared.
+    def heals(self, heals: bool, moves: bool, shrinks: bool = False) -> None:
+        """Report whether this member can continue in a new ring, change its ring for a process that is prepared, and
+        continue in a ring of fewer members.
 
         Raises OSError when the agent is gone.
         """
-        self.send(m.Heals(heals, moves))
+        self.send(m.Heals(heals, moves, shrinks))
 
     def doubts(self, ranks: Sequence[int]) -> None:
         """Report members with hosts that this member cannot reach. Raises OSError when the agent is gone."""
@@ -210,8 +211,8 @@ class AgentWire:
             while not self._pipe.ended:
                 self._look(1.0)
 
-    def next_ring(self, timeout_s: float) -> tuple[int, tuple[MemberAddress, ...]] | None:
-        """The number of the newest ring that this member has heard of, and the places of its members.
+    def next_ring(self, timeout_s: float) -> FormGang | None:
+        """How the newest ring meets that this member has heard of.
 
         Blocks until that ring can form; None when that takes longer than `timeout_s`, or the agent is gone.
         """
@@ -220,7 +221,7 @@ class AgentWire:
             ring = self.ring
             formed = self._formed
             if formed is not None and formed.ring >= ring:
-                return formed.ring, formed.places
+                return formed
             if self._pipe.ended or (left_s := deadline - self._clock.now()) <= 0:
                 return None
             self._look(min(left_s, _LOOK_S))

@@ -104,14 +104,14 @@ class TrainContext:
 
     @property
     def rank(self) -> int:
-        """The number of this member in its gang, from 0 to `size - 1`; rank 0 is the chief."""
+        """The number of this member, from 0 to `size - 1`, among those that the gang has now; rank 0 is the chief."""
         self._gang.read_rank()
         return self.member_rank
 
     @property
     def size(self) -> int:
-        """The number of members of the gang; 1 for an ordinary trial."""
-        return self._call.gang.size
+        """The number of members that the gang has now; 1 for an ordinary trial."""
+        return self._gang.standing(self._assignment)[1]
 
     @property
     def local_rank(self) -> int:
@@ -566,7 +566,7 @@ class TrainContext:
     @property
     def member_rank(self) -> int:
         """As `rank`, for sparktrain: a process that waits for a place follows where its rank changes."""
-        return (self._position.rank_now or (lambda: self._assignment.member.rank))()
+        return self._gang.standing(self._assignment)[0]
 
     def _boosting_member(self) -> "BoostingMember":
         from sparktrain.training.boosting import BoostingMember
@@ -592,8 +592,8 @@ class TrainContext:
         if self._memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
-            turns = (self._gang.formation.local_rank, self._gang.formation.local_size)
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, self._call.gang.may_grow, turns)
+            may_grow = self._call.gang.may_grow
+            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, self._gang.turns)
         return self._memory
 
     def _stepped(self, step: int, training: bool) -> None:

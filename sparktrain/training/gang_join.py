@@ -85,6 +85,8 @@ class JoinedGang:
         """How this member survives the loss of another one; None where it does not, and without a ring."""
         self._watch: CallWatch | None = None
         self._on_mismatch: Callable[[str], None] | None = None
+        self._has_moved = False
+        """Whether the members have met in another ring than the first, perhaps without some of them."""
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
         self._trains = ""
@@ -193,6 +195,17 @@ class JoinedGang:
     def move(self, formation: Formation) -> None:
         """The members have met in another ring."""
         self.formation = formation
+        self._has_moved = True
+
+    def standing(self, assignment: Assignment) -> tuple[int, int]:
+        """The rank of this member, which has `assignment`, among those that the gang has now, and their number."""
+        if self._has_moved:
+            return self.formation.rank, self.formation.size
+        return int(assignment.member.rank), assignment.call.gang.size
+
+    def turns(self) -> tuple[int, int]:
+        """The number of this member among those of its host, and how many they are."""
+        return self.formation.local_rank, self.formation.local_size
 
     def arrival(self, assignment: Assignment) -> Callable[[], str] | None:
         """For a process that is prepared: waits for its place in the ring, and returns the folder with the state of the
@@ -284,6 +297,7 @@ def form(
         generation=assignment.member.generation,
         prepared=call.gang.prepared,
         ring=assignment.ring,
+        resizes=call.gang.may_shrink,
         take_port=held.take,
     )
 
@@ -295,8 +309,9 @@ def form(
     def heal(gang: JoinedGang, ring: Ring) -> "RingHealing":
         from sparktrain.training.collectives.ring_healing import RingHealing
 
-        folder = Path(assignment.memory_dir or Path(assignment.log_path).parent) / "healing"
-        healing = RingHealing(ring, exchange, wire, SystemClock(), folder, lambda: gang.watch)
+        parents = [*([Path(assignment.memory_dir)] if assignment.memory_dir else []), Path(assignment.log_path).parent]
+        folders = [parent / "healing" for parent in parents]
+        healing = RingHealing(ring, exchange, wire, SystemClock(), folders, lambda: gang.watch)
         healing.on_formed = gang.move
         healing.on_arrived = gang.watch_calls
         if call.gang.prepared:

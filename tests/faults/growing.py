@@ -25,8 +25,9 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     With `again` the agent of the member that has joined is killed at its first step, too, so that the gang grows twice.
     """
 
-    def __init__(self, folder: Path, ctx: Any, again: bool) -> None:
+    def __init__(self, folder: Path, ctx: Any, again: bool, last: int) -> None:
         super().__init__()
+        self._last = last
         self._kills = {(1, 1): 20, (3, 1): 1} if again else {(1, 1): 20}
         self._file = (folder / f"{ctx.generation}-{ctx.rank}.jsonl").open("a")
         self._ctx = ctx
@@ -39,17 +40,17 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         print(json.dumps([time.time(), step, ctx.size]), file=self._file, flush=True)
         if self._kills.get((ctx.generation, ctx.rank)) == len(_STEPS):
             os.kill(drill.pid_of("agent"), signal.SIGKILL)
-        if ctx.generation > 2 * len(self._kills) and len(_STEPS) >= AFTER:
+        if ctx.generation == self._last and len(_STEPS) >= AFTER:
             self.model.stop_training = True
 
 
-def grow(folder: str, ctx: Any, again: bool = False) -> dict[str, float]:
-    """Train until the gang has been smaller, and then whole again."""
+def grow(folder: str, ctx: Any, again: bool = False, last: int = 3) -> dict[str, float]:
+    """Train until the gang has been smaller, and then whole again, in generation `last`."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
     x = np.random.default_rng(3).normal(size=(48, 5)).astype("float32")
     data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx, again)]
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx, again, last)]
     model.fit(data, epochs=500, verbose=0, callbacks=callbacks)
     return {"size": ctx.size, "steps": int(model.optimizer.iterations.numpy())}

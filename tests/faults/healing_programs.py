@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparktrain as st
+from sparktrain.training.checkpoint import memory_rounds
 from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 
 ROWS = 192
@@ -37,7 +38,10 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Kills this process at the places of its rank, each once in a run."""
 
     def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]], step_s: float = 0.0) -> None:
-        """`places` have a rank, an event of Keras or "later", and the steps before it; a step takes `step_s` more."""
+        """`places` have a rank, an event of Keras, "later" or "round", and the steps before it.
+
+        A step takes `step_s` more.
+        """
         super().__init__()
         self._step_s = step_s
         self._notes = notes
@@ -49,23 +53,26 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         if self._step_s:
             time.sleep(self._step_s)  # the work of a step
             (self._notes / f"steps-{self._rank}").write_text(str(int(self.model.optimizer.iterations)))
-        self._at("batch")
-        self._at("later")
-        self._at("stop")
+        self.at("batch")
+        self.at("later")
+        self.at("stop")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._at("start")
+        self.at("start")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._at("epoch")
+        self.at("epoch")
 
-    def _at(self, event: str) -> None:
+    def at(self, event: str) -> None:
+        """The training has come to `event`."""
         steps = int(self.model.optimizer.iterations)
         for number, place in enumerate(self._places):
             mark = self._notes / f"killed-{number}"
-            if place == [self._rank, event, steps] and not mark.exists():
+            # Which steps have a round depends on how long its copies take.
+            is_here = steps >= place[2] if event == "round" else steps == place[2]
+            if [self._rank, event] == [*place[:2]] and is_here and not mark.exists():
                 mark.touch()
                 if event == "stop":
                     os.kill(os.getpid(), signal.SIGSTOP)
@@ -101,6 +108,17 @@ def _kill_after(notes: Path, rank: int, mark: Path) -> None:
         time.sleep(0.005)
     mark.touch()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_in_round(kill: Kill) -> None:
+    """Have the process come to "round" when the chief's part of a memory checkpoint is there, and the rest is not."""
+    gathered = memory_rounds.gathered
+
+    def gathered_late(*arguments: Any) -> Any:
+        kill.at("round")
+        return gathered(*arguments)
+
+    memory_rounds.gathered = gathered_late
 
 
 class Lag:
@@ -158,7 +176,15 @@ def wait_for(path: Path, timeout_s: float = 60.0) -> None:
         time.sleep(0.002)
 
 
-def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | None = None, step_s: float = 0.0) -> None:
+def train(
+    folder: str,
+    kills: list[Any],
+    sharded: bool,
+    ctx: Any,
+    lag: int | None = None,
+    step_s: float = 0.0,
+    every: str = "auto",
+) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
@@ -174,9 +200,11 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | Non
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), stopper]
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=every), stopper]
     if kills or lag is None:
-        callbacks.append(Kill(notes, ctx.rank, kills, step_s))
+        kill = Kill(notes, ctx.rank, kills, step_s)
+        callbacks.append(kill)
+        kill_in_round(kill)
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if sharded:
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)
@@ -191,14 +219,19 @@ def train(folder: str, kills: list[Any], sharded: bool, ctx: Any, lag: int | Non
 
 def driven(folder: Path) -> list[list[Any]]:
     """Run a gang that heals, in which a member waits in its function, and one without a loss; the losses of both."""
+    return [[cause for cause, _ in losses] for losses in compared(folder, [[1, "batch", 5], [1, "held", 0]])]
+
+
+def compared(folder: Path, kills: list[Any]) -> list[list[tuple[str, bool]]]:
+    """Run a gang that loses members, and one that does not; the losses of both, and whether the ring healed."""
     losses = []
-    for name, kills in (("broken", [[1, "batch", 5], [1, "held", 0]]), ("whole", [])):
+    for name, places in (("broken", kills), ("whole", [])):
         notes = folder / name
         notes.mkdir(exist_ok=True)
-        params = {"folder": str(notes), "kills": kills, "sharded": False}
+        params = {"folder": str(notes), "kills": places, "sharded": False}
         result = st.run(
             train, params, workers=2, backend="horovod", spark=st.local(slots=2), dir=str(folder / "runs"), name=name,
             seed=1, progress=False,
         )  # fmt: skip
-        losses.append([restart.cause for restart in result.restarts])
+        losses.append([(restart.cause, restart.healed) for restart in result.restarts])
     return losses

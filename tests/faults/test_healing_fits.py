@@ -1,5 +1,8 @@
 """A `fit` in a ring that loses members: the others keep process and trace, and all end with the bits of no loss."""
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,12 +42,13 @@ def trained(
     kills: list[Any],
     lag: int | None = None,
     step_s: float = 0.0,
+    every: str = "auto",
     **options: Any,
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s}
+    params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s, "every": every}
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
@@ -148,8 +152,44 @@ def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(
     assert [facts["traces"] for _, facts in members] == [1, 2, 1], "rank 1 has trained the step by itself as well"
 
 
+@pytest.mark.all(
+    case="a member that is lost during a memory checkpoint",
+    covered_by="members that are lost between them",
+)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_member_is_lost_during_a_memory_checkpoint(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int
+) -> None:
+    result, members, _ = trained(pool, tmp_path, 2, False, [[rank, "round", 5]], every="0.001s")
+    [restart] = result.restarts
+    assert (restart.rank, restart.healed, restart.steps_lost) == (rank, True, 0), restart.cause
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(2, False), strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts["history"] == expected_facts["history"]
+
+
 @pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_healing_rings`: a run that does not heal")
 def test_all_members_restart_where_healing_is_off(pool: st.Pool, tmp_path: Path) -> None:
     result, _, processes = trained(pool, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
     assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]
     assert processes == 4
+
+
+@pytest.mark.all(case="a ring heals with full shared memory", covered_by="rings that heal with shared memory")
+def test_a_ring_heals_where_shared_memory_is_full(tmp_path: Path) -> None:
+    program = (
+        "import json, pathlib; from tests.faults.healing_programs import compared; "
+        f"print(json.dumps(compared(pathlib.Path({str(tmp_path)!r}), [[1, 'batch', 5], [0, 'batch', 13]])))"
+    )
+    # In a mount namespace, so that no other process's shared memory is full.
+    mounted = 'mount -t tmpfs -o size=16k full /dev/shm && exec "$0" "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, sys.executable, "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    broken, whole = json.loads(shown.stdout.splitlines()[-1])
+    assert [is_healed for _, is_healed in broken] == [True, True], broken
+    assert not whole
+    (members, _), (expected, _) = (members_in(tmp_path / name, 2) for name in ("broken", "whole"))
+    for (variables, facts), (expected_variables, _) in zip(members, expected, strict=True):
+        assert variables == expected_variables
+        assert facts["traces"] == 1

@@ -98,3 +98,21 @@ def test_a_loop_that_no_process_can_join_restarts_as_a_whole_and_says_why(pool: 
     assert processes == 4
     [line] = result.notices
     assert "this loop restarts in all of them: the step changes sparse_categorical_accuracy" in line
+
+
+@OTHERS
+@pytest.mark.parametrize("size", [2, 3])
+def test_members_that_all_restart_end_with_the_bits_of_no_loss(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int, str], Members], size: int
+) -> None:
+    kills = [[0, "together", 12], [1, "together", 12]]
+    result, members, _ = trained(pool, tmp_path, size, "tape", kills, "0.001s")
+
+    [restart] = result.restarts
+    assert not restart.healed
+    assert restart.resumed_from_step is not None
+    for (variables, facts), (expected_variables, expected_facts) in zip(
+        members, undisturbed(size, "tape"), strict=True
+    ):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts == expected_facts

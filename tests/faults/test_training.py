@@ -157,35 +157,39 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
 
 
 @pytest.mark.parametrize(
-    ("backend", "local_steps"),
+    ("backend", "local_steps", "keeps"),
     [
-        ("horovod", None),
-        pytest.param("tensorflow", None, marks=OTHER_GROWTH),
-        pytest.param("horovod", 3, marks=OTHER_GROWTH),
-        pytest.param("torch", None, marks=pytest.mark.torch),
+        ("horovod", None, True),
+        pytest.param("horovod", None, False, marks=OTHER_GROWTH),
+        pytest.param("tensorflow", None, False, marks=OTHER_GROWTH),
+        pytest.param("horovod", 3, False, marks=OTHER_GROWTH),
+        pytest.param("torch", None, False, marks=pytest.mark.torch),
     ],
 )
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
-    pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None
+    pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None, keeps: bool
 ) -> None:
+    """`keeps`: the other member keeps its process while it is alone."""
     monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
+    params = {"folder": str(tmp_path)} | ({"last": 2} if keeps else {})
     result = pool.run(
-        growing(backend), {"folder": str(tmp_path)}, workers=2, min_workers=1, backend=backend,
-        dir=str(tmp_path / "runs"), local_steps=local_steps, progress=False,
+        growing(backend), params, workers=2, min_workers=1, backend=backend,
+        dir=str(tmp_path / "runs"), local_steps=local_steps, progress=False, healing=keeps,
     )  # fmt: skip
     lost, grown = result.restarts
     assert not lost.paused
+    assert (lost.healed, lost.members) == (keeps, 1 if keeps else None)
     assert (grown.paused, grown.steps_lost, grown.cause) == (True, 0, "grows to 2 members: agents are there again")
     steps = {
         path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in tmp_path.glob("*.jsonl")
     }
-    assert {name: {size for _, _, size in rows} for name, rows in steps.items()} == {
-        "1-0": {2}, "1-1": {2}, "2-0": {1}, "3-0": {2}, "3-1": {2},
-    }  # fmt: skip
-    before, after = steps["2-0"], steps["3-0"]
+    kept = {"1-0": {1, 2}, "1-1": {2}, "2-0": {2}, "2-1": {2}}
+    restarted = {"1-0": {2}, "1-1": {2}, "2-0": {1}, "3-0": {2}, "3-1": {2}}
+    assert {name: {size for _, _, size in rows} for name, rows in steps.items()} == (kept if keeps else restarted)
+    before, after = (steps["1-0"], steps["2-0"]) if keeps else (steps["2-0"], steps["3-0"])
     assert [step for _, step, _ in before + after] == list(range(before[0][1], after[-1][1] + 1)), (
         "none twice, none lost"
     )
@@ -210,8 +214,8 @@ def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(
-            grow, {"folder": str(tmp_path), "again": True}, workers=2, min_workers=1, backend="horovod",
-            dir=str(tmp_path / "runs"), progress=False,
+            grow, {"folder": str(tmp_path), "again": True, "last": 5}, workers=2, min_workers=1, backend="horovod",
+            dir=str(tmp_path / "runs"), progress=False, healing=False,
         )  # fmt: skip
     assert result.metrics["size"] == 2
     assert [restart.paused for restart in result.restarts] == [False, True, False, True]

@@ -13,11 +13,11 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
+from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.losses.absence import MemberAbsences
+from sparktrain.state.losses.absence import AbsenceStage, MemberAbsences
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
@@ -72,6 +72,9 @@ RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"
 """The agent of a member is drained, and all goes well, up to some point."""
 REPLACEMENT = ["declare", "tick", "ready", "die", "heal", "heal"]
 """A process waits, and takes the place of a member that is lost, up to some point."""
+SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal all"]
+"""Agents are lost, and perhaps nothing replaces them: the members that are left continue."""
+PARTS = {"relocate": RELOCATION, "replace": REPLACEMENT, "dwindle": SHRINKAGE}
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -108,6 +111,10 @@ class RingModel:
         """Names of processes that have another one since."""
         self._dismissed: set[Member] = set()
         """Processes that were asked to end, or have left their gang."""
+        self._shrinking: set[Member] = set()
+        """Members that can continue in a smaller ring."""
+        self._vacant: dict[tuple[TrialId, Generation], set[Rank]] = {}
+        """The members that others train without."""
         self._acknowledged: dict[tuple[TrialId, Generation], int] = {}
         """The newest incarnation of a chief that has an acknowledged checkpoint."""
 
@@ -115,6 +122,11 @@ class RingModel:
         """What has happened since the last call."""
         commands = self.world.commands[self._commands :]
         self._commands = len(self.world.commands)
+        # First: a gang that waits for an agent shrinks when its last member can.
+        for fed in self.world.fed[self._fed :]:
+            if isinstance(fed.message, m.MemberHeals):
+                shrinks = fed.message.heals and fed.message.shrinks
+                (self._shrinking.add if shrinks else self._shrinking.discard)(fed.message.member)
         for command in commands:
             if isinstance(command, do.Send):
                 self._send(command.message)
@@ -157,6 +169,7 @@ class RingModel:
             assert message.ring == self._newest[generation], "a ring forms that is not the newest"
             joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
             assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
+            assert not message.ranks or message.member in self._shrinking, "the ring shrinks, and a member cannot"
             is_ready = message.member not in self._prepared or message.member in self._ready
             assert is_ready, "a process gets a place that does not wait for one"
             self._offers = {
@@ -187,7 +200,8 @@ class RingModel:
             gang = self.world.machine.sweep.gangs.get(message.member.trial)
             if gang is not None and gang.generation == message.member.generation:
                 key = gang.trial, gang.generation, message.ring
-                assert 2 * len(self._notified[key]) >= gang.size, "a ring heals that has lost most of its members"
+                members = self._notified[key] | gang.absences.by_rank.keys()
+                assert 2 * len(self._notified[key]) >= len(members), "a ring heals that has lost most of its members"
                 assert message.member not in self._fresh, "a process without a state is asked to keep it"
 
     def _place(self, start: do.PlaceMember) -> None:
@@ -199,6 +213,7 @@ class RingModel:
         assert start.ring == (newest if start.member.incarnation else 0), "the member joins another ring"
         assert not (start.ring and start.memory), "the ring gives the member its state"
         if start.ring:
+            assert (start.member.trial, start.member.generation) not in self._vacant, "it has the share of another rank"
             self._fresh.add(start.member)
 
     def _hear(self, message: m.MemberMessage) -> None:
@@ -236,6 +251,14 @@ class RingModel:
                 other = any((each.trial, each.generation) == (member.trial, member.generation) for each in able)
                 assert other or (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
 
+    def _vacate(self, key: RingKey, ranks: set[Rank], size: int) -> None:
+        """The members of a smaller ring have joined it."""
+        sweep = self.world.machine.sweep
+        assert sweep is not None
+        assert size >= (sweep.spec.gang.min_workers or 99), "a ring is smaller than the run allows"
+        assert CHIEF not in ranks, "no member saves or reports"
+        self._vacant.setdefault(key[:2], set()).update(ranks)
+
     def _check_records(self) -> None:
         restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
         for record in restarts[self._recorded :]:
@@ -245,8 +268,12 @@ class RingModel:
             assert len(set(map(str, formed.values()))) == 1, "members of a ring know different places"
             size = len(next(iter(formed.values())))
             assert len({member.rank for member in formed}) == size, "a member does not know the others of its ring"
-            lost = {Rank(each.restart.rank) for each in restarts[self._recorded :] if each.trial == record.trial}
-            notified = self._notified[key] | lost
+            over = [each.restart for each in restarts[self._recorded :] if each.trial == record.trial]
+            lost = {Rank(restart.rank) for restart in over}
+            vacated = {Rank(restart.rank) for restart in over if restart.members is not None}
+            if vacated:
+                self._vacate(key, vacated, size)
+            notified = self._notified[key] | (lost - vacated)
             self._fresh -= formed.keys()
             assert len(notified) == size, "a member has not left its ring"
             assert not self._notified[key] & lost, "a member that kept its process counts as lost"
@@ -308,7 +335,12 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.fail(busy[which % len(busy)], FailureKind.MEMORY)
     elif what == "declare":
         for agent in busy:
-            world.declare(agent)
+            world.declare(agent, shrinks=which % 3 > 0)
+    elif what == "able":
+        for agent in busy:
+            world.declare(agent, shrinks=True)
+    elif what == "lose busy" and busy:
+        world.lose(busy[which % len(busy)])
     elif what == "unable" and busy:
         world.declare(busy[which % len(busy)], heals=False)
     elif what == "late":
@@ -332,22 +364,22 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif what == "arrive" and busy:
         agent = busy[which % len(busy)]
         world.heal(agent, newest_ring(world, world.running[agent]), which)
-    elif what == "heal":
-        for agent in busy[which % 2 :]:
+    elif what in ("heal", "heal all"):
+        for agent in busy[which % 2 if what == "heal" else 0 :]:
             world.heal(agent, newest_ring(world, world.running[agent]), which)
     else:
         act(world, what, which, names)
 
 
-def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> tuple[int, int, int]:
-    """One history, checked after each deed; returns how many rings healed in it, how many members moved, and how many
-    places went to a process that had waited for any of them."""
+def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> tuple[int, int, int, int]:
+    """One history, checked after each deed; returns how many rings healed in it as they were, how many members moved,
+    how many were left out, and how many places went to a process that had waited for any of them."""
     draw = random.Random(seed)
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=2)
     size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
-    least = draw.choice([None, 1])
-    standby = draw.choice([0, 1, 2])
+    least = draw.choice([None, 1, min(2, size)])
+    standby = 0 if least else draw.choice([0, 1, 2])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least, "standby": standby}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
     for number in range(size + draw.randint(0, 3)):
@@ -355,10 +387,9 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
     world.suggest()
     model = model_of(world, standby)
     second_loss = ["die", "start", "arrive", "die", "start"]
-    for what in ["start", "declare", *draw.choice([[], second_loss]), *draw.choices(DEEDS, k=EVENTS)]:
+    for what in ["start", "declare", *draw.choice([[], second_loss, ["dwindle"]]), *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
-        parts = {"relocate": RELOCATION[: 2 + which], "replace": REPLACEMENT[: 2 + which]}
-        for part in parts.get(what, [what]):
+        for part in PARTS.get(what, [what])[: 2 + which]:
             deed(world, part, which, names)
             world.suggest()
             check_members(world)
@@ -372,7 +403,8 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
     check_end(world, RESTARTS)
     restarts = [record.restart for record in world.records if isinstance(record, MemberRestarted)]
     moves = sum(restart.drained for restart in restarts)
-    return len(restarts) - moves, moves, len(world.sent(m.RenameMember))
+    smaller = sum(restart.members is not None for restart in restarts)
+    return len(restarts) - moves - smaller, moves, smaller, len(world.sent(m.RenameMember))
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])
@@ -386,9 +418,9 @@ def test_rings_heal_in_any_history(part: int) -> None:
 # ---- mistakes
 
 
-def _forgets_who_cannot(gang: Gang, rank: Rank, heals: bool, moves: bool) -> None:
+def _forgets_who_cannot(gang: Gang, message: m.MemberHeals) -> None:
     """A member that leaves its call of `fit` still counts as one that heals."""
-    gang.attendance.declare(rank, heals=True, moves=moves)
+    gang.attendance.declare(message.member.rank, heals=True, moves=message.moves, shrinks=message.shrinks)
 
 
 def _with_absent(gang: Gang, rank: Rank, absence: Any) -> None:
@@ -502,6 +534,36 @@ def _unready(handovers: Handovers, gang: Gang, rank: Rank, at: float) -> list[do
     return _lost(handovers, gang, rank, at)
 
 
+def _shrunk(gang: Gang, sweep: Any, *, least: int = 1, chief: bool = True, able: bool = True) -> bool:
+    """Whether the members that are left may form a smaller ring, by rules where one may be missing."""
+    away = gang.absences.by_rank
+    remaining = set(gang.ranks) - away.keys()
+    if sweep.spec.gang.min_workers is None or len(remaining) < least or (chief and CHIEF not in remaining):
+        return False
+    waits = all(absence.ring and absence.stage is AbsenceStage.WAITING for absence in away.values())
+    return waits and (not able or remaining <= gang.attendance.shrinks)
+
+
+def _too_small(restarts: MemberRestarts, gang: Gang) -> bool:
+    """A ring continues with any number of members."""
+    return _shrunk(gang, restarts._sweep)
+
+
+def _without_chief(restarts: MemberRestarts, gang: Gang) -> bool:
+    """A ring continues without its chief."""
+    return _shrunk(gang, restarts._sweep, least=restarts._sweep.spec.gang.min_workers or 0, chief=False)
+
+
+def _unable(restarts: MemberRestarts, gang: Gang) -> bool:
+    """A ring continues with members that cannot divide their data once more."""
+    return _shrunk(gang, restarts._sweep, least=restarts._sweep.spec.gang.min_workers or 0, able=False)
+
+
+def _beside_vacant(gang: Gang, rank: Rank, at: float) -> Any:
+    """A next process joins a ring with a vacant place."""
+    return gang.heal(rank, at)
+
+
 def _again(absences: MemberAbsences, rank: Rank) -> int:
     """A process has the number of one that did not take its place."""
     return absences.incarnations.get(rank, 0) + 1
@@ -524,6 +586,10 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
     "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
     "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
+    "shrinks beyond the minimum": partial(patch.object, MemberRestarts, "_shrinks", _too_small),
+    "leaves out the chief": partial(patch.object, MemberRestarts, "_shrinks", _without_chief),
+    "shrinks a member that cannot": partial(patch.object, MemberRestarts, "_shrinks", _unable),
+    "joins a process beside a vacant place": partial(patch.object, Gang, "continue_without", _beside_vacant),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }
 

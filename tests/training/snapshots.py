@@ -108,7 +108,7 @@ def send_part(folder: str) -> dict[str, Any]:
     A neighbor on its host takes the last snapshot alone, and has learned of the arrays before.
     """
     chief, member = MemorySaver(Holder(), folder + "/0"), MemorySaver(holder := Holder(), folder + "/1")
-    neighbor = MemorySaver(holder, folder + "/2", turns=(1, 2))
+    neighbor = MemorySaver(holder, folder + "/2", turns=lambda: (1, 2))
     for each in "012":
         (Path(folder) / each).mkdir()
     model, large, sizes = small_model(), np.zeros(10**6), []

@@ -22,7 +22,10 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
     sent += bytes(-len(sent) % PART_BYTES)
 
     class Kept:
-        able, busy, beside_s, may_grow, turns, is_pause_due = True, False, 0.0, False, (0, 1), False
+        able, busy, beside_s, may_grow, is_pause_due = True, False, 0.0, False, False
+
+        def turns(self) -> tuple[int, int]:
+            return (0, 1)
 
         def part(self, model: Any, extra: dict[str, Any]) -> bytes:
             return sent

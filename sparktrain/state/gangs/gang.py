@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.state.agent_messages import FormGang, MemberHeals
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
@@ -95,6 +96,12 @@ class Gang:
         return len(self.agents)
 
     @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """The members of the newest ring: all, but for those that the others continue without."""
+        left_out = self.absences.left_out
+        return tuple(rank for rank in map(Rank, range(self.size)) if rank not in left_out)
+
+    @property
     def handovers(self) -> GangHandovers:
         """How its members move to prepared processes."""
         return self.absences.handovers
@@ -105,7 +112,7 @@ class Gang:
 
     def live(self) -> list[tuple[AgentId, Member]]:
         """Members that have not ended and that an agent has, with their agents, by rank."""
-        inactive_ranks = {*self.attendance.ended, *self.absences.in_stage(AbsenceStage.WAITING)}
+        inactive_ranks = {*self.attendance.ended, *self.absences.without_process}
         ranks = (Rank(rank) for rank in range(self.size))
         return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in inactive_ranks]
 
@@ -114,7 +121,7 @@ class Gang:
         rank = member.rank
         if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):
             return False
-        return rank not in self.attendance.ended and not self.absences.is_in(rank, AbsenceStage.WAITING)
+        return rank not in self.attendance.ended and rank not in self.absences.without_process
 
     # ---- members that restart alone
 
@@ -124,7 +131,7 @@ class Gang:
         # earlier than at the loss before: perhaps only that process had reported a step.
         reported = [step for step in (absence.step, self.progress.last_step) if step is not None]
         absence.step = max(reported, default=None)
-        self.attendance.declare(rank, heals=False, moves=False)
+        self.attendance.declare(rank, heals=False)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
@@ -140,6 +147,27 @@ class Gang:
         self.absences.unproven.pop(rank, None)
         self.progress.resume(at)
         return self.absences.by_rank.pop(rank)
+
+    def vacate(self, rank: Rank, by: float) -> None:
+        """The others form a ring without member `rank`, which no agent has; it must have formed at `by`."""
+        absence = self.absences.by_rank[rank]
+        absence.stage = AbsenceStage.VACATED
+        absence.reserved = True
+        absence.by = by
+
+    def continue_without(self, rank: Rank, at: float) -> Absence:
+        """All others have joined the ring without member `rank`; returns its absence, which is no more waited for."""
+        self.absences.vacant.add(rank)
+        self.absences.shrunk_at = at
+        self.attendance.training.discard(rank)
+        return self.heal(rank, at)
+
+    def form(self, member: Member, ring: int) -> FormGang:
+        """What has `member` form ring `ring` with the others that have a place in it."""
+        ranks = self.ranks
+        if len(ranks) == self.size:
+            return FormGang(member, self.places, ring)
+        return FormGang(member, tuple(self.places[rank] for rank in ranks), ring, ranks)
 
     def move(self, rank: Rank, place: MemberAddress) -> None:
         """Member `rank` is at another place from now on."""
@@ -184,9 +212,9 @@ class Gang:
             return None
         return absence if absence.ring else self.absences.by_rank.pop(rank)
 
-    def declare(self, rank: Rank, heals: bool, moves: bool) -> None:
-        """Member `rank` can continue in a new ring after the loss of another one, and change its ring, or no more."""
-        self.attendance.declare(rank, heals, moves)
+    def declare(self, message: MemberHeals) -> None:
+        """A member can continue in a new ring after the loss of another one, and change its ring, or no more."""
+        self.attendance.declare(message.member.rank, message.heals, message.moves, message.shrinks)
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
@@ -234,7 +262,7 @@ class Gang:
         # and report it.
         roles = {place.role for place in self.places}
         training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
-        training_ranks = {Rank(rank) for rank, place in enumerate(self.places) if place.role in training}
+        training_ranks = {rank for rank in self.ranks if self.places[rank].role in training}
         ended = self.attendance.ended
         ranks = training_ranks | self.attendance.training
         return all(rank in ended and ended[rank].failure is None for rank in ranks)

@@ -37,11 +37,14 @@ class GangAttendance(Struct, gc=False):
     """Members that can continue in a new ring after the loss of another one."""
     moves: set[Rank] = set()
     """Those of them that can also change their ring for a process that is prepared."""
+    shrinks: set[Rank] = set()
+    """Those that can continue in a ring of fewer members."""
     ended: dict[Rank, Outcome] = {}
 
-    def declare(self, rank: Rank, heals: bool, moves: bool) -> None:
+    def declare(self, rank: Rank, heals: bool, moves: bool = False, shrinks: bool = False) -> None:
         """What member `rank` can do from now on."""
-        for members, is_able in ((self.heals, heals), (self.moves, heals and moves)):
+        abilities = ((self.heals, heals), (self.moves, heals and moves), (self.shrinks, heals and shrinks))
+        for members, is_able in abilities:
             if is_able:
                 members.add(rank)
             else:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from sparktrain.ids import Rank
 from sparktrain.state.losses.handover import GangHandovers
+from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 
 
@@ -20,6 +21,7 @@ class AbsenceStage(Enum):
     ENDING = "its process hangs, and is being ended"
     WAITING = "its process is gone; no agent has its next one"
     STARTING = "an agent starts its next process"
+    VACATED = "no agent was idle: the others form a ring without it"
 
 
 class Absence(Struct, gc=False):
@@ -43,6 +45,11 @@ class Absence(Struct, gc=False):
     moved: bool = False
     """The member was not lost: it has left the ring for its next process, after a step of all."""
 
+    @property
+    def is_vacated(self) -> bool:
+        """The others form a ring without the member, or have formed it."""
+        return self.stage is AbsenceStage.VACATED
+
     def failed(self, why: str) -> Failure:
         """The cause of the gang's restart when the member does not return."""
         return replace(self.failure, summary=f"{self.failure.summary}; it could not restart alone: {why}")
@@ -63,6 +70,10 @@ class MemberAbsences(Struct, gc=False):
     """Number of the newest ring that the members form, or have formed."""
     healed: dict[Rank, int] = {}
     """Members that have joined that ring, with the steps that they have finished."""
+    vacant: set[Rank] = set()
+    """Members that the others train without: they have had no agent since their losses."""
+    shrunk_at: float | None = None
+    """When the others have started to train without the newest of them."""
 
     @property
     def kept_step(self) -> int | None:
@@ -88,6 +99,17 @@ class MemberAbsences(Struct, gc=False):
         absence = self.by_rank.get(rank)
         return absence is not None and absence.stage is stage
 
+    @property
+    def without_process(self) -> list[Rank]:
+        """Members that no agent has."""
+        waiting = [*self.in_stage(AbsenceStage.WAITING), *self.in_stage(AbsenceStage.VACATED)]
+        return [*waiting, *sorted(self.vacant)]
+
+    @property
+    def left_out(self) -> set[Rank]:
+        """Members without a place in the newest ring."""
+        return {*self.vacant, *self.in_stage(AbsenceStage.VACATED)}
+
     def depart(self, rank: Rank, absence: Absence, *, had_steps: bool) -> None:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
         self.by_rank[rank] = absence
@@ -105,10 +127,12 @@ class MemberAbsences(Struct, gc=False):
         """Member `rank` does not come back."""
         self.by_rank.pop(rank, None)
         self.unproven.pop(rank, None)
+        self.vacant.discard(rank)
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         for absence in self.by_rank.values():
             absence.since += seconds
             absence.by += seconds
+        self.shrunk_at = later(self.shrunk_at, seconds)
         self.handovers.postpone(seconds)

@@ -96,7 +96,8 @@ class Draining:
                 continue
             drained = self._drained(gang)
             moves = [] if drained is None else self._handovers.start(gang, drained, self._reason(gang, drained), at)
-            commands += moves or ([] if gang.stop.pauses(at) else self._pause(gang, at))
+            waits = gang.stop.pauses(at) or self._handovers.is_settling(gang, at)
+            commands += moves or ([] if waits else self._pause(gang, at))
         return commands
 
     def _lacks_copies(self) -> bool:
@@ -122,7 +123,7 @@ class Draining:
         if pause is None or pause.drained is None or pause.in_store or not self._may_pause(gang):
             return False
         pause.paused.add(rank)
-        return len(pause.paused) == gang.size and self._complete(gang, pause, at)
+        return len(pause.paused) == len(gang.ranks) and self._complete(gang, pause, at)
 
     def stored(self, gang: Gang, at: float) -> bool:
         """A checkpoint of the gang counts; whether the gang ends there, because its agents are drained."""
@@ -140,7 +141,7 @@ class Draining:
 
     def _pause(self, gang: Gang, at: float) -> list[do.Command]:
         in_store = not self._outlives(gang)
-        if in_store and len(self._drained_ranks(gang)) < gang.size:
+        if in_store and len(self._drained_ranks(gang)) < len(gang.ranks):
             return []  # until its members have taken a snapshot in memory: it ends at its next checkpoint, if any
         drained = self._drained(gang)
         reason = self._reason(gang, drained)
@@ -162,7 +163,7 @@ class Draining:
         if newest is None or newest.generation != gang.generation:
             return False
         trains = any(pace.training for pace in gang.progress.paces.values())
-        return trains and len(self._drained_ranks(gang)) < gang.size
+        return trains and len(self._drained_ranks(gang)) < len(gang.ranks)
 
     def _reason(self, gang: Gang, drained: Rank | None) -> str:
         agent = None if drained is None else self._agents.get(gang.agents[drained])
@@ -173,9 +174,9 @@ class Draining:
         return next(iter(self._drained_ranks(gang)), None)
 
     def _drained_ranks(self, gang: Gang) -> list[Rank]:
-        agents = map(self._agents.get, gang.agents)
+        agents = [(rank, self._agents.get(gang.agents[rank])) for rank in gang.ranks]
         drains = self._sweep.drains
-        return [Rank(rank) for rank, agent in enumerate(agents) if agent is not None and drains.covers(agent)]
+        return [rank for rank, agent in agents if agent is not None and drains.covers(agent)]
 
 
 def _concerns(decided: fact.DrainDecided, agent: AgentState) -> bool:

@@ -36,7 +36,7 @@ class Growths:
             if not self._may_grow(gang, at):
                 continue
             if spare := len(idle(self._agents, self._sweep, at)):
-                size = min(full_size, gang.size + spare)
+                size = min(full_size, len(gang.ranks) + spare)
                 reason = f"grows to {size} members: agents are there again"
                 gang.stop.pause = GangPause(reason=reason, asked_at=at)
                 commands += [do.Send(agent, m.AskSnapshot(member)) for agent, member in gang.live()]
@@ -50,7 +50,8 @@ class Growths:
         running_since = gang.attendance.running_since
         if failing or gang.status is not GangStatus.RUNNING or running_since is None:
             return False
-        if gang.size >= self._sweep.limits.size or at < running_since + GROW_AFTER_S:
+        changed_at = max(running_since, gang.absences.shrunk_at or running_since)
+        if len(gang.ranks) >= self._sweep.limits.size or at < changed_at + GROW_AFTER_S:
             return False
         newest = self._memory.held.newest(gang.trial)
         return newest is not None and newest.generation == gang.generation and self._trains(gang)
@@ -68,7 +69,7 @@ class Growths:
         if pause is None or pause.drained is not None or gang.stop.has_started or gang.fault.cause is not None:
             return False
         pause.paused.add(rank)
-        if len(pause.paused) < gang.size or not idle(self._agents, self._sweep, at):
+        if len(pause.paused) < len(gang.ranks) or not idle(self._agents, self._sweep, at):
             return False
         # The members end by the snapshot that all hold, so this is no failure: the next gang resumes from it without a
         # lost step.

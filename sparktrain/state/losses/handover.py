@@ -48,11 +48,15 @@ class GangHandovers(Struct, gc=False):
     """Those that have ended by themselves, or were late, since one has taken a place."""
     moved_after: int | None = None
     """The step after which a member has moved last."""
+    changed_at: float | None = None
+    """When all members had joined the ring that has formed last."""
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         for handover in self.processes:
             handover.by += seconds
+        if self.changed_at is not None:
+            self.changed_at += seconds
 
     @property
     def processes(self) -> list[Handover]:

@@ -29,6 +29,8 @@ READY_TIMEOUT_S = 120.0
 """From the start of a prepared process until it waits for its ring."""
 LEAVE_TIMEOUT_S = 120.0
 """From the offer until the members have left their ring: they agree about each second, and after whole steps."""
+SETTLE_TIMEOUT_S = 20.0
+"""From the change of a ring until its new process has made a step: before that it cannot leave the ring again."""
 MOST_FAILURES = 1
 """Prepared processes of a gang that may fail before its members move in other ways."""
 
@@ -67,6 +69,15 @@ class Handovers:
         gang.handovers.current, start = self._processes.start(gang, rank, agent, reason, at + READY_TIMEOUT_S)
         self._pending[gang.trial] = None
         return [start]
+
+    def is_settling(self, gang: Gang, at: float) -> bool:
+        """Whether the members have changed their ring just now, and can soon do so again for an agent that is idle."""
+        handovers = gang.handovers
+        if handovers.changed_at is None or at >= handovers.changed_at + SETTLE_TIMEOUT_S:
+            return False
+        # Those that are not new declare it still; a loop never does.
+        able = 0 < len(gang.attendance.moves) < gang.size and handovers.failures < MOST_FAILURES
+        return able and bool(idle(self._agents, self._sweep, at))
 
     def _is_drained(self, gang: Gang, handover: Handover) -> bool:
         """Whether the member is to move still: users can cancel a drain."""

@@ -13,6 +13,11 @@ trains on when all have reported that. At the next loss before that, of another 
 that ring too, and form one more: as long as half of the members have kept their processes, for each of these has a
 state that the others can come to. A next process that has a place in the ring which broke starts again. Whatever else
 ends a member ends the gang.
+
+Where no agent is idle for the next process, and the run has `min_workers`, the others do not wait for one: if all of
+them can divide the rest of their data, they form the next ring without the lost member. Its place stays vacant, and
+they keep their ranks, until the gang grows: then another one continues with all members. The place of the chief is
+never vacant, for it saves and reports.
 """
 
 from msgspec.structs import replace
@@ -101,8 +106,14 @@ class MemberRestarts:
                 commands.append(do.Send(agent, m.RingBroken(member, absences.newest_ring)))
         for rank, absence in away.items():
             absence.ring = absences.newest_ring
+            if absence.is_vacated:
+                # An agent may be idle by now.
+                absence.reserved = False
+                absence.stage = AbsenceStage.WAITING
+                absence.by = at + self._wait_s
+                self._waiting[gang.trial] = None
             # It is on its way into the ring that is broken, and has no state to keep.
-            if absence.reserved:
+            elif absence.reserved:
                 absence.reserved = False
                 absence.stage = AbsenceStage.ENDING
                 absence.by = at + END_TIMEOUT_S
@@ -137,13 +148,21 @@ class MemberRestarts:
     def _heals(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
         """Whether the other members keep their processes, and form the next ring with the next process of `rank`."""
         away = {rank, *gang.absences.by_rank}
-        survivors = set(map(Rank, range(gang.size))) - away
-        if not self._sweep.limits.heals or not survivors <= gang.attendance.heals or 2 * len(survivors) < gang.size:
+        members = {*gang.ranks, *away}
+        survivors = members - away
+        if not self._sweep.limits.heals or not survivors <= gang.attendance.heals:
+            return False
+        if not survivors or 2 * len(survivors) < len(members):
             return False
         # Members that pause for a larger gang are in no collective. Where one hangs all others wait for it: no silence
         # shows which one it is.
         is_whole = not gang.attendance.ended and not gang.stop.pauses(at)
-        return is_whole and failure.kind is not FailureKind.HANG
+        if not is_whole or failure.kind is FailureKind.HANG:
+            return False
+        # A process that joins a ring with vacant places would take its share for that of another rank.
+        least = self._sweep.spec.gang.min_workers or 0
+        shrinks = rank != CHIEF and survivors <= gang.attendance.shrinks and len(survivors) >= least
+        return shrinks or not gang.absences.vacant
 
     # ---- the next process
 
@@ -156,11 +175,33 @@ class MemberRestarts:
             if gang is None or not ranks:
                 del self._waiting[trial]
                 continue
-            for rank in ranks if self._sweep.stop is None and not gang.stop.has_started else ():
+            if self._sweep.stop is not None or gang.stop.has_started:
+                continue
+            if self._shrinks(gang) and (gang.absences.vacant or not idle(self._agents, self._sweep, at)):
+                commands += self._shrink(gang, at)
+                continue
+            for rank in ranks if not gang.absences.vacant else ():
                 agent = self._agent_for(gang, rank, at)
                 if agent is not None:
                     commands.append(self._place(gang, rank, agent, at))
         return commands
+
+    def _shrinks(self, gang: Gang) -> bool:
+        """Whether the members that are left of a ring can continue in one of their own, without those that are away."""
+        away = gang.absences.by_rank
+        remaining = set(gang.ranks) - away.keys()
+        least = self._sweep.spec.gang.min_workers
+        if least is None or len(remaining) < least or CHIEF not in remaining:
+            return False
+        # A next process that starts already has a place in the ring, and counts on one of this size.
+        waits = all(absence.ring and absence.stage is AbsenceStage.WAITING for absence in away.values())
+        return waits and remaining <= gang.attendance.shrinks
+
+    def _shrink(self, gang: Gang, at: float) -> Commands:
+        """Have the members that are left form a ring at once, without those that no agent has."""
+        for rank in gang.absences.in_stage(AbsenceStage.WAITING):
+            gang.vacate(rank, at + self._sweep.limits.join_timeout_s)
+        return self._form_ring(gang)
 
     def _agent_for(self, gang: Gang, rank: Rank, at: float) -> AgentState | None:
         """An idle agent on the member's host, its own where that lives; on any host where the member may move.
@@ -220,12 +261,17 @@ class MemberRestarts:
         gang.move(rank, replace(place, port=message.port))
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
-            if not all(absent.reserved for absent in gang.absences.by_rank.values()):
-                return []
-            return [do.Send(agent, m.FormGang(peer, gang.places, absence.ring)) for agent, peer in gang.live()]
+            return self._form_ring(gang)
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
         return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
+
+    def _form_ring(self, gang: Gang) -> Commands:
+        """The members form the newest ring, once all that have a place in it are ready."""
+        absences = gang.absences
+        if not all(absence.reserved for absence in absences.by_rank.values()):
+            return []
+        return [do.Send(agent, gang.form(peer, absences.newest_ring)) for agent, peer in gang.live()]
 
     def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> bool:
         """A member has joined the next ring, with the state of the others, and is about to train on.
@@ -240,9 +286,11 @@ class MemberRestarts:
             return False
         absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
-        if len(absences.healed) == gang.size:
-            for rank in list(away):
-                self._sweep.returned(gang, rank, gang.heal(rank, at), at)
+        if len(absences.healed) == len(gang.ranks):
+            absences.handovers.changed_at = at
+            for rank, absence in list(away.items()):
+                over = gang.continue_without(rank, at) if absence.is_vacated else gang.heal(rank, at)
+                self._sweep.returned(gang, rank, over, at)
         return True
 
     # ---- members that do not return
@@ -285,6 +333,8 @@ class MemberRestarts:
                 why = f"no agent{where} was idle within {self._wait_s:g} s" if late else "the run stops"
             elif absence.stage is AbsenceStage.STARTING and late:
                 why = f"it did not train within {self._sweep.limits.join_timeout_s:g} s"
+            elif absence.is_vacated and late:
+                why = f"the others did not form a ring without it within {self._sweep.limits.join_timeout_s:g} s"
             if why:
                 gang.fail(absence.failed(why), absence.since, rank)
         hanging = gang.absences.in_stage(AbsenceStage.ENDING)

@@ -33,6 +33,8 @@ class MemoryRounds:
     def __init__(self, ring: Ring, memory: MemorySaver, interval_s: float | None, clock: Clock) -> None:
         """`interval_s`: see `SnapshotSchedule`."""
         self.ring = ring
+        self._seat = (ring.rank, ring.size)
+        """Of this member in the first ring, and how many there are: a ring that becomes smaller has the same rows."""
         self._memory = memory
         self._schedule = SnapshotSchedule(interval_s, LOOK_S if memory.may_grow else DRAIN_LOOK_S)
         self._clock = clock
@@ -42,7 +44,7 @@ class MemoryRounds:
         """How long training waited for the newest snapshot, once all members had come to it."""
         self._off = False
         self.sending = False
-        """Whether the members are about to get the chief's part."""
+        """Whether the members have the start of the chief's part, and not its end: another chief has another one."""
 
     def start(self, step: int, *, off: bool = False) -> None:
         """Training starts, or resumes, after `step`. No round follows with `off`, and in a gang that stays alone."""
@@ -107,11 +109,9 @@ class MemoryRounds:
         if due and busy and not requested:
             self._schedule.postpone(step)
         elif (due or requested) and able:
-            self.sending = True
             part = self._chiefs_part(parts, extra)
             members = gathered(self.ring, parts, "a memory checkpoint")
-            self.sending = False
-            turn = self._schedule.turn(*memory.turns)
+            turn = self._schedule.turn(*memory.turns())
             self._last = step, now
             if not (turn or requested):
                 # Also without a snapshot here: the next part may refer to the arrays of this one.
@@ -126,14 +126,19 @@ class MemoryRounds:
         first = self._broadcast(part[:PART_BYTES] or bytes(PART_BYTES), "memory_part")
         if not (remaining := part_bytes(first) - PART_BYTES):
             return first
-        return first + self._broadcast(part[PART_BYTES:] or bytes(remaining), "memory_rest")
+        self.sending = True
+        end = self._broadcast(part[PART_BYTES:] or bytes(remaining), "memory_rest")
+        self.sending = False
+        return first + end
 
     def _gathered(self, mine: list[float]) -> "np.ndarray[Any, Any]":
         """The numbers of all members, a row each: a sum takes one operation of the ring, and an allgather two."""
-        rows = np.zeros((self.ring.size, len(mine)))
-        rows[self.ring.rank] = mine
+        rank, size = self._seat
+        rows = np.zeros((size, len(mine) + 1))
+        rows[rank] = [*mine, 1.0]
         [summed] = self.ring.allreduce_arrays([rows], average=False, name="memory")
-        return summed
+        # The ring may lose a member while this waits, and continue without it: that has no row then.
+        return summed[summed[:, -1] > 0, :-1]
 
     def _broadcast(self, content: bytes, name: str) -> bytes:
         [chiefs] = self.ring.broadcast_arrays([np.frombuffer(content, np.uint8)], name=name)

@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,10 +92,12 @@ class _Slot:
 class MemorySaver:
     """Snapshots of one member. The thread that trains uses it."""
 
-    def __init__(self, link: Wire, folder: str, may_grow: bool = False, turns: tuple[int, int] = (0, 1)) -> None:
+    def __init__(
+        self, link: Wire, folder: str, may_grow: bool = False, turns: Callable[[], tuple[int, int]] = lambda: (0, 1)
+    ) -> None:
         """`folder` is the member's own one in shared memory; empty where there is none. `may_grow`: of the gang.
 
-        `turns`: this member's number among those of its host, and how many they are.
+        `turns` returns this member's number among those of its host, and how many they are.
         """
         self.may_grow = may_grow
         self.turns = turns
@@ -171,7 +173,9 @@ class MemorySaver:
         """
         chiefs = self.learn(part)
         self._settle()
-        if not self.able:
+        # A process that has joined during the round got a part that refers to arrays of an earlier one.
+        lacks_arrays = chiefs.arrays is None and self._sent is None
+        if not self.able or lacks_arrays:
             return
         slot = self._slots[0]
         self._slots.reverse()

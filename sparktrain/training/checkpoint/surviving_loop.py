@@ -193,7 +193,8 @@ class SurvivingLoop:
     def _heal(self, error: BaseException, *, in_step: bool) -> None:
         """Join the next ring, in which this member has the state that it has now. Raises `error` where none forms."""
         # At once: the gang restarts, and does not wait for a process that cannot help.
-        if self._ahead > 1 or (in_step and self._steps.is_applied()):
+        is_sending = self._rounds is not None and self._rounds.sending
+        if self._ahead > 1 or is_sending or (in_step and self._steps.is_applied()):
             raise error
         while True:
             agreement = self._healing.heal(error, lambda: self._agreement(in_step))

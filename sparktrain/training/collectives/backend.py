@@ -55,6 +55,8 @@ class Joining:
     """The others train: the ring has no connection until this member gets a place in their next one."""
     ring: int = 0
     """The number of the ring: 0 for the first of a generation, and one more each time that it heals."""
+    resizes: bool = False
+    """The gang may continue with fewer members, in the same processes."""
     take_port: Callable[[], int] = _no_port
     """A file descriptor of a socket that is bound to this member's port, for a backend that listens on it. It belongs
     to the caller. Raises OSError once the port is released."""

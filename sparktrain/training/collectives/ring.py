@@ -79,6 +79,10 @@ class Ring(ABC):
     def close(self) -> None:
         """Leave the ring together with all other members. A second call does nothing."""
 
+    def members(self) -> Any:
+        """The size, to divide by. In a function that is traced it is a tensor where the size may change."""
+        return self.size
+
     def note_batches(self, noting: bool) -> bool:
         """Have what is traced from now on note how long it waits for its batches, or not; whether the ring can."""
         return False

@@ -17,8 +17,8 @@ from msgspec.structs import astuple, fields
 
 from sparktrain.clock import Clock, pause
 from sparktrain.errors import CheckpointError, FormError, RingError
-from sparktrain.state.agent_messages import OfferHandover
-from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.state.agent_messages import FormGang, OfferHandover
+from sparktrain.state.topology import Formation
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.checkpoint.memory_saver import PackedArray
@@ -105,19 +105,29 @@ class RingHealing:
     """One member's part when its ring heals. Its methods belong to the thread that trains."""
 
     def __init__(
-        self, ring: Any, exchange: RingExchange, wire: AgentWire, clock: Clock, folder: Path, watch: Callable[[], Any]
+        self,
+        ring: Any,
+        exchange: RingExchange,
+        wire: AgentWire,
+        clock: Clock,
+        folders: Sequence[Path],
+        watch: Callable[[], Any],
     ) -> None:
-        """`folder` is a local one of this member; `watch` has its `CallWatch`, or None."""
+        """`folders`: of this member, in memory and on the disk. `watch` has its `CallWatch`, or None."""
         self.ring: Ring = ring
         self.arrival: RingAgreement | None = None
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
         self.on_formed: Callable[[Formation], None] = lambda formation: None
         """Called with the places of the members in each new ring."""
         self._healing_ring: HorovodRing | TorchRing = ring
+        self._rank: int = ring.rank
+        """Of this member in its gang. In a ring that lacks members of the gang it has another one."""
+        self._ranks: tuple[int, ...] = tuple(range(ring.size))
+        """The ranks in the gang of the members of the ring."""
         self._exchange = exchange
         self._wire = wire
         self._clock = clock
-        self._folder = folder
+        self._folders = folders
         self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
@@ -151,8 +161,9 @@ class RingHealing:
         self.continuity.repeats = True
         self.continuity.is_equal = _are_equal
 
-    def declare(self, heals: bool, *, moves: bool = False) -> None:
-        """Report whether this member can continue after a loss now, and whether it looks at each `offer`.
+    def declare(self, heals: bool, *, moves: bool = False, shrinks: bool = False) -> None:
+        """Report whether this member can continue after a loss now, whether it looks at each `offer`, and whether it
+        can continue with fewer members.
 
         Raises OSError when the agent is gone.
         """
@@ -163,7 +174,7 @@ class RingHealing:
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
-        self._wire.heals(heals, moves)
+        self._wire.heals(heals, moves, shrinks)
 
     def healed(self, step: int) -> None:
         """Report that this member is about to train on after `step`. Raises OSError when the agent is gone."""
@@ -187,15 +198,14 @@ class RingHealing:
             if formed is None:
                 raise error
             # The newest ring: while this member waited, another loss may have ended the one that was announced.
-            number, places = formed
             try:
-                self._form(number, places)
+                self._form(formed)
             except FormError:
                 if not self._announced():
                     raise
             else:
                 # A loss while it connected has ended no connection.
-                joined = self._wire.ring == number
+                joined = self._wire.ring == formed.ring
 
     def heal(self, error: BaseException, agreed: Callable[[], RingAgreement]) -> RingAgreement:
         """Join the next ring, and the one after it where that breaks too; what `agreed` returns in the last one.
@@ -228,7 +238,8 @@ class RingHealing:
         formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
-        self._form(formed.ring, formed.places, formed.member.rank)
+        self._rank = formed.member.rank
+        self._form(formed)
         folder = self.arrive(target)
         self.waits = False
         self.on_arrived()
@@ -252,16 +263,17 @@ class RingHealing:
         watch = self._watch()
         if watch is not None:
             watch.pause()
-        if offer.rank == self.ring.rank:
+        if offer.rank == self._rank:
             self._wire.left(offer.ring, step)
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
-        self._form(offer.ring, offer.places)
+        self._form(FormGang(offer.member, offer.places, offer.ring))
 
-    def _form(self, number: int, places: tuple[MemberAddress, ...], rank: int | None = None) -> None:
-        formation = Formation(self.ring.rank if rank is None else rank, places)
-        self._exchange.enter(number)
-        self._healing_ring.rejoin(formation, number)
+    def _form(self, formed: FormGang) -> None:
+        self._ranks = tuple(map(int, formed.ranks)) or tuple(range(len(formed.places)))
+        formation = Formation(self._ranks.index(self._rank), formed.places)
+        self._exchange.enter(formed.ring)
+        self._healing_ring.rejoin(formation, formed.ring)
         if self._declared:
             self._healing_ring.peers.expect_answers(SILENT_S)
         self.on_formed(formation)
@@ -317,15 +329,16 @@ class RingHealing:
     def settle(self) -> None:
         """A step has ended since the agreement, and no member needs its files any more."""
         self.arrival = None
-        for folder in self._folder.parent.glob(f"{self._folder.name}-*"):
-            remove(folder)
+        for base in self._folders:
+            for folder in base.parent.glob(f"{base.name}-*"):
+                remove(folder)
 
     def _announced(self) -> bool:
         if self._announced_within(REPORTED_S):
             return True
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
         if silent := self._healing_ring.peers.silent_ranks(self._healing_ring.formation):
-            self._wire.doubts(silent)
+            self._wire.doubts([self._ranks[rank] for rank in silent])
         return self._announced_within(ANNOUNCED_S - REPORTED_S)
 
     def _announced_within(self, seconds: float) -> bool:
@@ -349,15 +362,34 @@ class RingHealing:
     def _files(
         self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
     ) -> Path:
-        folder = self._folder.with_name(f"{self._folder.name}-{self._exchange.number}")
+        folder = self._numbered(self._folders[-1])
         mine = standings[self.ring.rank]
-        if self.ring.rank == self.ring.source:
-            write(folder, [rank for rank, standing in enumerate(standings) if standing.is_new])
-            return send_files(self.ring, folder, folder, is_new=True)
         source = standings[self.ring.source]
-        needs_files = mine.is_new or (mine.place > source.place if source.is_loop else mine.steps < source.steps)
+        if not any(_needs_files(standing, source) for standing in standings):
+            return folder
+        if self.ring.rank == self.ring.source:
+            ranks = [rank for rank, standing in enumerate(standings) if standing.is_new]
+            folder = self._written(lambda folder: write(folder, ranks))
+            return send_files(self.ring, folder, folder, is_new=True)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
-        return send_files(self.ring, None if needs_files else folder, received, is_new=True)
+        return send_files(self.ring, None if _needs_files(mine, source) else folder, received, is_new=True)
+
+    def _written(self, write: Callable[[Path], None]) -> Path:
+        """The folder with the state of this member: on the disk where shared memory is full."""
+        *in_memory, last = map(self._numbered, self._folders)
+        for folder in in_memory:
+            try:
+                write(folder)
+            except CheckpointError:
+                remove(folder)
+            else:
+                return folder
+        write(last)
+        return last
+
+    def _numbered(self, folder: Path) -> Path:
+        """The folder for the files of the present ring."""
+        return folder.with_name(f"{folder.name}-{self._exchange.number}")
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the most advanced member has recorded."""
@@ -378,6 +410,13 @@ class RingHealing:
             # It counts as having these: in the next ring it once took them again, for its later collectives.
             self.continuity.results = list(agreement.results[:done])
         self.continuity.follow(agreement.results[done:])
+
+
+def _needs_files(standing: RingStanding, source: RingStanding) -> bool:
+    """Whether a member with `standing` needs the files of the one that sends."""
+    if standing.is_new:
+        return True
+    return standing.place > source.place if source.is_loop else standing.steps < source.steps
 
 
 def _are_equal(result: Result, echo: Result) -> bool:

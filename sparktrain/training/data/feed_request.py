@@ -1,12 +1,12 @@
 """What a feed of a dataset's rows is made of: the arguments of `to_tf` and `to_torch`, for the frameworks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.errors import SpecError
-from sparktrain.training.data.assignment import Uneven
+from sparktrain.training.data.assignment import BatchShare, Uneven
 from sparktrain.training.data.batch_columns import Names, Selection
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_chunks import RowChunks
@@ -48,6 +48,10 @@ class FeedRequest:
         if self.share.share.uneven is Uneven.PAD and self.label_columns is None:
             raise SpecError("uneven='pad' gives rows a weight, and needs labels for that: name them in label_columns")
         return RowChunks(self.reader, selection, self.share, self.seed)
+
+    def divided(self, share: BatchShare) -> "FeedRequest":
+        """The same rows for another share of them."""
+        return replace(self, share=replace(self.share, share=share))
 
     @property
     def subject(self) -> str:

@@ -6,6 +6,7 @@ call of `fit` is a stage: its epochs and passes count from 0, and its steps cont
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sparktrain.training.data.fit_stages import Stages
 
@@ -63,6 +64,11 @@ class Position:
     def at_pass_end(self) -> bool:
         """Whether the member has trained on every batch of the feed's pass; False without a feed."""
         return self._pass_end is not None and self.step >= self._pass_end
+
+    @property
+    def epoch_start(self) -> int:
+        """`step` when this process has started the epoch."""
+        return self._base
 
     @property
     def at_epoch_end(self) -> bool:
@@ -161,6 +167,17 @@ class Position:
                 if feed_rows is not None:
                     cursor.recall_rows(*feed_rows)
 
+    def divide(self, per_epoch: int, remaining: int, step: int) -> None:
+        """After `step` fewer members divide the rest of the epoch: `remaining` steps; a whole one has `per_epoch`.
+
+        From now on its finished steps count as a gang of this size would have made them.
+        """
+        with self.lock:
+            self.per_epoch = per_epoch
+            self.offset = per_epoch - remaining - (step - self._base)
+            self.batch = self.offset + self.step - self._base
+            self._pass_end = step + remaining
+
     def place_now(self, epoch: int, batch: int) -> tuple[int, int]:
         """The epoch and its finished steps after `batch` steps of `epoch`, in steps of this gang.
 
@@ -187,6 +204,23 @@ class Position:
         """Note that the feed's pass ends after `step` steps in all; None: it has no end, or an unknown one."""
         with self.lock:
             self._pass_end = step
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassPlace:
+    """Where a pass starts."""
+
+    number: int
+    replayed: int
+    """How many passes to replay before it."""
+    skipped: int
+    """How many of its steps to skip."""
+    taken_rows: int = 0
+    """How many rows or batches of it were taken by all members, where they are no steps of this gang."""
+
+    def after(self, skipped: int) -> "PassPlace":
+        """The start after `skipped` whole steps."""
+        return replace(self, skipped=skipped, taken_rows=0)
 
 
 class Cursor:
@@ -217,7 +251,12 @@ class Cursor:
             position.feeds.append(self)
 
     def start_pass(self) -> tuple[int, int, int]:
-        """Start a pass; returns its number, how many passes to replay before it, and how many of its steps to skip.
+        """Start a pass; returns its number, how many passes to replay before it, and how many of its steps to skip."""
+        start = self.next_pass()
+        return start.number, start.replayed, start.skipped
+
+    def next_pass(self) -> PassPlace:
+        """Start a pass.
 
         Replaying a pass advances the generators that shuffle as that pass would have. So pass number p has the same
         order whether this process has read the passes before it or an earlier one. Endless passes cannot be replayed.
@@ -238,7 +277,7 @@ class Cursor:
                 self._position.end_pass_after(
                     None if self.steps is None else max(started, started - skipped + self.steps)
                 )
-            return number, played, skipped
+            return PassPlace(number=number, replayed=played, skipped=skipped)
 
     @property
     def has_started(self) -> bool:

@@ -1,34 +1,46 @@
-"""The passes of a feed of rows: a position is a number of rows, which a gang of any size can resume from. Pure."""
+"""The passes of a feed with a known number of rows: a gang of any size can continue from each position. Pure.
+
+A position is the number of rows, or of batches, that all members have taken. So the members of another gang, or those
+that are left of this one, divide exactly the rest: none is lost, and none comes twice.
+"""
 
 from dataclasses import replace
 
-from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.data.assignment import BatchShare, Uneven
+from sparktrain.training.data.position import Cursor, PassPlace, Position
 from sparktrain.training.data.row_order import RowShare
 
 
 class RowCursor(Cursor):
     """The passes of a feed of rows with known numbers: it resumes after the rows that a gang of any size has taken."""
 
-    def __init__(self, position: Position, share: RowShare) -> None:
-        super().__init__(position, share.steps)
+    def __init__(self, position: Position, share: RowShare, *, members: int = 1) -> None:
+        """See base class; `members` matter to loops of users alone."""
+        super().__init__(position, share.steps, members=members)
         self._share = share
         self._at: tuple[int, int, int] | None = None
         """The pass in training, the rows taken before this process read it, and the step at that time."""
         self._resumes: tuple[int, int] | None = None
         """The recalled pass, and its rows that were taken."""
+        self._is_divided_again = False
+        """Whether `_resumes` is for the pass that this process trains on."""
 
-    def start_pass(self) -> tuple[int, int, int]:
-        """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
+    def next_pass(self) -> PassPlace:
+        """See base class."""
         with self._position.lock:
             started = self._position.step
             training = self._position.training
-            resumes = self._resumes if training and self._position.resumed and self.fit != self._position.fit else None
-            number, _, skipped = super().start_pass()
+            resuming = self._position.resumed and self.fit != self._position.fit
+            resumes = self._resumes if training and (resuming or self._is_divided_again) else None
+            passes_read = self._passes_read
+            start = super().next_pass()
             if not training:
-                return number, 0, skipped
+                return start
+            number, skipped = start.number, start.skipped
             taken_rows = 0
             self._resumes = None
             self._remaining_steps = None
+            self._is_divided_again = False
             if resumes is not None:
                 number, taken_rows = resumes
                 skipped = 0
@@ -37,14 +49,23 @@ class RowCursor(Cursor):
                 self._trained = number, started - (self._share.steps - remaining_steps)
                 self._position.end_pass_after(started + remaining_steps)
             self._at = number, self._share.taken_after(skipped) if skipped else taken_rows, started
-            return number, taken_rows, skipped
+            replayed = max(0, number - passes_read)
+            return PassPlace(number=number, replayed=replayed, skipped=skipped, taken_rows=taken_rows)
+
+    def start_pass(self) -> tuple[int, int, int]:
+        """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
+        start = self.next_pass()
+        return start.number, start.taken_rows, start.skipped
 
     def rows(self) -> list[int] | None:
         """See base class."""
+        return self._rows_at(self._position.step)
+
+    def _rows_at(self, step: int) -> list[int] | None:
         if self._at is None or self.fit != self._position.fit:
             return None
         number, taken_rows, started = self._at
-        taken_rows = replace(self._share, taken_rows=taken_rows).taken_after(self._position.step - started)
+        taken_rows = replace(self._share, taken_rows=taken_rows).taken_after(step - started)
         # A gang of another size could take what this one drops: it must not, once the pass is over.
         return [number, taken_rows if replace(self._share, taken_rows=taken_rows).steps else self._share.rows]
 
@@ -52,3 +73,43 @@ class RowCursor(Cursor):
         """See base class. A pass without a further step is followed by the next one."""
         self._remaining_steps = replace(self._share, taken_rows=taken_rows).steps
         self._resumes = (number, taken_rows) if self._remaining_steps else (number + 1, 0)
+
+    def divide(self, share: BatchShare, step: int) -> int:
+        """Divide what is left of the pass after `step` among the members of `share`; the steps that this takes.
+
+        Call it while the feed of the old share is not read any more; the next pass is the rest of the present one.
+        """
+        with self._position.lock:
+            place = self._rows_at(step)
+            assert place is not None, "a fit trains on the feed"
+            number, taken_rows = place
+            self._share = replace(self._share, share=share)
+            self._members = share.size if self._members > 1 else 1
+            self.steps = self._share.steps
+            remaining_steps = replace(self._share, taken_rows=taken_rows).steps
+            if remaining_steps:
+                self._resumes = (number, taken_rows)
+                self._is_divided_again = True
+            self._position.divide(self.steps, remaining_steps, step)
+            return remaining_steps
+
+
+class BatchCursor(RowCursor):
+    """The passes of a feed with a known number of batches, a row each for `RowShare`."""
+
+    def __init__(self, position: Position, share: BatchShare, batches: int) -> None:
+        """Raises SpecError if there are fewer batches than members."""
+        share.steps(batches)
+        super().__init__(position, RowShare(share, batches, 1), members=share.size)
+
+    def next_pass(self) -> PassPlace:
+        """See base class.
+
+        Batches that make up whole steps are steps to skip. So are others where the last step is filled from the start
+        of the epoch: then the last batches, fewer than members, come twice.
+        """
+        start = super().next_pass()
+        share = self._share.share
+        skipped, remainder = divmod(start.taken_rows, share.size)
+        is_exact = remainder and share.uneven is Uneven.DROP
+        return start if is_exact else start.after(start.skipped + skipped)

@@ -114,6 +114,7 @@ GANG = [
     gang("standby-float", "^standby", r"1\.5 \(float\)", "whole number", workers=2, standby=1.5),
     gang("standby-bool", "^standby", r"True \(bool\)", "whole number", workers=2, standby=True),
     gang("standby-alone", "^standby=1 with workers=1", "there are none", "workers=2 or more", standby=1),
+    gang("standby-fewer", "^standby=1 with min_workers=1", "leave out one", workers=2, standby=1, min_workers=1),
     gang("standby-local", "^standby=1 with local_steps=8", "do not heal", workers=2, standby=1, local_steps=8),
     *(
         gang(

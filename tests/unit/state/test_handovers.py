@@ -6,7 +6,7 @@ from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.losses.handovers import LEAVE_TIMEOUT_S, READY_TIMEOUT_S
+from sparktrain.state.losses.handovers import LEAVE_TIMEOUT_S, READY_TIMEOUT_S, SETTLE_TIMEOUT_S
 from sparktrain.state.losses.prepared import END_TIMEOUT_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import DrainCompleted, MemberRestarted
@@ -213,6 +213,33 @@ def test_when_another_member_is_lost_the_process_is_ended_and_the_member_moves_l
     [_, second] = [each for each in world.all(do.PlaceMember) if each.prepared]
     assert second.member.incarnation == 2, "no two processes have the same number"
     assert second.agent in (prepared, spare)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_two_drained_members_move_one_after_the_other(steps: bool) -> None:
+    world = World()
+    agents = ring(world, 3, spare=2)
+    for agent in agents:
+        world.hold(agent, STEP)
+    for number, agent in enumerate(agents[:2]):
+        world.drain(f"host-{agent}", request=str(number))
+    [first] = [start for start in world.all(do.PlaceMember) if start.prepared]
+    world.prepare(first.agent)
+    member = world.running[agents[0]]
+    world.leave_ring(agents[0], 1, STEP)
+    del world.running[agents[0]]
+    end_as_moved(world, agents[0], member)
+    for agent in by_rank(world):
+        world.heal(agent, 1, STEP)
+    world.tick(SETTLE_TIMEOUT_S - 1)
+    assert not world.sent(m.AskSnapshot), "the first process has made no step"
+    if steps:
+        world.declare(first.agent)
+        world.tick(0.1)
+        [_, second] = [start for start in world.all(do.PlaceMember) if start.prepared]
+        assert (second.member.rank, second.member.incarnation) == (1, 1)
+    world.tick(2)
+    assert bool(world.sent(m.AskSnapshot)) != steps, "the way of a gang that cannot move"
 
 
 def test_what_a_process_shares_before_it_has_its_place_reaches_no_member() -> None:

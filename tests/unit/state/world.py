@@ -105,9 +105,9 @@ class World:
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
         return self.receive(agent, m.CheckpointStored(member, checkpoint))
 
-    def declare(self, agent: AgentId, heals: bool = True) -> None:
-        """The agent's member can continue in a new ring, or no more."""
-        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals))
+    def declare(self, agent: AgentId, heals: bool = True, *, shrinks: bool = False) -> None:
+        """The agent's member can continue in a new ring, or no more; with `shrinks` also in a smaller one."""
+        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals, shrinks=shrinks))
 
     def heal(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member has joined a ring, and is about to train on."""

@@ -123,7 +123,8 @@ def test_a_member_that_heals_hears_of_the_loss_of_another_one_while_it_does_not_
     assert heard == [(1, 1)], "the callback may use the connection, and comes once for each ring"
     assert wire.next_ring(0.0) is None, "the places are those of the ring before"
     agent.send(FormGang(MEMBER, PLACES * 2, ring=1))
-    assert wire.next_ring(30.0) == (1, PLACES * 2)
+    assert (formed := wire.next_ring(30.0)) is not None
+    assert (formed.ring, formed.places, formed.ranks) == (1, PLACES * 2, ())
 
 
 def test_a_prepared_process_waits_for_the_first_ring_in_which_it_has_a_place(ends) -> None:

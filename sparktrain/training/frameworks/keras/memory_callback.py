@@ -55,7 +55,7 @@ class TakeSnapshots(InternalCallback):
 
     @property
     def repeatable(self) -> bool:  # type: ignore[override] # an attribute
-        """See base class. The chief's part refers to what it has sent before."""
+        """See base class."""
         return not self._rounds.sending
 
     def agreed(self) -> Agreed:

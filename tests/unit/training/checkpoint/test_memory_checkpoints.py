@@ -36,7 +36,7 @@ class Memory:
     able = True
     busy = False
     beside_s = 0.0
-    turns = (0, 1)
+    turns = staticmethod(lambda: (0, 1))
     is_pause_due = False
 
     def __init__(self, may_grow: bool = False) -> None:

@@ -76,9 +76,15 @@ def _joined(tensors: Sequence[tf.Tensor], operate: Operate, label: str) -> list[
     return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def averaged(sums: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
+def averaged(sums: Sequence[tf.Tensor], size: int | tf.Tensor) -> list[tf.Tensor]:
     """The mean of `size` members from each sum over them; of integers, rounded down."""
-    return [total // size if total.dtype.is_integer else total / size for total in sums]
+    return [divided(total, size) for total in sums]
+
+
+def divided(tensor: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+    """`tensor` divided by `size`, in its own type; integers are rounded down."""
+    divisor = size if isinstance(size, int) else tf.cast(size, tensor.dtype)
+    return tensor // divisor if tensor.dtype.is_integer else tensor / divisor
 
 
 def of_equals(tensors: Sequence[tf.Tensor], size: int, average: bool) -> list[tf.Tensor]:

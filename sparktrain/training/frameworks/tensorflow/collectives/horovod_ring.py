@@ -113,7 +113,7 @@ class HorovodRing(NamedRing):
     """
 
     def __init__(self, joining: Joining, connection: _Connection) -> None:
-        super().__init__(joining.formation, joining.operation_s, _MOVED)
+        super().__init__(joining.formation, joining.operation_s, _MOVED, resizes=joining.resizes)
         self._joining = joining
         self._connection = connection
         self._sums_on = "/GPU:0" if connection.by_nccl else HOST
@@ -144,7 +144,9 @@ class HorovodRing(NamedRing):
             mpi_ops.shutdown()
 
     def rejoin(self, formation: Formation, number: int) -> None:
-        """Leave the ring, and join that of `formation`, of the same size. After a loss call `break_off` first.
+        """Leave the ring, and join that of `formation`. After a loss call `break_off` first.
+
+        A ring of another size is only for a gang that may shrink: traced functions of others have the size for good.
 
         The rank is another one for a process that waited for any place. Blocks until all members have joined. Raises
         FormError.
@@ -152,8 +154,8 @@ class HorovodRing(NamedRing):
         self.leave()
         self._joining = replace(self._joining, formation=formation)
         self._formation = formation
-        self.rank = formation.rank
         self._connection = _connect(self._joining)
+        self.resize(formation)
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
@@ -173,7 +175,7 @@ class HorovodRing(NamedRing):
         with self._operation("allreduce", name, tensors, device) as unique:
             carried = [carry(tensor, _REDUCED) for tensor in tensors]
             sums = self._sums([tensor for tensor, _ in carried], unique)
-            reduced = averaged(sums, self.size) if average else sums
+            reduced = averaged(sums, self.members()) if average else sums
             return [back(tensor) for tensor, (_, back) in zip(reduced, carried, strict=True)]
 
     def _sums(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:

@@ -32,10 +32,18 @@ class NamedRing(Ring):
     _ends_with_error = False
     """Whether an operation that has failed ends all others of the process."""
 
-    def __init__(self, formation: Formation, timeout_s: float, moved: Collection[tf.DType]) -> None:
-        """`timeout_s` is that of an operation, 0 for none; `moved` are the types that `_copy` and `_gathered` take."""
+    def __init__(
+        self, formation: Formation, timeout_s: float, moved: Collection[tf.DType], *, resizes: bool = False
+    ) -> None:
+        """`timeout_s` is that of an operation, 0 for none; `moved` are the types that `_copy` and `_gathered` take.
+
+        `resizes`: the ring may get another size, which functions that are traced already must use.
+        """
         self.rank = formation.rank
         self.size = formation.size
+        self._resizes = resizes
+        self._traced_size: tf.Variable | None = None
+        """The size for traced functions, where it may change."""
         self.timeout_s = timeout_s
         self.calls = CallLog()
         self.notes = StepNotes()
@@ -57,6 +65,22 @@ class NamedRing(Ring):
         """Create what collectives in a function need: tracing it would take twice as long."""
         self._times.prepare()
         self.calls.prepare()
+
+    def members(self) -> int | tf.Tensor:
+        """The size, to divide by: a tensor where a function is traced, and the size may change."""
+        if not self._resizes or tf.executing_eagerly():
+            return self.size
+        if self._traced_size is None:
+            with tf.init_scope(), tf.device(HOST):
+                self._traced_size = tf.Variable(float(self.size), trainable=False, dtype=tf.float64)
+        return self._traced_size.read_value()
+
+    def resize(self, formation: Formation) -> None:
+        """This member has joined the ring of `formation`, perhaps one of another size."""
+        self.rank = formation.rank
+        self.size = formation.size
+        if self._traced_size is not None:
+            self._traced_size.assign(float(self.size))
 
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:

@@ -1,9 +1,8 @@
 """The TensorFlow graphs of a feed: passes that start at a position, and a member's share of batches."""
 
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import astuple, replace
 from typing import Any, cast
 
 import numpy as np
@@ -31,16 +30,17 @@ _SHARES: "weakref.WeakSet[Any]" = weakref.WeakSet()
 """The feeds of this process that are shares of a member already."""
 
 
-def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
-    """A dataset that yields in each pass what `start_pass(number, replayed, skipped)` returns for it, in a graph.
+def passes(cursor: Cursor, start_pass: Callable[[Any, Any, Any, Any], Any], steps: int | None) -> Any:
+    """A dataset that yields in each pass what `start_pass(number, replayed, skipped, taken)` returns, in a graph: the
+    numbers of `PassPlace`.
 
     It calls `start_pass` for the first element: iterators that are never read, as Keras makes them, start no pass.
     """
 
     def one(_: Any) -> Any:
-        scalars = tf.numpy_function(lambda: np.array(cursor.start_pass(), np.int64), [], tf.int64)
-        scalars.set_shape([3])
-        return start_pass(scalars[0], scalars[1], scalars[2])
+        scalars = tf.numpy_function(lambda: np.array(astuple(cursor.next_pass()), np.int64), [], tf.int64)
+        scalars.set_shape([4])
+        return start_pass(scalars[0], scalars[1], scalars[2], scalars[3])
 
     feed = tf.data.Dataset.range(1).flat_map(plain(one)).prefetch(tf.data.AUTOTUNE)
     if steps is not None:
@@ -80,25 +80,28 @@ def _share_with(feed: Any, options: Any) -> Any:
     return share
 
 
-def resumable(cursor: Cursor, batches: Any, share: BatchShare, rank_now: Callable[[], int] | None = None) -> Any:
-    """The share of the dataset `batches`, in passes that start at the cursor's position.
+def resumable(
+    cursor: Cursor, batches: Any, share: BatchShare, rank_now: Callable[[], int] | None = None, *, alike: bool
+) -> Any:
+    """The share of the dataset `batches`, in passes from the cursor's position on; `alike`: see `even_batches`.
 
     `rank_now` returns the rank that a pass has the share of, where that may change.
     """
     cardinality = int(batches.cardinality())
-    shard = _member_batches(batches, cardinality, share)
-    ranks = range(share.size if rank_now is not None else 0)
-    shards = [_member_batches(batches, cardinality, replace(share, rank=rank)) for rank in ranks]
+    shard = _member_batches(batches, cardinality, share, alike=alike)
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
     replay = _replay(batches, shard)
 
     @plain
-    def start_pass(number: Any, replayed: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, replayed: Any, skipped: Any, taken: Any) -> Any:
         replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([replays]):
-            present = shard if rank_now is None else _present(shards, rank_now)
-            remainder = (_measured(present, cursor, number) if unknown else present).skip(tf.identity(skipped))
-        return remainder
+            present = share if rank_now is None else _present(share, rank_now)
+            if unknown:
+                members_own = shard if rank_now is None else _member_batches(batches, cardinality, present, alike=alike)
+                return _measured(members_own, cursor, number).skip(tf.identity(skipped))
+            remaining = _member_batches(batches, cardinality, present, tf.identity(taken), alike=alike)
+            return remaining.skip(tf.identity(skipped))
 
     feed = passes(cursor, start_pass, share.steps(cardinality) if cardinality >= 0 else None)
     cardinality_of = feed.cardinality
@@ -107,13 +110,11 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare, rank_now: Callabl
     return feed
 
 
-def _present(shards: Sequence[Any], rank_now: Callable[[], int]) -> Any:
-    """That of `shards` with the rank that the process has when the pass starts, in a graph."""
-    rank = tf.numpy_function(lambda: np.array(rank_now(), np.int32), [], tf.int32)
+def _present(share: BatchShare, rank_now: Callable[[], int]) -> BatchShare:
+    """The share with the rank that the process has when the pass starts, a tensor, in a graph."""
+    rank: Any = tf.numpy_function(lambda: np.array(rank_now(), np.int64), [], tf.int64)
     rank.set_shape([])
-    # None of the others gets an iterator: one of a dataset that shuffles would change the order of the next pass.
-    choices = [plain(partial(tf.data.experimental.to_variant, shard)) for shard in shards]
-    return tf.data.experimental.from_variant(tf.switch_case(rank, choices), shards[0].element_spec)
+    return replace(share, rank=rank)
 
 
 def shuffles(batches: Any) -> list[Any]:
@@ -154,19 +155,41 @@ def _replay_cost(dataset: Any, lazily: bool = False) -> int:
     return max(_replay_cost(source, lazily) for source in inputs)
 
 
-def _member_batches(batches: Any, cardinality: int, share: BatchShare) -> Any:
-    """This member's batches. It reads all batches: only so are those of a shuffled dataset the same on all members."""
-    dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
-    even = cardinality == tf.data.INFINITE_CARDINALITY or (
-        cardinality >= 0 and (cardinality - dropped) % share.size == 0
-    )
-    if even and (share.size == 1 or _alike(batches, dropped > 0)):
-        rounds = batches.take(cardinality - dropped) if dropped else batches
+def even_batches(batches: Any, share: BatchShare) -> tuple[Any, bool]:
+    """`batches` without a smaller last one that the rounds of `share` drop; and whether those that are left are alike:
+    certain to have the same number of examples, also for another share."""
+    cardinality = int(batches.cardinality())
+    if _alike(batches, False):
+        return batches, True
+    if cardinality >= 0 and share.uneven is Uneven.DROP and cardinality % share.size and _alike(batches, True):
+        return batches.take(cardinality - 1), True
+    return batches, False
+
+
+def _member_batches(batches: Any, cardinality: int, share: BatchShare, taken: Any = 0, *, alike: bool) -> Any:
+    """This member's batches of those after the first `taken`, which is above 0 where incomplete rounds are dropped.
+
+    It reads all batches: only so are those of a shuffled dataset the same on all members.
+    """
+    if cardinality >= 0:
+        even = share.uneven is Uneven.DROP or cardinality % share.size == 0
+    else:
+        even = cardinality == tf.data.INFINITE_CARDINALITY
+    if even and (share.size == 1 or alike):
+        rounds = _whole_rounds(batches, cardinality, share, taken)
         # Batches that are certain to be alike need no comparison of each round: this is as fast as TensorFlow's own
         # sharding.
         shard = rounds.shard(share.size, share.rank)
         return shard.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else shard
-    return _in_rounds(batches, share)
+    return _in_rounds(batches if cardinality < 0 else batches.skip(taken), share)
+
+
+def _whole_rounds(batches: Any, cardinality: int, share: BatchShare, taken: Any) -> Any:
+    """The batches after the first `taken` that make up whole rounds."""
+    if cardinality < 0 or share.uneven is not Uneven.DROP:
+        return batches
+    remaining = cardinality - taken
+    return batches.skip(taken).take(remaining - remaining % share.size)
 
 
 def _alike(batches: Any, but_last: bool) -> bool:

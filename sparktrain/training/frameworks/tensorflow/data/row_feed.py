@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from sparktrain.training.data.assignment import Uneven
+from sparktrain.training.data.feed_cursors import note_division
 from sparktrain.training.data.feed_request import FeedRequest
 from sparktrain.training.data.row_cursor import RowCursor
 from sparktrain.training.frameworks.tensorflow.data import class_weights, pipeline
@@ -16,10 +18,21 @@ CHUNKS_AHEAD = 2
 def row_feed(request: FeedRequest) -> Any:
     """The dataset of `TrainingData.to_tf`. Does not block. Raises SpecError, DataError."""
     share = request.share
+    cursor = RowCursor(request.position, share)
+    feed, names = _feed(request, cursor)
+    if share.share.uneven is Uneven.DROP:
+        note_division(feed, cursor, lambda smaller: _feed(request.divided(smaller), cursor)[0])
+    identity = (share.rows, share.batch, request.seed, share.share.uneven, names)
+    request.position.describe(feed.element_spec, zlib.crc32(repr(identity).encode()))
+    return feed
+
+
+def _feed(request: FeedRequest, cursor: RowCursor) -> tuple[Any, Any]:
+    """The dataset, and the names of the columns in its batches."""
+    share = request.share
     chunks = request.chunks(str(keras.backend.floatx()))
     selection = chunks.selection
     steps = share.steps
-    cursor = RowCursor(request.position, share)
     weights = [("float32", ())] if chunks.padded else []
     specs = [*selection.types, *weights]
     types = [tf.string if kind == "object" else tf.as_dtype(kind) for kind, _ in specs]
@@ -30,7 +43,7 @@ def row_feed(request: FeedRequest) -> Any:
             tensor.set_shape([None, *shape])
         return _weighed(selection.batch(tensors[:-1]), tensors[-1]) if chunks.padded else selection.batch(tensors)
 
-    def start_pass(number: Any, taken_rows: Any, skipped: Any) -> Any:
+    def start_pass(number: Any, replayed: Any, skipped: Any, taken_rows: Any) -> Any:
         chunk_count = tf.numpy_function(chunks.remaining_chunks, [taken_rows, skipped], tf.int64)
         chunk_count.set_shape([])
         indices = tf.data.Dataset.range(chunk_count)
@@ -38,10 +51,7 @@ def row_feed(request: FeedRequest) -> Any:
         batches = rows.prefetch(CHUNKS_AHEAD).rebatch(share.batch)
         return class_weights.by_class(batches, request.class_weight)
 
-    feed = pipeline.untuned(pipeline.passes(cursor, start_pass, steps))
-    identity = (share.rows, share.batch, request.seed, share.share.uneven, selection.names)
-    request.position.describe(feed.element_spec, zlib.crc32(repr(identity).encode()))
-    return feed
+    return pipeline.untuned(pipeline.passes(cursor, start_pass, steps)), selection.names
 
 
 def _weighed(batch: Any, weights: Any) -> Any:

@@ -21,7 +21,9 @@ from sparktrain.config.param_values import shown, type_name
 from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment
 from sparktrain.training.data.assignment import BatchShare, Uneven
+from sparktrain.training.data.feed_cursors import note_division
 from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.data.row_cursor import BatchCursor
 from sparktrain.training.frameworks.keras.epoch_order import EpochOrder, changes, tupled
 from sparktrain.training.frameworks.tensorflow.data import class_weights, pipeline
 
@@ -107,11 +109,18 @@ def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Epoc
     if share.size > 1:
         _check_seeds(batches)
     cardinality = int(batches.cardinality())
-    steps = share.steps(cardinality) if cardinality >= 0 else None
-    cursor = Cursor(position, steps, members=share.size, endless=cardinality == tf.data.INFINITE_CARDINALITY)
+    even, alike = pipeline.even_batches(batches, share)
+    if cardinality >= 0:
+        share.steps(cardinality)
+        cursor: Cursor = BatchCursor(position, share, int(even.cardinality()))
+    else:
+        cursor = Cursor(position, None, members=share.size, endless=cardinality == tf.data.INFINITE_CARDINALITY)
     if turns is not None:
         turns.cursor = cursor
-    feed = pipeline.resumable(cursor, batches, share, position.rank_now)
+    feed = pipeline.resumable(cursor, even, share, position.rank_now, alike=alike)
+    # Shuffling draws another order for each iterator, and the rest of the pass would be that of another order.
+    if isinstance(cursor, BatchCursor) and share.uneven is Uneven.DROP and not (turns or pipeline.shuffles(batches)):
+        note_division(feed, cursor, lambda smaller: pipeline.resumable(cursor, even, smaller, alike=alike))
     position.describe(feed.element_spec, order_of(batches))
     return feed
 
@@ -144,34 +153,71 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
         raise SpecError(f"uneven='pad' gives examples a weight, and needs (x, y) for that, not a {type_name(data)}")
     arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(data) if leaf is not None]
     length = _length(arrays)
-    steps = share.steps(-(-length // batch))
-    cursor = Cursor(position, steps, members=share.size)
+    share.steps(-(-length // batch))
     gather = _Gather(data, arrays, weighed=share.uneven is Uneven.PAD)
     tail = len(share.rows(np.arange(length, dtype=np.int64), batch)[1])
+    # Steps expect batches of one size: a smaller last one has no place in those of any share.
+    used = length - length % batch if share.uneven is Uneven.DROP and not tail else length
+    cursor = BatchCursor(position, share, -(-used // batch))
 
-    def rows(number: np.int64, skipped: np.int64) -> tuple[Any, ...]:
-        present = share if position.rank_now is None else replace(share, rank=position.rank_now())
-        matrix, last = present.rows(assignment.order(length, seed, int(number)), batch)
-        counts = np.full(steps, batch, np.int64)
-        counts[-1] = real = present.real(length, batch)
-        lasts = last[np.newaxis][: int(skipped < steps)]
-        return matrix[skipped:], counts[skipped : len(matrix)], lasts, np.int64(real)
+    def feed_of(share: BatchShare) -> Any:
+        feed = _ArrayFeed(lambda: _present(share, position), (length, used), batch, seed, has_last=tail > 0)
+        return pipeline.untuned(pipeline.passes(cursor, lambda *start: feed.start_pass(gather, *start), feed.steps))
 
-    def start_pass(number: Any, played: Any, skipped: Any) -> Any:
-        matrix, counts, last, real = tf.numpy_function(rows, [number, skipped], [tf.int64] * 4)
-        matrix.set_shape([None, batch])
+    feed = feed_of(share)
+    if share.uneven is Uneven.DROP:
+        note_division(feed, cursor, feed_of)
+    position.describe(feed.element_spec, zlib.crc32(repr((length, batch, seed, share.uneven)).encode()))
+    return feed
+
+
+def _present(share: BatchShare, position: Position) -> BatchShare:
+    """The share with the rank that this process has now."""
+    return share if position.rank_now is None else replace(share, rank=position.rank_now())
+
+
+class _ArrayFeed:
+    """The passes over arrays of one length, for one share."""
+
+    def __init__(
+        self, share: Callable[[], BatchShare], lengths: tuple[int, int], batch: int, seed: int | None, *, has_last: bool
+    ) -> None:
+        """`share` returns it for the pass that starts. `lengths`: all examples, and how many of them, in the order of a
+        pass, make up batches. `has_last`: the last batch may have fewer examples than the others."""
+        self._length, self._used = lengths
+        self.steps = share().steps(-(-self._used // batch))
+        self._share = share
+        self._batch = batch
+        self._seed = seed
+        self._has_last = has_last
+
+    def start_pass(self, gather: Any, number: Any, replayed: Any, skipped: Any, taken: Any) -> Any:
+        """See `pipeline.passes`."""
+        matrix, counts, last, real = tf.numpy_function(self._rows, [number, skipped, taken], [tf.int64] * 4)
+        matrix.set_shape([None, self._batch])
         counts.set_shape([None])
         picks = tf.data.Dataset.from_tensor_slices((matrix, counts))
-        if tail:
-            last.set_shape([None, tail])
+        if self._has_last:
+            last.set_shape([None, None])
             real.set_shape([])
             counted = pipeline.plain(lambda indices: (indices, real))
             picks = picks.concatenate(tf.data.Dataset.from_tensor_slices(last).map(counted))
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
-    feed = pipeline.untuned(pipeline.passes(cursor, start_pass, steps))
-    position.describe(feed.element_spec, zlib.crc32(repr((length, batch, seed, share.uneven)).encode()))
-    return feed
+    def _rows(self, number: np.int64, skipped: np.int64, taken: np.int64) -> tuple[Any, ...]:
+        share = self._share()
+        order = assignment.order(self._length, self._seed, int(number))[taken * self._batch : self._used]
+        matrix, last = share.rows(order, self._batch)
+        steps = len(matrix) + (len(last) > 0)
+        real = np.int64(share.real(len(order), self._batch))
+        counts = np.full(steps, self._batch, np.int64)
+        counts[-1:] = real
+        return (
+            matrix[skipped:],
+            counts[skipped : len(matrix)],
+            last[np.newaxis][: int(len(last) > 0 and skipped < steps)],
+            real,
+        )
 
 
 def _length(arrays: list[Any]) -> int:

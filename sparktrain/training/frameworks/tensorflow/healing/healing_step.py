@@ -47,6 +47,8 @@ class HealingStep:
         """Of the iterator."""
         self._arrived = False
         self._retired = False
+        self._replacement: Any = None
+        """An iterator over what is left of the data: its batches take the place of those of a broken step."""
         self.before_next: Callable[[], None] | None = None
         """Called once, before the next batch is trained."""
 
@@ -57,6 +59,7 @@ class HealingStep:
     def __call__(self, iterator: Any) -> Any:
         """The logs of the step. Raises StopIteration at the end of the data, and what training raises."""
         reader = self._reader_of(iterator)
+        self._replacement = None
         if self._retired:
             return reader.train_next(iterator)
         trains = True
@@ -82,6 +85,10 @@ class HealingStep:
         empty = tf.data.Dataset.from_generator(lambda: (), output_signature=spec)
         self._reader_for(spec).trace(iter(empty))
 
+    def read_from(self, iterator: Any) -> None:
+        """Read from `iterator` from now on, also in a step that is repeated: fewer members divide the data."""
+        self._replacement = iterator
+
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
         with self._continuity.by_itself():
@@ -97,7 +104,12 @@ class HealingStep:
             if not self._heal(broken):
                 return None
             try:
-                return reader.train_again()
+                if self._replacement is None:
+                    return reader.train_again()
+                iterator = self._replacement
+                self._replacement = None
+                reader = self._reader_of(iterator)
+                return reader.train_next(iterator)
             except (RingError, tf.errors.OpError) as error:
                 broken = error
         raise broken

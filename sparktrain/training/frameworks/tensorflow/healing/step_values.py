@@ -29,6 +29,11 @@ class StepValues(Passenger):
     def __init__(self, model: Any, ring: Ring, *, waits: bool = False) -> None:
         """`model` is built, with its metrics; `waits`: the rank of this process may change before its first step."""
         self._ring = ring
+        # A process that waits traces its step before it knows its rank.
+        self._rank: Any = tf.Variable(ring.rank, trainable=False) if waits else ring.rank
+        self._waits = waits
+        self._size = ring.size
+        """Of the first ring: members have the same rows in a smaller one, and the rows of others are zeros there."""
         own = model_state.member_variables(model)
         seeds = {name: value for name, value in model_state.named(model).items() if name.startswith(model_state.SEEDS)}
         if (generator := model_state.global_generator()) is not None:
@@ -44,8 +49,6 @@ class StepValues(Passenger):
         gradient_bytes = sum(4 * int(np.prod(variable.shape)) for variable in model.trainable_variables)
         self.travel = 0 < nbytes <= max(TRAVEL_BYTES, TRAVEL_SHARE * gradient_bytes)
         """Whether the own values of all members travel with the gradients."""
-        # A process that waits traces its step before it knows its rank.
-        self._rank = tf.Variable(ring.rank, trainable=False) if waits else None
         self._members = tf.Variable(tf.zeros([ring.size, sum(self._sizes)]), trainable=False)
 
     @property
@@ -75,8 +78,7 @@ class StepValues(Passenger):
     def sent(self) -> tf.Tensor:
         """See base class. Zeros but for this member's row: the sum over the members has all rows, to the bit."""
         flat = tf.concat([tf.reshape(variable.value, [-1]) for variable in self._travelling.values()], 0)
-        rank = self._ring.rank if self._rank is None else self._rank
-        padded = tf.pad(flat[tf.newaxis], [[rank, self._ring.size - rank - 1], [0, 0]])
+        padded = tf.pad(flat[tf.newaxis], [[self._rank, self._size - self._rank - 1], [0, 0]])
         return tf.ensure_shape(padded, self._members.shape)
 
     def receive(self, total: tf.Tensor) -> None:
@@ -105,7 +107,7 @@ class StepValues(Passenger):
 
     def take_rank(self) -> None:
         """This process has its place, and with it the rank for its steps."""
-        if self._rank is not None:
+        if self._waits:
             self._rank.assign(self._ring.rank)
 
     def assign_members(self, rows: Array) -> None:

@@ -31,6 +31,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     is_default,
     is_of_keras,
 )
+from sparktrain.training.frameworks.tensorflow.healing.fit_division import FitDivision, fit_division
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
 from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
 
@@ -79,6 +80,10 @@ class SurvivingFit:
         )
         self._steps = self._position.step
         """Steps that this member has applied."""
+        self._size = healing.ring.size
+        """Members that divide the data."""
+        self._data: FitDivision | None = None
+        """How fewer members divide what is left of the data; None where they cannot."""
         self._has_healed = False
         """Whether the ring has healed since the last step."""
         self._listening = {
@@ -127,6 +132,7 @@ class SurvivingFit:
 
     def start(self) -> None:
         """Take the place of Keras's train function."""
+        self._data = fit_division(self._position)
         optimizer: Any = own_apply(self._model.optimizer)
         optimizer.passenger = self._values if self._values.travel else None
         self._model.train_function = self._step
@@ -173,7 +179,9 @@ class SurvivingFit:
     def _heal_in_step(self, error: BaseException) -> bool:
         """Heal the ring; whether this member is to repeat its step, and else has the state after it."""
         agreement = self._agree(error, in_step=True)
-        if agreement.most_advanced.steps == self._steps:
+        applied = agreement.most_advanced.steps
+        self._divide(applied, repeats=applied == self._steps)
+        if applied == self._steps:
             self._report_healed()
             return True
         self._step.train_by_itself()
@@ -183,7 +191,20 @@ class SurvivingFit:
 
     def _heal_between_steps(self, error: RingError) -> None:
         self._agree(error, in_step=False)
+        self._divide(self._steps, repeats=False)
         self._report_healed()
+
+    def _divide(self, applied: int, *, repeats: bool) -> None:
+        """After step `applied`, divide what is left of the data among the members of a smaller ring."""
+        ring = self._healing.ring
+        if ring.size == self._size:
+            return
+        if self._data is None:
+            raise RingRefusalError("the ring has lost a member, and the others cannot divide its data")
+        self._size = ring.size
+        iterator = self._data.divide(ring.rank, ring.size, applied, repeats=repeats)
+        if iterator is not None:
+            self._step.read_from(iterator)
 
     def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
         """What the members of the next ring agree on; of the one after that where it breaks too."""
@@ -325,7 +346,7 @@ class SurvivingFit:
             self._has_healed = False
             self._healing.settle()
         if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
-            self._healing.declare(True, moves=True)
+            self._healing.declare(True, moves=True, shrinks=self._data is not None)
 
 
 def _attributes(callback: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, divided
 
 Gradient: TypeAlias = Any
 """A tf.Tensor, a tf.IndexedSlices, or None."""
@@ -98,11 +98,11 @@ def _dense(
     if narrow is None and not beside:
         return ring.allreduce(tensors, average=True, name=name), []
     # Divide first: the sum of many members may exceed the range of the narrow type.
-    sent = tensors if narrow is None else [_narrowed(tensor / ring.size, narrow) for tensor in tensors]
+    sent = tensors if narrow is None else [_narrowed(divided(tensor, ring.members()), narrow) for tensor in tensors]
     sums = ring.allreduce([*sent, *beside], average=False, name=name)
     totals = sums[: len(tensors)]
     if narrow is None:
-        return averaged(totals, ring.size), sums[len(tensors) :]
+        return averaged(totals, ring.members()), sums[len(tensors) :]
     means = [tf.cast(total, tensor.dtype) for total, tensor in zip(totals, tensors, strict=True)]
     return means, sums[len(tensors) :]
 
@@ -110,7 +110,7 @@ def _dense(
 def _sparse(
     ring: Ring, gradient: tf.IndexedSlices, narrow: tf.DType | None, name: str, single: bool
 ) -> tf.IndexedSlices:
-    rows = gradient.values / ring.size, gradient.indices
+    rows = divided(gradient.values, ring.members()), gradient.indices
     if not single:
         rows = _summed(*rows)
     values = rows[0] if narrow is None else _narrowed(rows[0], narrow)

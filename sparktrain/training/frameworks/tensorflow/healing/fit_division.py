@@ -1,0 +1,65 @@
+"""How the members that are left of a ring divide the rest of an epoch of `fit` among themselves, and later epochs.
+
+Keras reads one iterator for each epoch, and counts its steps by a number that it has computed before. Both are
+replaced in the middle of the epoch: its steps continue, with the batches that no step has trained.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sparktrain.training.collectives.ring_healing import RingRefusalError
+from sparktrain.training.data.assignment import BatchShare, Uneven
+from sparktrain.training.data.feed_cursors import FeedDivision, division_of
+from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras.fit_reader import fit_reader
+
+Steps = Iterator[tuple[int, int, Any]]
+
+
+def fit_division(position: Position) -> "FitDivision | None":
+    """How fewer members divide the data of the `fit` on the stack; None where they cannot.
+
+    Its data is one feed, which is read in whole passes, and validation has none of its own.
+    """
+    reader = fit_reader()
+    data = getattr(reader, "_distributed_dataset", None)
+    feed = None if data is None else division_of(data)
+    is_plain = position.per_epoch is not None and len(position.feeds) == 1 and reader.steps_per_epoch is None
+    if feed is None or not is_plain or position.per_epoch != feed.cursor.steps:
+        return None
+    return FitDivision(reader, position, feed)
+
+
+class FitDivision:
+    """The data of one `fit`, read by Keras's `reader`. It belongs to the thread that trains."""
+
+    def __init__(self, reader: Any, position: Position, feed: FeedDivision) -> None:
+        self._reader = reader
+        self._position = position
+        self._feed = feed
+
+    def divide(self, rank: int, size: int, step: int, *, repeats: bool) -> Any:
+        """Continue after `step` with the share of member `rank` of `size`; `repeats`: in a step that has started.
+
+        Returns the iterator over what is left of the epoch; None where nothing is left. Raises RingRefusalError.
+        """
+        reader = self._reader
+        share = BatchShare(rank, size, Uneven.DROP)
+        remaining = self._feed.cursor.divide(share, step)
+        feed = self._feed.feed_of(share)
+        if feed.element_spec != reader._distributed_dataset.element_spec:
+            raise RingRefusalError("batches of the same data have another form when fewer members divide it")
+        reader._distributed_dataset = feed
+        reader._num_batches = self._feed.cursor.steps
+        iterator = iter(feed) if remaining else None
+        finished = step - self._position.epoch_start
+        # A step that is repeated has its number already.
+        reader._epoch_iterator = self._steps(finished + repeats, finished + remaining, iterator)
+        return iterator
+
+    def _steps(self, first: int, last: int, iterator: Any) -> Steps:
+        """What Keras's own generator yields for the steps from `first` to `last - 1`."""
+        for number in range(first, last):
+            yield number, number, iterator
+        self._reader._current_iterator = None
+        self._reader.data_adapter.on_epoch_end()

@@ -1,0 +1,98 @@
+"""A `fit` in a ring that loses agents for good: the others keep process and trace, and divide what is left."""
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from sparktrain.driver.engines import local_restarts
+from tests.faults.shrinking import BATCH, EPOCHS, ROWS, repeat, shrink, table
+
+pytestmark = pytest.mark.timeout(240)
+
+Step = tuple[int, list[list[int]]]
+"""The members that made a step, and the rows of each of them."""
+
+OTHERS = pytest.mark.all(
+    case="rings of two and four members that become smaller, in epochs of datasets and of `data=`",
+    covered_by="a ring of three on arrays",
+)
+
+
+@pytest.fixture
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing replaces a lost agent."""
+    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+
+
+def steps_in(notes: Path, size: int) -> list[Step]:
+    """The steps of the training: those of a lost process count that the others have made with it."""
+    noted: dict[int, dict[int, tuple[int, list[int]]]] = {}
+    for rank in range(size):
+        for line in (notes / f"steps-1-{rank}.jsonl").read_text().splitlines():
+            step, members, rows = json.loads(line)
+            noted.setdefault(step, {})[rank] = members, rows
+    assert sorted(noted) == list(range(1, len(noted) + 1))
+    steps = []
+    for number in sorted(noted):
+        members, _ = noted[number][0]
+        steps.append((members, [rows for made_by, rows in noted[number].values() if made_by == members]))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("size", "data", "kills"),
+    [
+        (3, "arrays", [[1, 3]]),
+        pytest.param(3, "batches", [[2, 5], [1, 9]], marks=OTHERS),
+        pytest.param(3, "arrays", [[2, 8], [1, 13]], marks=OTHERS),
+        pytest.param(4, "arrays", [[2, 4], [1, 9]], marks=OTHERS),
+        pytest.param(2, "batches", [[1, 6]], marks=OTHERS),
+        pytest.param(3, "rows", [[1, 4]], marks=OTHERS),
+    ],
+)
+def test_the_others_continue_at_once_and_train_each_row_once(
+    lasting: None, tmp_path: Path, size: int, data: str, kills: list[list[int]]
+) -> None:
+    params: dict[str, Any] = {"folder": str(tmp_path), "kills": kills, "data": data}
+    with st.pool(st.local(slots=size), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+        result = pool.run(
+            shrink, params, workers=size, min_workers=1, backend="horovod", dir=str(tmp_path), name="run",
+            seed=1, progress=False, data={"train": table()} if data == "rows" else {},
+        )  # fmt: skip
+        steps = steps_in(tmp_path, size)
+        alone = {"folder": str(tmp_path), "steps": [list(chain(*rows)) for _, rows in steps]}
+        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False)
+
+    expected = [(rank, True, size - number, size) for number, (rank, _) in enumerate(kills, 1)]
+    assert [
+        (restart.rank, restart.healed, restart.members, restart.full_size) for restart in result.restarts
+    ] == expected, [restart.cause for restart in result.restarts]
+    assert f"the others kept their state and continue with {size - 1} of {size} members" in str(result)
+    assert len(list(tmp_path.glob("pid-*"))) == size, "no process was started"
+    left = sorted(set(range(size)) - {rank for rank, _ in kills})
+    for rank in left:
+        until_first, in_all = json.loads((tmp_path / f"traces-{rank}").read_text())
+        assert until_first == in_all, "no step is traced again"
+    check_rows(steps)
+    weights = [np.load(tmp_path / f"weights-{name}.npz") for name in (*left, "alone")]
+    for name in weights[0].files:
+        assert len({each[name].tobytes() for each in weights[:-1]}) == 1, "members have the same weights"
+        np.testing.assert_allclose(weights[0][name], weights[-1][name], rtol=0, atol=1e-6)
+
+
+def check_rows(steps: list[Step]) -> None:
+    """Each epoch has each row once, but for those of a last step that lacks batches."""
+    remaining = list(steps)
+    for _ in range(EPOCHS):
+        rows: list[int] = []
+        while remaining and ROWS - len(rows) >= remaining[0][0] * BATCH:
+            members, of_members = remaining.pop(0)
+            assert [len(batch) for batch in of_members] == [BATCH] * members
+            rows += chain(*of_members)
+        assert len(set(rows)) == len(rows), "a row comes twice"
+    assert not remaining

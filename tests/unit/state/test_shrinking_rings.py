@@ -1,0 +1,187 @@
+"""A ring that loses a member for which no agent is idle: the others form the next one at once, without it."""
+
+import pytest
+
+from sparktrain.ids import AgentId, Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state.losses.growth import GROW_AFTER_S
+from sparktrain.state.outcome import FailureKind
+from sparktrain.state.records import MemberRestarted
+from tests.unit.state.gangs import by_rank, gang, run, trial
+from tests.unit.state.ps_gangs import placed, whole
+from tests.unit.state.test_growth import asked, stopped, train
+from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, whole_restart
+from tests.unit.state.test_recovery import successor
+from tests.unit.state.world import World
+
+
+def ring(world: World, size: int = 3, spare: int = 0, least: int | None = 1, **limits: object) -> list[AgentId]:
+    """The agents of a gang with members that can continue with fewer, by rank."""
+    limits = {"heals": True, "join_timeout_s": JOIN_S, "min_workers": least, **limits}
+    agents = gang(world, size, spare, **limits)
+    for agent in agents:
+        world.declare(agent, shrinks=True)
+        world.step(agent, STEP)
+    return agents
+
+
+def continue_in(world: World, number: int, step: int = STEP) -> None:
+    """All members that have a process join the ring."""
+    for agent in list(world.running):
+        world.heal(agent, number, step)
+
+
+def joined(world: World, name: str) -> list[do.Command]:
+    """What follows when an agent joins."""
+    before = len(world.commands)
+    world.join(name)
+    return world.commands[before:]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_others_continue_at_once_without_a_lost_agent(rank: int) -> None:
+    world = World()
+    agents = ring(world)
+    others = [agent for agent in agents if agent != agents[rank]]
+    world.at = 3.0
+    commands = world.lose(agents[rank])
+    sent = [(each.agent, type(each.message)) for each in commands if isinstance(each, do.Send)]
+    assert sent == [(agent, kind) for kind in (m.RingBroken, m.FormGang) for agent in others]
+    forms = [form for form in world.sent(m.FormGang) if form.ring == 1]
+    ranks = tuple(Rank(other) for other in range(3) if other != rank)
+    assert [(form.member.rank, form.ranks) for form in forms] == [(other, ranks) for other in ranks]
+    assert {tuple(place.host for place in form.places) for form in forms} == {
+        tuple(f"host-{agent}" for agent in others)
+    }
+    world.at = 3.5
+    world.heal(others[0], 1, STEP)
+    assert trial(world).restarts == ()
+    world.heal(others[1], 1, STEP - 1)
+    [restart] = trial(world).restarts
+    assert (restart.rank, restart.healed, restart.steps_lost, restart.seconds) == (rank, True, 0, 0.5)
+    assert (restart.members, restart.full_size) == (2, 3)
+    assert [each.restart for each in world.records if isinstance(each, MemberRestarted)] == [restart]
+    assert not whole(world)
+    assert not placed(commands)
+    for agent in others:
+        world.step(agent, STEP + 1)
+        world.succeed(agent)
+    assert world.status(0) == "succeeded"
+
+
+def test_it_shrinks_as_often_as_it_may() -> None:
+    world = World()
+    agents = ring(world, size=4, least=2)
+    for number, agent in enumerate(agents[:1:-1], 1):
+        world.lose(agent)
+        continue_in(world, number)
+    assert [restart.members for restart in trial(world).restarts] == [3, 2]
+    world.lose(agents[1])
+    assert not whole_restart(world).healed, "one member is fewer than the run allows"
+
+
+def test_a_loss_before_the_smaller_ring_is_there_makes_it_smaller_still() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.lose(agents[3])
+    world.heal(agents[0], 1, STEP)
+    world.lose(agents[1])
+    continue_in(world, 2)
+    assert [(restart.rank, restart.members) for restart in trial(world).restarts] == [(3, 2), (1, 2)]
+    assert live_gang(world).ranks == (0, 2)
+
+
+def test_an_agent_that_is_idle_gets_the_next_process() -> None:
+    world = World()
+    agents = ring(world, spare=1)
+    [start] = placed(world.lose(agents[1]))
+    assert start.ring == 1
+    world = World()
+    agents = ring(world)
+    [start] = placed(world.fail(agents[1], FailureKind.MEMORY))
+    assert start.agent == agents[1], "its agent lives"
+
+
+@pytest.mark.parametrize("why", ["chief", "too few", "no minimum", "unable"])
+def test_it_waits_for_an_agent_where_it_cannot_shrink(why: str) -> None:
+    world = World()
+    agents = ring(world, least={"too few": 3, "no minimum": None}.get(why, 1))
+    if why == "unable":
+        world.declare(agents[0])
+    world.lose(agents[0 if why == "chief" else 2])
+    assert [form for form in world.sent(m.FormGang) if form.ring] == []
+    [start] = placed(joined(world, "later"))
+    assert start.ring == 1
+
+
+def test_a_ring_with_a_vacant_place_takes_no_next_process() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.lose(agents[3])
+    continue_in(world, 1)
+    world.fail(agents[1], FailureKind.MEMORY)
+    assert not [start for start in world.all(do.PlaceMember) if start.ring], "it would take the share of another rank"
+    continue_in(world, 2)
+    assert live_gang(world).ranks == (0, 2)
+
+
+def test_a_member_that_is_lost_and_cannot_be_left_out_ends_a_gang_with_a_vacant_place() -> None:
+    world = World()
+    agents = ring(world, size=4)
+    world.lose(agents[3])
+    continue_in(world, 1)
+    world.fail(agents[0], FailureKind.MEMORY)
+    assert not whole_restart(world).healed
+
+
+def test_it_grows_when_there_is_an_agent_again() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    continue_in(world, 1)
+    others = [agents[0], agents[2]]
+    train(world, others, STEP + 10)
+    world.join("new")
+    assert not asked(world), "it has just become smaller"
+    world.tick(GROW_AFTER_S)
+    assert asked(world) == set(others)
+    for agent in others:
+        world.hold(agent, STEP + 24, paused=True)
+    stopped(world, others)
+    run(world, by_rank(world))
+    assert len(by_rank(world)) == 3
+    assert trial(world).restarts[-1].cause == "grows to 3 members: agents are there again"
+
+
+def test_a_gang_with_a_vacant_place_leaves_a_drained_agent_as_others_do() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    continue_in(world, 1)
+    others = [agents[0], agents[2]]
+    train(world, others, STEP + 10)
+    world.drain("host-a2")
+    for agent in others:
+        world.hold(agent, STEP + 24, paused=True)
+    stopped(world, others)
+    assert trial(world).restarts[-1].drained
+
+
+def test_the_others_must_form_their_ring_in_time() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    world.heal(agents[0], 1, STEP)
+    world.tick(JOIN_S + 1)
+    assert "the others did not form a ring without it" in whole_restart(world).cause
+
+
+def test_the_next_driver_knows_what_was_left_out() -> None:
+    world = World()
+    agents = ring(world)
+    world.lose(agents[1])
+    continue_in(world, 1)
+    assert trial(world).restart_history.incarnation(1) == 0, "the log of the lost process is its newest"
+    [restart, _] = trial(successor(world)).restarts
+    assert restart == trial(world).restarts[0]
