@@ -60,6 +60,21 @@ def agents_for(
     return size * min(limits)
 
 
+def check_standby(slot_count: int | None, agents: int | None, gang: GangSpec, place: str, remedy: str) -> None:
+    """Check that a gang has agents for its members and for `standby` processes beside them.
+
+    `place` has `slot_count` slots, where that is known, and `remedy` is how to get more. Raises ResourceError.
+    """
+    if not gang.standby:
+        return
+    seats = gang.size + gang.standby
+    subject = f"standby ({gang.standby}) beside {gang.size} members needs {seats} slots"
+    if slot_count is not None and slot_count < seats:
+        raise ResourceError(f"{subject}, and {place} has {slot_count}: {remedy}, or lower standby")
+    if agents is not None and agents < seats:
+        raise ResourceError(f"{subject}, and agents is {agents}: raise it to {seats}, leave it out, or lower standby")
+
+
 def _check_wanted(facts: Facts, agents: int, slot_count: int | None, size: int) -> None:
     if slot_count is not None and slot_count < size:
         raise _too_few_slots(facts, slot_count, size)

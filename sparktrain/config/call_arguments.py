@@ -22,6 +22,7 @@ class GangArguments(AveragingArguments, total=False):
     backup_workers: int
     evaluator: bool
     min_workers: int | None
+    standby: int
     hang_timeout: float | timedelta | str
 
 class MemberArguments(TypedDict, total=False):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from textwrap import fill
 from types import UnionType
-from typing import Any, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
 from msgspec import Struct
 
@@ -26,6 +26,9 @@ T = TypeVar("T")
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Keywords:
     """Checked options of a call: a frozen dataclass with a field for each `option`, those of its last base first."""
+
+    refusals: ClassVar[Mapping[str, str]] = {}
+    """Options of other calls alone, by name, and what to do in place of them."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -134,6 +137,8 @@ def settled(
     specs = options_in(accepted or keywords)
     for name in options:
         if name not in specs:
+            if reason := (accepted or keywords).refusals.get(name):
+                raise SpecError(f"{name}={options[name]!r:.100} with {call}: {reason}")
             near = nearest(name, specs.values()) or ";"
             raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(specs)}")
     for name, declared in specs.items():

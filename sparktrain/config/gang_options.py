@@ -70,6 +70,14 @@ class GangKeywords(AveragingKeywords):
         default_text="wait for all",
         page="gangs.md",
     )
+    standby: int = option(
+        "Processes that wait, prepared, to take the place of a lost member, on agents of their own.",
+        integer(0),
+        default=0,
+        panel=GANG,
+        page="gangs.md#standbys",
+        also=("standbys", "spares", "hot_spares", "spare_members"),
+    )
     hang_timeout: float = option(
         "End a member that reports no step for this time.", WAIT, default=120.0, default_text="120s", panel=GANG
     )

@@ -36,6 +36,16 @@ class Backend(StrEnum):
         return Backend.TENSORFLOW.value if self.uses_tensorflow else self.value
 
 
+_WITHOUT_STANDBY = {
+    Backend.TENSORFLOW: "its collectives and parameter servers end with a lost member",
+    Backend.TORCH: "its process groups, over Gloo and NCCL, connect a process before that builds its model",
+    Backend.JAX: "its devices are lost with a member",
+    Backend.PARAMETER_SERVER: "its workers train on without a lost one",
+    Backend.NONE: "it connects nothing",
+}
+"""Why the members of a backend cannot take a process that waits."""
+
+
 class Role(StrEnum):
     """What a member is in its gang. A ring has only a chief and workers."""
 
@@ -56,6 +66,8 @@ class GangSpec:
     backend: Backend = Backend.HOROVOD
     min_workers: int | None = None
     """How few workers a gang continues with when agents are lost for good; None: it waits for all."""
+    standby: int = 0
+    """Processes that wait, prepared, for the place of a member that is lost, on agents of their own."""
     ps_mode: ServerMode = ServerMode.ASYNC
     """When a gradient counts, and by how much, with backend "parameter-server"."""
     backup_workers: int = 0
@@ -70,6 +82,7 @@ class GangSpec:
         self._set_numbers()
         self._check_servers()
         self._check_averaging()
+        self._check_standby()
         if self.backend not in (Backend.TENSORFLOW, Backend.PARAMETER_SERVER) and (self.ps or self.evaluator):
             raise SpecError(
                 f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
@@ -148,7 +161,9 @@ class GangSpec:
     def _set_numbers(self) -> None:
         if type(self.evaluator) is not bool:
             raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
-        least = {"workers": 1, "ps": 0, "backup_workers": 0} | ({} if self.min_workers is None else {"min_workers": 1})
+        least = {"workers": 1, "ps": 0, "standby": 0, "backup_workers": 0} | (
+            {} if self.min_workers is None else {"min_workers": 1}
+        )
         least |= {} if self.local_steps is None else {"local_steps": 1}
         for name, smallest in least.items():
             object.__setattr__(self, name, count(getattr(self, name), name, smallest))
@@ -161,6 +176,33 @@ class GangSpec:
         if hang_timeout_s is None:
             raise SpecError("hang_timeout is None, a wait must end: pass seconds, such as 120")
         object.__setattr__(self, "hang_timeout_s", hang_timeout_s)
+
+    def _check_standby(self) -> None:
+        if not self.standby:
+            return
+        subject = f"standby={self.standby}"
+        if self.workers == 1 and not (self.ps or self.evaluator):
+            raise SpecError(
+                f"{subject} with workers=1: a process that waits gets the state of the other members, and there are "
+                "none; pass workers=2 or more, or leave it out"
+            )
+        if self.min_workers is not None:
+            raise SpecError(
+                f"{subject} with min_workers={self.min_workers}: after a loss a gang continues with fewer members, or "
+                "has a process that takes the place; leave out one of them"
+            )
+        if self.local_steps is not None:
+            raise SpecError(
+                f"{subject} with local_steps={self.local_steps}: members that train steps by themselves do not heal; "
+                "leave out one of them"
+            )
+        if self.backend is not Backend.HOROVOD or self.ps or self.evaluator:
+            reason = _WITHOUT_STANDBY.get(self.backend, "it has parameter servers")
+            raise SpecError(
+                f"{subject} with backend {self.backend.value!r}: {reason}, and only the ring of backend 'horovod' "
+                "takes a process that waits; choose it, or leave standby out, and pass more agents= for the next "
+                "process of a lost member"
+            )
 
     @property
     def size(self) -> int:

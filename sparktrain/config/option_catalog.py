@@ -241,6 +241,11 @@ class CommonKeywords(
 class TrialsKeywords(SearchKeywords, AveragingKeywords, CommonKeywords):
     """Options of all sweeps."""
 
+    refusals = {  # noqa: RUF012 - an annotation would make it an option
+        "standby": "only a run of one gang has processes that wait for a loss, and slots of a sweep are for trials; "
+        "leave it out, or train one gang by sparktrain.run(standby=1)"
+    }
+
     trial_timeout: float | None = option(
         "End a trial after this time, and count it as failed.", TIME, default_text="never"
     )

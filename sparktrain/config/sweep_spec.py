@@ -152,6 +152,11 @@ class SweepSpec(LimitSpec, SearchSpec):
             self._set(notice=notice_address(self.notice))
         if type(self.gang) is not GangSpec:
             raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
+        if self.gang.standby and not self.member_options.healing:
+            raise SpecError(
+                f"standby={self.gang.standby} with healing=False: all members end with one that is lost, and nothing "
+                "could take its place; leave out one of them"
+            )
 
     def _check_comparisons(self) -> None:
         """Limits that compare trials need a metric, and some of them single trials."""

@@ -91,6 +91,11 @@ def slow_member(progress: Progress) -> str:
     return "" if slow is None else slow_line(slow, [member.host for member in members_of(progress)])
 
 
+def standbys(progress: Progress) -> str:
+    """The processes that wait for the loss of a member of the running gang, on one line; empty without `standby`."""
+    return next((trial.standby for trial in progress.running_trials), "")
+
+
 def newest(progress: Progress) -> str:
     """The step, pace and metrics of the chief, as parts of a line."""
     return "  ".join(_newest(progress))
@@ -101,7 +106,9 @@ def status(progress: Progress) -> str:
     parts = counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
     lag = straggler(progress)
     slow = [f"rank {lag.rank} is {lag} the median"] if lag else []
-    return "; ".join(filter(None, [parts, ", ".join(_newest(progress)), *slow, slow_member(progress)]))
+    return "; ".join(
+        filter(None, [parts, ", ".join(_newest(progress)), *slow, slow_member(progress), standbys(progress)])
+    )
 
 
 def member_lines(progress: Progress) -> list[str]:

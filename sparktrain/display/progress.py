@@ -53,6 +53,8 @@ class RunningTrial(Struct, frozen=True):
     """The members of its gang, by rank; none where a trial has one member."""
     slow: SlowMember | None = None
     """The member that the others wait for."""
+    standby: str = ""
+    """The processes that wait for the loss of a member, in one line; empty without `standby`."""
 
 
 class Standing(Struct, frozen=True, kw_only=True):

@@ -167,6 +167,8 @@ class Screen:
             yield one_line(gang_view.counts(progress))
             yield one_line(Text(f"{formatting.clock(progress.seconds)}  {gang_view.newest(progress)}".rstrip()))
             yield one_line(_agents(progress))
+            if waiting := gang_view.standbys(progress):
+                yield one_line(Text(waiting))
             if slow := gang_view.slow_member(progress):
                 yield one_line(Text(slow, style="yellow"))
             return

@@ -160,7 +160,8 @@ class TopScreen:
         for number, trial in enumerate(self._rows[self._first : self._first + self._page], self._first):
             style = "reverse" if number == self._selected else STYLES.get(trial.result.status, "")
             lines.append(one_line(Text(self._row(trial, options.max_width), style=style)))
-        lines += self._step_lines()[: max(0, height - 1 - len(lines))]
+        notes = [one_line(Text(formatting.plain(note), style="dim")) for note in self._view.notes]
+        lines += [*self._step_lines(), *([Text()] if notes else []), *notes][: max(0, height - 1 - len(lines))]
         lines += [Text()] * (height - 1 - len(lines))
         yield Group(*lines, one_line(self._foot()))
 

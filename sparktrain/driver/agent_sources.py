@@ -126,7 +126,10 @@ class PoolAgents:
             call = replace(call, notes=(*call.notes, note))
         _check_fit(call, self.engine)
         agents = self._pool.agents
-        preflight.check_pool(agents, call.definition.spec.gang.size)
+        gang = call.definition.spec.gang
+        seats = gang.size + gang.standby
+        preflight.check_standby(agents, None, gang, "the pool", f"open it with sparktrain.pool(agents={seats})")
+        preflight.check_pool(agents, gang.size)
         slots_of_feeds(call, self.engine, agents)
         self._pool.check_free()
         return Admitted(attach(call, self.engine, self._pool.driver_identity()), self.engine, agents)

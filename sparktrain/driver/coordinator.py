@@ -369,6 +369,8 @@ class Coordinator:
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
             case do.Send(agent=agent, message=message):
+                if isinstance(message, m.RenameMember):
+                    self._active().uploads.rename(agent, message.member, message.successor)
                 self._server.send(agent, message)
             case do.DeleteCheckpoints(checkpoints=doomed):
                 self._background(self._delete(self._active().work.store, doomed))

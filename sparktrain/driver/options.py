@@ -176,4 +176,5 @@ class RunOptions(Options):
             "evaluator": keywords.evaluator,
             "backend": self._named(bool(keywords.ps or keywords.evaluator)),
             "min_workers": keywords.min_workers,
+            "standby": keywords.standby,
         }

@@ -10,6 +10,7 @@ from sparktrain.driver.run_request import RunRequest
 from sparktrain.formatting import count
 from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.prospects import useful
@@ -55,7 +56,7 @@ def progress_of(
     trials = sweep.trials
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[trial_id] for trial_id in sorted(sweep.gangs) if trials[trial_id].status is TrialStatus.RUNNING]
-    running = tuple(_running(trial, at, sweep.gangs[trial.id]) for trial in active)
+    running = tuple(_running(trial, at, sweep.gangs[trial.id], work.spec.gang.standby) for trial in active)
     best = ended.best
     queued = len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
@@ -132,7 +133,7 @@ def _state(gang: Gang, rank: Rank) -> MemberState:
     return MemberState.TRAINING if trains else MemberState.STARTING
 
 
-def _running(trial: Trial, at: float, gang: Gang) -> RunningTrial:
+def _running(trial: Trial, at: float, gang: Gang, standby: int) -> RunningTrial:
     report = trial.attempt.last_report
     return RunningTrial(
         id=trial.id,
@@ -143,6 +144,7 @@ def _running(trial: Trial, at: float, gang: Gang) -> RunningTrial:
         host=trial.host,
         members=_members(trial, gang),
         slow=gang.progress.slow,
+        standby=standby_line(gang, standby),
     )
 
 

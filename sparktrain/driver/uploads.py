@@ -33,17 +33,28 @@ class Uploads:
         self._clock = clock
         self._open: dict[Member, AgentId] = {}
         self._progress_at = clock.now()
+        self._former: dict[Member, Member] = {}
+        """The names under which processes have started that are other members since."""
 
     def expect(self, agent: AgentId, member: Member) -> None:
         """`agent` has started `member`: it will upload the member's files."""
         self._open[member] = agent
 
+    def rename(self, agent: AgentId, member: Member, successor: Member) -> None:
+        """The process of `member` is `successor`: its files come under that name, unless it has ended before."""
+        if self._open.get(member) == agent:
+            self._open[successor] = agent
+            self._former[successor] = member
+
     def stored(self, agent: AgentId, member: Member, problem: str) -> None:
         """The agent has uploaded all that it could."""
         if problem:
             logger.warning("not stored from %s: %s", member, problem)
-        if self._open.get(member) == agent:
-            del self._open[member]
+        names = [name for pair in self._former.items() if member in pair for name in pair] or [member]
+        for name in names:
+            self._former.pop(name, None)
+            if self._open.get(name) == agent:
+                del self._open[name]
 
     async def receive(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         """Write one file into the member's directory, or several small ones.

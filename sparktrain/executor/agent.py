@@ -333,6 +333,8 @@ class Agent:
                     self._start(start)
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
                     mine.stop(grace_s)
+                case m.RenameMember(member=member, successor=successor) if (mine := self._mine(member)) is not None:
+                    mine.rename(successor)
                 case m.FeedEnded(member=member, over=over) if (mine := self._mine(member)) is not None:
                     mine.pass_on(over)
                 case (

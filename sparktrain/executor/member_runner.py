@@ -112,10 +112,14 @@ class MemberSession:
         self._reports: list[Report] = []
         self._reported = 0
         """How many reports and metrics these are."""
-        self._pace = _Pace(start.member, clock)
+        self._pace = _Pace(clock)
         self._whole_log = is_chosen(start.call.env)
         self._log = LogFollower(home / "log.txt", start.call.options.log_limit, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
+        self._named = asyncio.Event()
+        """The member has the name that it keeps: one that is prepared gets that with its place."""
+        if not start.call.gang.prepared:
+            self._named.set()
 
     # ---- training
 
@@ -160,6 +164,7 @@ class MemberSession:
                 await child.wait()
         finally:
             self._child = None
+            self._named.set()
             self._over.set()
             self._log.finish()
             self._memory.ended(self._succeeded)
@@ -261,13 +266,13 @@ class MemberSession:
                     post(m.MemberDoubts(self.member, tuple(map(Rank, ranks))))
                 case pm.Healed(ring=ring, step=step):
                     post(m.MemberHealed(self.member, ring, step))
-                case pm.Prepared():
-                    post(m.MemberPrepared(self.member))
+                case pm.Prepared(bound=bound):
+                    post(m.MemberPrepared(self.member, bound))
                 case pm.LeftRing(ring=ring, step=step):
                     self._flush(post)  # what it has reported counts for its successor
                     post(m.MemberLeft(self.member, ring, step))
                 case pm.Stepped() as stepped:
-                    post(self._pace.stepped(stepped))
+                    post(self._pace.stepped(self.member, stepped))
                 case pm.FunctionEnded(outcome=outcome):
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
@@ -357,17 +362,27 @@ class MemberSession:
 
     def pass_on(self, message: pm.ToMember) -> None:
         """Forward a message of the coordinator to the member, if it has a process."""
+        if isinstance(message, m.FormGang) and message.ring:
+            self._named.set()
         if self._child is not None:
             self._child.send(message)
+
+    def rename(self, successor: Member) -> None:
+        """The process, which is prepared, is `successor` from now on."""
+        self.member = successor
+        self._start = replace(self._start, member=successor)
 
     # ---- storing
 
     async def store(self, agent: AgentId, dialer: Dialer, post: Post) -> None:
         """Upload log and files, a long log and event files while the member runs; post `MemberStored`; remove the copy.
 
-        A member that prints nothing has no log in the run directory.
+        A member that prints nothing has no log in the run directory. One that is prepared has none before it has its
+        place.
         """
-        storing = Storing(agent, self.member, self._home, dialer)
+        await self._named.wait()
+        member = self.member
+        storing = Storing(agent, member, self._home, dialer)
         events = asyncio.create_task(LiveEvents(storing, self._home, self._over).follow())
         try:
             is_whole = await self._store_log(storing)
@@ -375,7 +390,7 @@ class MemberSession:
         finally:
             events.cancel()
         await storing.bring_all(STEPS, *(["log.txt"] if is_whole else []))
-        post(m.MemberStored(self.member, storing.problem))
+        post(m.MemberStored(member, storing.problem))
         await asyncio.to_thread(discard, self._home)
 
     async def _store_log(self, storing: Storing) -> bool:
@@ -423,16 +438,15 @@ async def _with(work: Coroutine[None, None, T], *side_work: Coroutine[None, None
 class _Pace:
     """Measures how fast a member trains."""
 
-    def __init__(self, member: Member, clock: Clock) -> None:
-        self._member = member
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: tuple[float, int] | None = None
 
-    def stepped(self, message: pm.Stepped) -> m.MemberStepped:
-        """The message for the coordinator; its rate covers the time since the last call."""
+    def stepped(self, member: Member, message: pm.Stepped) -> m.MemberStepped:
+        """The message about `member` for the coordinator; its rate covers the time since the last call."""
         now = self._clock.now()
         per_s = 0.0
         if self._last is not None and now > self._last[0]:
             per_s = max(0, message.step - self._last[1]) / (now - self._last[0])
         self._last = (now, message.step)
-        return m.MemberStepped(self._member, message.step, per_s, message.training, message.times)
+        return m.MemberStepped(member, message.step, per_s, message.training, message.times)

@@ -238,6 +238,9 @@ class Healed(Message, frozen=True, tag=True):
 class Prepared(Message, frozen=True, tag=True):
     """The process has run the function up to its ring, and waits there for the place of another one."""
 
+    bound: bool = True
+    """The function has read which rank it has."""
+
 
 class LeftRing(Message, frozen=True, tag=True):
     """The process leaves its ring after `step`, as all others do, and ends: another one takes its place in `ring`."""

@@ -126,6 +126,8 @@ def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     for name, value in asdict(spec).items():
         if name == "notice" and value is None:
             continue  # plans of an older sparktrain have none, and keep their digests
+        if name == "gang" and not value["standby"]:
+            value = {key: entry for key, entry in value.items() if key != "standby"}  # as above
         # In the place of their record, and not at the end: the digest of a plan depends on the order.
         is_record = name == "member_options"
         fields |= {STORED_KEYS[option]: value[option] for option in value} if is_record else {name: value}

@@ -23,6 +23,7 @@ from sparktrain.state.ending import Ending
 from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Report
 from sparktrain.state.recovery import folded
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.base import Store
 
@@ -261,8 +262,14 @@ def view_of(data: RunData) -> RunView:
         driver=data.driver,
         trials=trials,
         commands=next_commands(data.plan, local=times.local),
-        notes=(*data.notes, *_drain_notes(data.records)),
+        notes=(*data.notes, *_drain_notes(data.records), *(_standby_notes(sweep) if state is RunState.RUNNING else ())),
     )
+
+
+def _standby_notes(sweep: Sweep) -> Iterator[str]:
+    """The processes that wait for the loss of a member of a gang that trains."""
+    running = (trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING)
+    yield from (trial.attempt.standby for trial in running if trial.attempt.standby)
 
 
 def _drain_notes(records: Sequence[fact.AnyRecord]) -> Iterator[str]:

@@ -116,6 +116,8 @@ class MemberPrepared(Small, frozen=True, tag=True):
     """The process has run the training function up to its ring, and waits there for the place of another one."""
 
     member: Member
+    bound: bool = True
+    """The function has read which rank it has: the process can take no other one."""
 
 
 class MemberLeft(Small, frozen=True, tag=True):
@@ -234,6 +236,13 @@ class RingBroken(Message, frozen=True, tag=True):
     """Number of the next ring."""
 
 
+class RenameMember(Message, frozen=True, tag=True):
+    """The process of `member`, which was prepared, is `successor` from now on: it takes the place of that member."""
+
+    member: Member
+    successor: Member
+
+
 class OfferHandover(Message, frozen=True, tag=True):
     """A process waits to take the place of member `rank`: all members leave their ring after the same step, that member
     for good, and the others form ring `ring` with the process. Without `places` the offer is withdrawn."""
@@ -332,6 +341,7 @@ class AnswerMember(Message, frozen=True, tag=True):
 StateOutput = (
     FormGang
     | RingBroken
+    | RenameMember
     | OfferHandover
     | PeerShared
     | AckCheckpoint

@@ -6,6 +6,7 @@ from enum import Enum
 from itertools import chain, islice
 
 from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.state import agent_messages as m
 from sparktrain.state.liveness import Leases
 from sparktrain.state.transitions import check_move
 
@@ -40,6 +41,8 @@ class AgentState:
     prepared: RunId | None = None
     """The run that it has the code of."""
     member: Member | None = None
+    former: Member | None = None
+    """The name under which the process of its member has started, where that has another one since."""
     notice: str = ""
     """What announced that the agent leaves, in a few words; empty while nothing has."""
     leaves_within_s: float | None = None
@@ -48,6 +51,11 @@ class AgentState:
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         self.status = check_move(f"agent {self.id}", self.status, status, _LEGAL)
+
+    def rename(self, member: Member) -> None:
+        """Its process is `member` from now on."""
+        self.former = self.member
+        self.member = member
 
 
 class Agents:
@@ -115,10 +123,17 @@ class Agents:
         agent.member = member
         self._not_idle(agent.id)
 
+    def renamed(self, agent_id: AgentId, message: m.MemberMessage) -> m.MemberMessage:
+        """The end of a process under its present name: its agent may have sent it before it knew that name."""
+        agent = self._all.get(agent_id)
+        if isinstance(message, m.MemberEnded) and agent is not None and agent.former == message.member:
+            return m.MemberEnded(agent.member or message.member, message.outcome)
+        return message
+
     def release(self, agent: AgentState) -> None:
         """The agent's member has ended."""
         agent.move(AgentStatus.IDLE)
-        agent.member = None
+        agent.member = agent.former = None
         self._now_idle(agent)
 
     def _now_idle(self, agent: AgentState) -> None:

@@ -147,6 +147,14 @@ class StepsTimed(Record, frozen=True, tag=True, kw_only=True):
     times: GangTimes
 
 
+class StandbysNoted(Record, frozen=True, tag=True, kw_only=True):
+    """The processes that wait for the loss of a member of a running gang, each time that changes; for display."""
+
+    trial: TrialId
+    text: str
+    """One line."""
+
+
 class RungReached(Record, frozen=True, tag=True, kw_only=True):
     """A rule of pruning has judged a trial, once for each of its rungs, whatever generation reported the step.
 
@@ -326,6 +334,7 @@ AnyRecord = (
     | GangRecovered
     | TrialReported
     | StepsTimed
+    | StandbysNoted
     | RungReached
     | TrialPaused
     | TrialPromoted

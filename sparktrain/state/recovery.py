@@ -162,6 +162,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
             trial.attempt.last_report = report
         case fact.StepsTimed(times=times):
             trial.attempt.step_times = times
+        case fact.StandbysNoted(text=text):
+            trial.attempt.standby = text
         case fact.TrialConcluded(status=status):
             trial.status = status
             trial.outcome = record.outcome
@@ -214,6 +216,7 @@ class _Needed:
         self._formed: set[TrialId] = set()
         self._reported: set[TrialId] = set()
         self._timed: set[TrialId] = set()
+        self._noted: set[TrialId] = set()
         self._settled: set[TrialId] = set()
 
     def __call__(self, record: fact.AnyRecord) -> bool:
@@ -229,7 +232,10 @@ class _Needed:
                 return self._first(self._reported, trial)
             case fact.StepsTimed(trial=trial):
                 return self._first(self._timed, trial)
+            case fact.StandbysNoted(trial=trial):
+                return self._first(self._noted, trial)
             case fact.GangFormed(trial=trial):
+                self._noted.add(trial)
                 self._reported.add(trial)
                 self._timed.add(trial)
                 return self._first(self._formed, trial)

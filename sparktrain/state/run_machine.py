@@ -30,11 +30,13 @@ from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.growth import Growths
-from sparktrain.state.losses.handovers import END_TIMEOUT_S as HANDOVER_TIMEOUT_S
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.losses.prepared import END_TIMEOUT_S as PREPARED_TIMEOUT_S
+from sparktrain.state.losses.prepared import PreparedProcesses
+from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
@@ -78,7 +80,9 @@ class RunMachine:
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
         self._restarts = MemberRestarts(sweep, agents, self._memory)
-        self._handovers = Handovers(sweep, agents, self._memory)
+        self._prepared = PreparedProcesses(sweep, agents, self._memory)
+        self._standbys = Standbys(sweep, agents, self._prepared)
+        self._handovers = Handovers(sweep, agents, self._prepared, self._standbys)
         self._growths = Growths(sweep, agents, self._memory, self._handovers)
         self._draining = Draining(sweep, agents, self._memory, self._handovers)
         self._rounds = GangRounds()
@@ -123,6 +127,7 @@ class RunMachine:
 
     def on_message(self, agent: AgentId, message: m.MemberMessage, at: float) -> Commands:
         """A message about a member; refused unless the member is the agent's, in its gang's current generation."""
+        message = self._agents.renamed(agent, message)
         gang = self._gang_of(agent, message.member)
         if gang is None:
             prepared = self._handovers.on_message(agent, message, at)
@@ -527,7 +532,8 @@ class RunMachine:
             commands += self.stop(*reached, at + TIMEOUT_GRACE_S)
         if self.sweep.stop is None:
             commands += [*self._restarts.place(at), *self._form_gangs(at), *self._growths.ask(at)]
-        if self.sweep.over and not self._handovers.ending:
+            commands += self._standbys.advance(at)
+        if self.sweep.over and not self._prepared.ending:
             commands.append(self.sweep.end(at))
         return commands
 
@@ -540,8 +546,8 @@ class RunMachine:
             commands += self._check_gang(gang, at)
         # Not after each event: with 10,000 agents a look at all of them takes a millisecond.
         commands += self._handovers.check(at)
-        for agent in self._handovers.overdue(at):
-            reason = f"its process, which no gang needs, did not end within {HANDOVER_TIMEOUT_S:g} s"
+        for agent in self._prepared.overdue(at):
+            reason = f"its process, which no gang needs, did not end within {PREPARED_TIMEOUT_S:g} s"
             commands += self._drop(agent, reason, at)
         return [*commands, *self._draining.advance(at), *self._check_run(at)]
 

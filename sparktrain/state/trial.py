@@ -83,6 +83,8 @@ class Attempt(Struct, gc=False):
     last_report: Report | None = None
     step_times: GangTimes | None = None
     """Where its steps go; None before the journal has that."""
+    standby: str = ""
+    """The processes that wait for the loss of a member, in one line; empty without any."""
 
 
 class TrialPause(Struct, gc=False):

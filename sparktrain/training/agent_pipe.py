@@ -226,13 +226,14 @@ class AgentWire:
                 return None
             self._look(min(left_s, _LOOK_S))
 
-    def await_place(self) -> FormGang | None:
-        """Report that this process waits for a place in the ring of others; how that ring meets.
+    def await_place(self, *, bound: bool) -> FormGang | None:
+        """Report that this process waits for a place in the ring of others; the member that it is, and that ring.
 
-        Blocks as long as the coordinator has no place for it, which ends a process that it does not need; None when the
-        agent is gone. Raises OSError when it is gone before.
+        `bound`: its function has read its rank, so that it can take no other place. Blocks as long as the coordinator
+        has no place for it, which ends a process that it does not need; None when the agent is gone. Raises OSError
+        when it is gone before.
         """
-        self.send(m.Prepared())
+        self.send(m.Prepared(bound))
         while (self._formed is None or not self._formed.ring) and not self._pipe.ended:
             self._look(1.0)
         return None if self._formed is None or not self._formed.ring else self._formed

@@ -28,8 +28,8 @@ def call(function: Callable[..., Any], context: TrainContext) -> Any:
 
 def conclude(returned: Any, context: TrainContext, gang: JoinedGang, metric: str | None) -> FunctionResult | Failure:
     """Check what the function returned, wait for what it saved last, and leave the gang; the chief needs `metric`."""
-    ended = read_result(returned, metric if context.rank == 0 else None)
-    if isinstance(ended, FunctionResult) and ended.notice and context.rank == 0:
+    ended = read_result(returned, metric if context.member_rank == 0 else None)
+    if isinstance(ended, FunctionResult) and ended.notice and context.member_rank == 0:
         notice(ended.notice)
     context.finish()
     gang.leave()

@@ -63,6 +63,7 @@ class TrainContext:
         self._checkpoints: CheckpointSaver | None = None
         self._memory: MemorySaver | None = None
         self._position = Position()
+        self._position.rank_now = self._gang.rank_now
         self._strategies: Strategies | None = None
         self._data: OpenData | None = None
         self._streams: OpenStreams | None = None
@@ -104,7 +105,8 @@ class TrainContext:
     @property
     def rank(self) -> int:
         """The number of this member, from 0 to `size - 1`, among those that the gang has now; rank 0 is the chief."""
-        return self._gang.standing(self._assignment)[0]
+        self._gang.read_rank()
+        return self.member_rank
 
     @property
     def size(self) -> int:
@@ -114,17 +116,17 @@ class TrainContext:
     @property
     def local_rank(self) -> int:
         """The number of this member among the members of its gang on this host, from 0."""
-        return self._gang.formation.local_rank
+        return self._gang.read_rank().local_rank
 
     @property
     def role(self) -> str:
         """The role of this member: `chief`, `worker`, `ps` or `evaluator`."""
-        return self._gang.formation.role.value
+        return self._gang.read_rank().role.value
 
     @property
     def index(self) -> int:
         """The number of this member among those with its role, from 0."""
-        return self._gang.formation.index
+        return self._gang.read_rank().index
 
     @property
     def cluster_spec(self) -> dict[str, list[str]]:
@@ -204,8 +206,9 @@ class TrainContext:
             restore_dir = self._assignment.restore_dir
             arrive = self._gang.arrival(self._assignment)
             self._checkpoints = CheckpointSaver(
-                self._wire, scratch, restore_dir, self.rank, self._clock, size=self.size, arrive=arrive
+                self._wire, scratch, restore_dir, self.member_rank, self._clock, size=self.size, arrive=arrive
             )
+            self._checkpoints.rank_now = self._position.rank_now
         return self._checkpoints
 
     def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
@@ -227,11 +230,10 @@ class TrainContext:
         from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of, rounds_of
 
         rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
-        start = max(0, self.checkpoint.newest_step)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
-        if loop is not None:
-            self.checkpoint.are_alike = lambda: loop.are_alike
+        start = max(0, self.checkpoint.newest_step)
+        self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:
@@ -247,23 +249,20 @@ class TrainContext:
         """
         from sparktrain.training.export import export
 
-        export(model, Path(self.log_dir).parent, self.rank)
+        export(model, Path(self.log_dir).parent, self.member_rank)
 
     def prepare_sessions(self) -> None:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
         from sparktrain.training.frameworks.tensorflow.strategies import sessions
 
-        assignment = self._assignment
-        wire = self._wire
-        folders = (assignment.work_dir, str(Path(assignment.log_dir).parent))
         sessions.install(
             sessions.SessionMember(
                 formation=self._gang.formation,
                 saver=self.checkpoint,
                 stepped=self._stepped,
-                serves=lambda: wire.send(Entered(os.getpid())),
+                serves=lambda: self._wire.send(Entered(os.getpid())),
                 log_dir=self.log_dir,
-                own_folders=folders,
+                own_folders=(self._assignment.work_dir, str(Path(self.log_dir).parent)),
                 clock=self._clock,
             )
         )
@@ -363,19 +362,18 @@ class TrainContext:
 
         Raises SpecError.
         """
-        chosen = self.seed % 2**31 if seed is None else seed
         framework = data_owner(data)
         package = fit_feeds() if framework is None else framework.module
         if package == TENSORFLOW:
             require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
         return feeds_of(package).shard(
             data,
-            rank=self.rank,
+            rank=self.member_rank if framework is None and package == TENSORFLOW else self.rank,
             size=self._gang.readers or self.size,
             batch_size=batch_size,
             uneven=uneven,
             shuffle=shuffle,
-            seed=chosen,
+            seed=self.seed % 2**31 if seed is None else seed,
             class_weight=class_weight,
             position=self._position,
         )
@@ -564,6 +562,11 @@ class TrainContext:
         return ring.values_of(value).allgather(ring, value)
 
     # ---- internal
+
+    @property
+    def member_rank(self) -> int:
+        """As `rank`, for sparktrain: a process that waits for a place follows where its rank changes."""
+        return self._gang.standing(self._assignment)[0]
 
     def _boosting_member(self) -> "BoostingMember":
         from sparktrain.training.boosting import BoostingMember

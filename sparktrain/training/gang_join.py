@@ -177,6 +177,21 @@ class JoinedGang:
         """What compares the collectives of the members; None before there are any."""
         return self._watch
 
+    def read_rank(self) -> Formation:
+        """The formation, for a function that reads which member of it this process is.
+
+        A process that waits can take no other place from then on.
+        """
+        if self.healing is not None and self.healing.waits:
+            self.healing.bound = True
+        return self.formation
+
+    @property
+    def rank_now(self) -> Callable[[], int] | None:
+        """For a process that waits for a place: the rank that it has at each moment. None for any other one."""
+        waits = self.healing is not None and self.healing.waits
+        return (lambda: self.formation.rank) if waits else None
+
     def move(self, formation: Formation) -> None:
         """The members have met in another ring."""
         self.formation = formation

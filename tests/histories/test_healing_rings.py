@@ -22,6 +22,7 @@ from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
+from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
@@ -33,17 +34,19 @@ EVENTS = 40
 RESTARTS = 3
 DEEDS = [
     "die", "die", "join", "recover", "recover", "recover", "heal", "heal", "declare", "unable", "step", "lose", "write",
-    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "arrive",
-    "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed", "fail", "ring",
-    "lost", "leave",
+    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "replace",
+    "replace", "replace", "arrive", "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start",
+    "enter", "succeed", "fail", "ring", "lost", "leave",
 ]  # fmt: skip
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
+REPLACEMENT = ["declare", "tick", "ready", "die", "heal", "heal"]
+"""A process waits, and takes the place of a member that is lost, up to some point."""
 SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal all"]
 """Agents are lost, and perhaps nothing replaces them: the members that are left continue."""
 COMEBACK = ["able", "lose last", "heal all", "step", "able", "join", "wait", "ready", "move", "start", "heal all"]
 """An agent comes back after the ring has become smaller."""
-PARTS = {"relocate": RELOCATION, "dwindle": SHRINKAGE, "come back": COMEBACK}
+PARTS = {"relocate": RELOCATION, "replace": REPLACEMENT, "dwindle": SHRINKAGE, "come back": COMEBACK}
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -52,8 +55,10 @@ RingKey = tuple[TrialId, Generation, int]
 class RingModel:
     """What the members of one run know."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, standby: int = 0) -> None:
         self.world = world
+        self.standby = standby
+        """The most processes of a gang that wait for a loss."""
         self._commands = 0
         self._fed = 0
         self._able: set[Member] = set()
@@ -72,6 +77,10 @@ class RingModel:
         """Processes that were started to wait for a place."""
         self._ready: set[Member] = set()
         """Those of them that wait."""
+        self._bound: set[Member] = set()
+        """Those that can take the place of their own rank alone."""
+        self._former: set[Member] = set()
+        """Names of processes that have another one since."""
         self._dismissed: set[Member] = set()
         """Processes that were asked to end, or have left their gang."""
         self._shrinking: set[Member] = set()
@@ -110,7 +119,10 @@ class RingModel:
 
     def _send(self, message: m.StateOutput) -> None:
         generation = message.member.trial, message.member.generation
-        if isinstance(message, m.RingBroken):
+        assert message.member not in self._former, "a process is called by a name that it has no more"
+        if isinstance(message, m.RenameMember):
+            self._rename(message.member, message.successor)
+        elif isinstance(message, m.RingBroken):
             assert message.member in self._able, f"{message.member} is asked to heal, and cannot"
             notified = self._notified.setdefault((*generation, message.ring), set())
             assert message.member.rank not in notified, "the ring is an older one"
@@ -149,6 +161,14 @@ class RingModel:
             assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
             self._acknowledged[generation] = message.member.incarnation
 
+    def _rename(self, member: Member, successor: Member) -> None:
+        assert member in self._ready, "a process takes a place that does not wait for one"
+        assert member not in self._bound or member.rank == successor.rank, "a process takes a place of another rank"
+        assert successor not in self._prepared, "two processes have the same name"
+        self._former.add(member)
+        self._prepared.add(successor)
+        self._ready.add(successor)
+
     def _check_survivors(self, commands: list[do.Command]) -> None:
         """Half of the members, at least, have kept the process with which they trained in the ring that broke."""
         broken = [each.message for each in commands if isinstance(each, do.Send)]
@@ -181,6 +201,8 @@ class RingModel:
             key = message.member.trial, message.member.generation, message.ring
             self._healed.setdefault(key, set()).add(message.member)
         elif isinstance(message, m.MemberPrepared):
+            if message.bound and message.member not in self._ready:
+                self._bound.add(message.member)
             self._ready.add(message.member)
         elif isinstance(message, m.MemberLeft) and (message.member, message.ring) in self._comebacks:
             pass  # the chief reports it for all, and stays
@@ -198,13 +220,16 @@ class RingModel:
         waiting = {
             (member.trial, member.generation, member.rank) for member in (running & self._prepared) - self._dismissed
         }
-        current = {gang.handovers.current.member for gang in gangs if gang.handovers.current is not None}
+        current = {process.member for gang in gangs for process in gang.handovers.processes}
+        assert all(len(gang.handovers.standbys) <= self.standby for gang in gangs), "too many processes wait"
         assert running <= members | current | self._dismissed, "a process trains that belongs to no gang"
         lasting = [gang for gang in gangs if gang.fault.first is None and not gang.stop.has_started]
         trained = {member for gang in lasting for _, member in gang.live() if not gang.attendance.ended}
         for member, offer in self._offers.items():
             if member in trained & running:
-                assert (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
+                able = (running & self._ready) - self._bound - self._dismissed
+                other = any((each.trial, each.generation) == (member.trial, member.generation) for each in able)
+                assert other or (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
 
     def _vacate(self, key: RingKey, ranks: set[Rank], size: int) -> None:
         """The members of a smaller ring have joined it."""
@@ -323,7 +348,7 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif what == "ready":
         for agent in busy:
             if agent in prepared_on(world):
-                world.prepare(agent)
+                world.prepare(agent, bound=which % 3 == 0)
     elif what == "move":
         move(world, which)
     elif what == "drain agent":
@@ -340,9 +365,9 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         act(world, what, which, names)
 
 
-def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple[int, int, int, int]:
+def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> tuple[int, int, int, int, int]:
     """One history, checked after each deed; returns how many rings healed in it as they were, how many members moved,
-    were left out, and came back."""
+    were left out, and came back, and how many places went to a process that had waited for any of them."""
     draw = random.Random(seed)
     second_loss = ["die", "start", "arrive", "die", "start"]
     opening = draw.choice([[], second_loss, ["dwindle"], ["come back"]])
@@ -351,12 +376,13 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
     size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
     least = 1 if comes_back else draw.choice([None, 1, min(2, size)])
-    limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least}
+    standby = 0 if least else draw.choice([0, 1, 2])
+    limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least, "standby": standby}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
     for number in range(size + (0 if comes_back else draw.randint(0, 3))):
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
-    model = model_of(world)
+    model = model_of(world, standby)
     for what in ["start", "declare", *opening, *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
         for part in PARTS.get(what, [what])[: 8 + which if what == "come back" else 2 + which]:
@@ -375,7 +401,8 @@ def play(seed: int, model_of: Callable[[World], RingModel] = RingModel) -> tuple
     moves = sum(restart.drained for restart in restarts)
     smaller = sum(restart.members is not None for restart in restarts)
     larger = sum(restart.paused and not restart.drained for restart in restarts)
-    return len(restarts) - moves - smaller - larger, moves, smaller, larger
+    waited = len(world.sent(m.RenameMember))
+    return len(restarts) - moves - smaller - larger, moves, smaller, larger, waited
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(number, marks=ALL_HISTORIES) for number in range(1, 4))])
@@ -479,7 +506,7 @@ def _ignored(restarts: MemberRestarts, gang: Gang, rank: Rank, outcome: Any) -> 
     return outcome
 
 
-def _any_change(handovers: Handovers, gang: Gang, at: float) -> bool:
+def _any_change(standbys: Standbys, gang: Gang, at: float) -> bool:
     """Members move also where some member cannot change its ring."""
     return gang.status is GangStatus.RUNNING and gang.size > 1
 
@@ -548,7 +575,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
-    "moves a member from any ring": partial(patch.object, Handovers, "_may_change", _any_change),
+    "moves a member from any ring": partial(patch.object, Standbys, "may_change", _any_change),
     "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
     "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
     "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),

@@ -185,6 +185,9 @@ class LocalEngine(Engine):
         preflight.check_agents(agents)
         size = spec.gang.size if spec is not None else 1
         slots = self.slots
+        if spec is not None:
+            size += spec.gang.standby
+            preflight.check_standby(slots, agents, spec.gang, "local()", f"use local(slots={size}) (--slots {size})")
         if slots < size:
             raise ResourceError(
                 f"the gang has {size} members and local() has {formatting.count(slots, 'slot')}: a gang starts only "

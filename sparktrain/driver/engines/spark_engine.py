@@ -13,7 +13,7 @@ from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
 from sparktrain.cluster.python_version import settle_python
-from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts
+from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts, slots
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.option_rules import notice_address
@@ -98,8 +98,12 @@ class SparkEngine(Engine):
             return preflight.agents_for(self._facts, agents, trials), 0
         gang = spec.gang
         apart = 0 if agents is not None else preflight.members_without_gpus(self._facts, gang)
-        main_agents = preflight.agents_for(self._facts, agents, trials, gang.size - apart, concurrent)
-        alone = apart * (main_agents // (gang.size - apart))
+        preflight.check_standby(
+            slots(self._facts), agents, gang, f"the session ({self._facts.master})", "give it more executors or cores"
+        )
+        seats = gang.size + gang.standby - apart
+        main_agents = preflight.agents_for(self._facts, agents, trials, seats, concurrent)
+        alone = apart * (main_agents // seats)
         return main_agents + alone, alone
 
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:

@@ -4,7 +4,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.state.topology import MemberAddress
 
 
@@ -12,6 +12,7 @@ class HandoverStage(Enum):
     """How far the process is."""
 
     PREPARING = "it runs the training function up to its ring"
+    READY = "it waits there for the loss of a member"
     OFFERED = "it waits there, and the members are to leave theirs after the same step"
 
 
@@ -19,7 +20,9 @@ class Handover(Struct, gc=False, kw_only=True):
     """A process that waits for the place of a member which trains."""
 
     member: Member
-    """The process: the rank and the generation of that member, and an incarnation of its own."""
+    """The process: the rank that it was prepared for, the generation of the gang, and an incarnation of its own."""
+    rank: Rank
+    """The member with the place that it is to take."""
     agent: AgentId
     place: MemberAddress
     by: float
@@ -29,6 +32,8 @@ class Handover(Struct, gc=False, kw_only=True):
     """Why the member moves, or comes back, in one line."""
     joins: bool = False
     """The place is vacant: the members of a smaller ring take the process in, and none of them leaves."""
+    bound: bool = True
+    """The training function has read which rank it has: the process can take no other one."""
     ring: int = 0
     """Once offered: number of the ring that the others form with it."""
 
@@ -39,6 +44,10 @@ class GangHandovers(Struct, gc=False):
     current: Handover | None = None
     failures: int = 0
     """Processes that did not take a place."""
+    standbys: list[Handover] = []
+    """Processes that wait for the loss of a member."""
+    standby_failures: int = 0
+    """Those that have ended by themselves, or were late, since one has taken a place."""
     moved_after: int | None = None
     """The step after which a member has moved last."""
     changed_at: float | None = None
@@ -46,7 +55,12 @@ class GangHandovers(Struct, gc=False):
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
-        if self.current is not None:
-            self.current.by += seconds
+        for handover in self.processes:
+            handover.by += seconds
         if self.changed_at is not None:
             self.changed_at += seconds
+
+    @property
+    def processes(self) -> list[Handover]:
+        """All prepared processes of the gang."""
+        return [*self.standbys, *([] if self.current is None else [self.current])]

@@ -177,7 +177,9 @@ class MemberRestarts:
                 continue
             if self._sweep.stop is not None or gang.stop.has_started:
                 continue
-            if self._shrinks(gang) and (gang.absences.vacant or not idle(self._agents, self._sweep, at)):
+            # A process that waits for a loss leaves its agent to a lost member where it cannot take the place itself.
+            has_agents = bool(gang.handovers.standbys or idle(self._agents, self._sweep, at))
+            if self._shrinks(gang) and (gang.absences.vacant or not has_agents):
                 commands += self._shrink(gang, at)
                 continue
             for rank in ranks if not gang.absences.vacant else ():
@@ -280,7 +282,8 @@ class MemberRestarts:
         """
         absences = gang.absences
         away = absences.by_rank
-        formed = bool(away) and all(absence.reserved for absence in away.values())
+        # The end of a member is that of the gang, also where all had joined the ring before.
+        formed = bool(away) and not gang.attendance.ended and all(absence.reserved for absence in away.values())
         if not formed or message.ring != absences.newest_ring:
             return False
         absences.healed[message.member.rank] = message.step

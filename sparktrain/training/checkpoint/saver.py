@@ -276,7 +276,9 @@ class CheckpointSaver:
         self._link = link
         self._scratch = scratch
         self._restore_dir = restore_dir
-        self._rank = rank
+        self._first_rank = rank
+        self.rank_now: Callable[[], int] | None = None
+        """The rank of this process at each moment, where it may change before the first restore; None: `rank`."""
         self._clock = clock
         self._pid = os.getpid()
         self._saving = threading.Lock()
@@ -375,6 +377,10 @@ class CheckpointSaver:
             self._last_step = count
             self._restored_step = None
             self._stage(_Job(state, snapshot))
+
+    @property
+    def _rank(self) -> int:
+        return self._first_rank if self.rank_now is None else self.rank_now()
 
     @property
     def is_chief(self) -> bool:

@@ -133,6 +133,8 @@ class RingHealing:
         self._listening = False
         self.waits = False
         """Whether this process is prepared, and has no place in the ring yet."""
+        self.bound = False
+        """Whether the function has read the rank of this process while it waits."""
         self.before_waiting: Callable[[], None] = lambda: None
         """Called before it waits for its place: what can be done without a ring is done then."""
         self.on_arrived: Callable[[], None] = lambda: None
@@ -233,9 +235,10 @@ class RingHealing:
         """
         self.ring.prepare()  # type: ignore[attr-defined] # only a process for a fit on TensorFlow is prepared
         self.before_waiting()
-        formed = self._wire.await_place()
+        formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
+        self._rank = formed.member.rank
         self._form(formed)
         folder = self.arrive(target)
         self.waits = False

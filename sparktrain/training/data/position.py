@@ -5,7 +5,7 @@ call of `fit` is a stage: its epochs and passes count from 0, and its steps cont
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sparktrain.training.data.fit_stages import Stages
@@ -16,6 +16,8 @@ class Position:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.rank_now: Callable[[], int] | None = None
+        """The rank of this process at each moment, where it may change before the first step; else None."""
         self.feeds: list[Cursor] = []
         """The feeds that were made with this position, oldest first."""
         self.spec: object = None

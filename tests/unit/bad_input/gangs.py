@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import sparktrain
-from sparktrain.cluster.preflight import agents_for, check_executors, check_installed, check_pool
+from sparktrain.cluster.preflight import agents_for, check_executors, check_installed, check_pool, check_standby
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.engines.local_engine import LocalEngine, local
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import FunctionError, ResourceError, UserError
 from tests.unit.bad_input.case import Case, spec_case
@@ -46,6 +47,20 @@ def sweep(id: str, *patterns: str, **values: object) -> Case:
 
 def slots(id: str, *patterns: str, master: str = "local[2]", agents: int | None = None, size: int = 4) -> Case:
     return Case(f"gang-{id}", lambda _: agents_for(Facts(master, {}, 2), agents, 1, size), patterns, ResourceError)
+
+
+def standby_spec() -> SweepSpec:
+    return SweepSpec(name="run", gang=GangSpec(workers=3, standby=2))
+
+
+def standbys(id: str, *patterns: str, master: str = "local[4]", agents: int | None = None) -> Case:
+    slot_count = int(master[6:-1])
+    return Case(
+        f"gang-standby-{id}",
+        lambda _: check_standby(slot_count, agents, standby_spec().gang, f"the session ({master})", "give it more"),
+        patterns,
+        ResourceError,
+    )
 
 
 def param(id: str, *patterns: str, params: tuple[str, ...]) -> Case:
@@ -93,6 +108,34 @@ GANG = [
         workers=2,
         min_workers=1,
         ps=1,
+        backend=Backend.TENSORFLOW,
+    ),
+    gang("standby-negative", "^standby", r"\(-1\)", "at least 0", workers=2, standby=-1),
+    gang("standby-float", "^standby", r"1\.5 \(float\)", "whole number", workers=2, standby=1.5),
+    gang("standby-bool", "^standby", r"True \(bool\)", "whole number", workers=2, standby=True),
+    gang("standby-alone", "^standby=1 with workers=1", "there are none", "workers=2 or more", standby=1),
+    gang("standby-fewer", "^standby=1 with min_workers=1", "leave out one", workers=2, standby=1, min_workers=1),
+    gang("standby-local", "^standby=1 with local_steps=8", "do not heal", workers=2, standby=1, local_steps=8),
+    *(
+        gang(
+            f"standby-{backend.value}",
+            f"^standby=1 with backend '{backend.value}': it",
+            "only the ring of backend 'horovod'",
+            "leave standby out",
+            workers=2,
+            standby=1,
+            backend=backend,
+        )
+        for backend in (Backend.TENSORFLOW, Backend.TORCH, Backend.JAX, Backend.NONE)
+    ),
+    served("standby", "^standby=1 with backend 'parameter-server'", "train on without a lost one", standby=1),
+    gang(
+        "standby-ps",
+        "^standby=1 with backend 'tensorflow'",
+        "parameter servers",
+        workers=2,
+        ps=1,
+        standby=1,
         backend=Backend.TENSORFLOW,
     ),
     gang("local-zero", "^local_steps", r"\(0\)", "at least 1", "pass 1 or more", workers=2, local_steps=0),
@@ -151,6 +194,20 @@ GANG = [
     spec_case("gang-of-spec", lambda: SweepSpec(name="a", gang=2), "^gang is 2", r"\(int\)", r"GangSpec\(workers=2\)"),
     slots("slots", "the gang has 4 members and the session has 2 slots", "lower the number of workers"),
     slots("one-slot", "the gang has 2 members and the session has 1 slot:", master="local[1]", size=2),
+    standbys("session", r"standby \(2\) beside 3 members needs 5 slots, and the session .* has 4", "or lower standby"),
+    standbys("agents", "needs 5 slots, and agents is 4", "raise it to 5", master="local[8]", agents=4),
+    Case(
+        "gang-standby-machine",
+        lambda _: LocalEngine(local(slots=4), 8).agents_for(standby_spec(), None, 1),
+        (r"standby \(2\) beside 3 members needs 5 slots, and local\(\) has 4", r"local\(slots=5\)"),
+        ResourceError,
+    ),
+    Case(
+        "gang-standby-pool",
+        lambda _: check_standby(4, None, standby_spec().gang, "the pool", "open it with sparktrain.pool(agents=5)"),
+        ("and the pool has 4", r"agents=5"),
+        ResourceError,
+    ),
     slots("agents", r"agents \(3\) exceeds the 2 slots", "lower it", agents=3, size=2),
     slots("agents-few", r"agents \(1\) is below the 2 members", "raise it", agents=1, size=2),
     Case(
@@ -186,6 +243,17 @@ RUN = [
     run("hang-none", "^hang_timeout", "None", "must end", hang_timeout=None),
     run("healing", "^healing", r"\(.maybe.\)", "must be on or off", healing="maybe"),
     sweep("healing-number", "^healing", r"1 \(int\)", "True or False", workers_per_trial=2, healing=1),
+    run("standby", "^standby", r"\(-1\)", "at least 0", standby=-1),
+    run("standby-text", "^standby", r"'one' \(str\)", "whole number", standby="one"),
+    run("standby-backend", "^standby=1 with backend 'none'", "connects nothing", standby=1),
+    run("standby-healing", "^standby=1 with healing=False", "leave out", standby=1, healing=False, backend="horovod"),
+    run("standby-near", "no option 'spares'; did you mean 'standby'", spares=1),
+    sweep("standby", "^standby=1 with sweep", "only a run of one gang", r"sparktrain\.run\(standby=1\)", standby=1),
+    Case(
+        "run-launch-standby",
+        lambda files: sparktrain.launch(None, train, {"lr": [1]}, dir=_runs(files.folder), standby=2),
+        ("^standby=2 with launch", "only a run of one gang"),
+    ),
     run("params-list", "^params", r"\[0\.1\] \(list\)", "a dict is expected", params=[0.1]),
     run("params-value", "^params: 'lr'", "object", "pass", params={"lr": object()}),
     run("params-name", "^params", "'ctx'", "choose another name", params={"ctx": 1}),

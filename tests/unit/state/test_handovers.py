@@ -6,7 +6,8 @@ from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.losses.handovers import END_TIMEOUT_S, LEAVE_TIMEOUT_S, READY_TIMEOUT_S, SETTLE_TIMEOUT_S
+from sparktrain.state.losses.handovers import LEAVE_TIMEOUT_S, READY_TIMEOUT_S, SETTLE_TIMEOUT_S
+from sparktrain.state.losses.prepared import END_TIMEOUT_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import DrainCompleted, MemberRestarted
 from tests.unit.state.gangs import by_rank, trial

@@ -55,6 +55,9 @@ class World:
                 self.running[command.agent] = command.member
             elif isinstance(command, do.DropAgent):
                 self.running.pop(command.agent, None)
+            elif isinstance(command, do.Send) and isinstance(command.message, m.RenameMember):
+                assert self.running[command.agent] == command.message.member, f"{command.agent} has another process"
+                self.running[command.agent] = command.message.successor
         return commands
 
     def receive(self, agent: AgentId, message: m.StateInput) -> list[do.Command]:
@@ -118,11 +121,11 @@ class World:
         """The agent's member enters the training function."""
         return self.receive(agent, m.MemberStarted(self.running[agent], 0, trains))
 
-    def prepare(self, agent: AgentId, port: int = 6000) -> list[do.Command]:
-        """The agent's process, which is prepared, has come to its ring."""
+    def prepare(self, agent: AgentId, port: int = 6000, *, bound: bool = True) -> list[do.Command]:
+        """The agent's process, which is prepared, has come to its ring; `bound`: its function has read its rank."""
         self.receive(agent, m.MemberReserved(self.running[agent], port))
         self.receive(agent, m.MemberStarted(self.running[agent], 0))
-        return self.receive(agent, m.MemberPrepared(self.running[agent]))
+        return self.receive(agent, m.MemberPrepared(self.running[agent], bound))
 
     def leave_ring(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member leaves its ring for the process that takes its place."""

@@ -132,16 +132,15 @@ def test_a_prepared_process_waits_for_the_first_ring_in_which_it_has_a_place(end
     agent.send(FormGang(MEMBER, PLACES))
     assert wire.reserve(4000) == PLACES
     agent.send(FormGang(MEMBER, PLACES * 2, ring=3))
-    assert (formed := wire.await_place()) is not None
-    assert (formed.ring, formed.places) == (3, PLACES * 2)
-    assert [agent.receive(), agent.receive()] == [m.Reserved(4000), m.Prepared()]
+    assert wire.await_place(bound=False) == FormGang(MEMBER, PLACES * 2, ring=3)
+    assert [agent.receive(), agent.receive()] == [m.Reserved(4000), m.Prepared(bound=False)]
 
 
 def test_a_prepared_process_waits_no_longer_than_its_agent_lives(ends) -> None:
     wire, agent = ends
     agent.close()
     with pytest.raises(BrokenPipeError):
-        wire.await_place()
+        wire.await_place(bound=False)
 
 
 def test_a_member_knows_of_a_process_that_waits_until_that_is_withdrawn_or_its_ring_breaks(ends) -> None:

@@ -115,7 +115,13 @@ def keras_callbacks(
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
     marks = [] if deps.healing is None else [StageMark(stage) for stage in EventStage]
-    chain: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), *marks[:1], TrackPosition(position)]
+    # The place of a chief with callbacks that write files goes to no process that waits.
+    waits = deps.healing is not None and deps.healing.waits
+    chain: list[Any] = [
+        Arrange(ring.rank > 0 or waits, deps.own_folders, position.reads),
+        *marks[:1],
+        TrackPosition(position),
+    ]
     if warmup and ring.ps_model is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
@@ -124,8 +130,8 @@ def keras_callbacks(
     chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(deps)]
     if ring.ps_model is not None:
         chain += [PsTraining(ring.ps_model, position)]
-    if ring.rank == 0:
-        chain += [ReportMetrics(position, deps.report)]
+    if ring.rank == 0 or waits:
+        chain += [ReportMetrics(ring, position, deps.report)]
     chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock, deps.healing), *marks[1:]]
     chain += [keep, StopTogether(ring, position)]
     if deps.memory is not None and memory_checkpoint is not None:
@@ -386,16 +392,18 @@ class ProgressCallback(InternalCallback):
 
 
 class ReportMetrics(InternalCallback):
-    """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`."""
+    """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`. On the chief alone."""
 
-    def __init__(self, position: Position, report: Callable[..., None]) -> None:
+    def __init__(self, ring: Ring, position: Position, report: Callable[..., None]) -> None:
         super().__init__()
+        self._ring = ring
         self._position = position
         self._report = report
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
+        if self._ring.rank == 0:
+            self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
 
 
 class StopOnRequest(InternalCallback):

@@ -412,9 +412,13 @@ class EndStage(InternalCallback):
 
     def __init__(self, ring: Ring, keep: CallbackStateKeeper) -> None:
         super().__init__()
-        self._rank = ring.rank
+        self._ring = ring
         self._position = keep.position
         self._keep = keep
+
+    @property
+    def _rank(self) -> int:
+        return self._ring.rank
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the optimizers of other models as late as possible, and drop what is not needed."""

@@ -109,10 +109,11 @@ class _UnknownLossNotice:
     """Prints that the kind of a loss function is unknown: on the chief, once in a process."""
 
     def __init__(self, ring: Ring) -> None:
-        self._due = ring.rank == 0
+        self._ring = ring
+        self._due = True
 
     def __call__(self) -> None:
-        if self._due:
+        if self._due and self._ring.rank == 0:
             self._due = False
             notice(
                 "a loss function of compile() returns one number for a batch: the members take it for a "

@@ -86,11 +86,11 @@ class SilencedCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
 class Arrange(InternalCallback):
     """The first internal callback: orders the callbacks of a fit, and lets only the chief write shared files."""
 
-    def __init__(self, rank: int, own_folders: tuple[str, ...], on_data: Callable[[Any, bool], None]) -> None:
-        """`own_folders` belong to this member alone; `on_data` gets the element spec of the batches that fit reads,
-        and whether they have the same order in each epoch."""
+    def __init__(self, silences: bool, own_folders: tuple[str, ...], on_data: Callable[[Any, bool], None]) -> None:
+        """`silences`: another member writes shared files. `own_folders` belong to this member alone; `on_data` gets the
+        element spec of the batches that fit reads, and whether they have the same order in each epoch."""
         super().__init__()
-        self._rank = rank
+        self._silences = silences
         self._own_folders = tuple(os.path.realpath(folder) + os.sep for folder in own_folders)
         self._on_data = on_data
 
@@ -105,7 +105,7 @@ class Arrange(InternalCallback):
                 "members together: leave it out, and set how often to save by ctx.keras_callbacks(checkpoint_every=100)"
             )
         # Before Keras calls any of them: a CSVLogger opens its file in on_train_begin.
-        if self._rank:
+        if self._silences:
             entries = [SilencedCallback(entry) if self._shared(entry) else entry for entry in callbacks.callbacks]
             callbacks.callbacks[:] = entries
 

@@ -47,6 +47,7 @@ from sparktrain.state.records import (
     RunEnded,
     RungReached,
     SaveFailed,
+    StandbysNoted,
     StepsTimed,
     TrialAnswered,
     TrialConcluded,
@@ -146,6 +147,7 @@ FIELDS = {
         "cancels": st.booleans(),
     },
     DrainCompleted: {"request": text},
+    StandbysNoted: {"text": text},
     RunEnded: {"ending": text, "reason": text, "seconds": finite},
 }
 records = st.lists(

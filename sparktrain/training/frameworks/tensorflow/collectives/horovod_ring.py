@@ -148,7 +148,8 @@ class HorovodRing(NamedRing):
 
         A ring of another size is only for a gang that may shrink: traced functions of others have the size for good.
 
-        Blocks until all members have joined. Raises FormError.
+        The rank is another one for a process that waited for any place. Blocks until all members have joined. Raises
+        FormError.
         """
         self.leave()
         self._joining = replace(self._joining, formation=formation)

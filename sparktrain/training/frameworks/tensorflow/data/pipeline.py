@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, cast
 
 import numpy as np
@@ -80,8 +80,13 @@ def _share_with(feed: Any, options: Any) -> Any:
     return share
 
 
-def resumable(cursor: Cursor, batches: Any, share: BatchShare, *, alike: bool) -> Any:
-    """The share of the dataset `batches`, in passes from the cursor's position on; `alike`: see `even_batches`."""
+def resumable(
+    cursor: Cursor, batches: Any, share: BatchShare, rank_now: Callable[[], int] | None = None, *, alike: bool
+) -> Any:
+    """The share of the dataset `batches`, in passes from the cursor's position on; `alike`: see `even_batches`.
+
+    `rank_now` returns the rank that a pass has the share of, where that may change.
+    """
     cardinality = int(batches.cardinality())
     shard = _member_batches(batches, cardinality, share, alike=alike)
     unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
@@ -91,9 +96,11 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare, *, alike: bool) -
     def start_pass(number: Any, replayed: Any, skipped: Any, taken: Any) -> Any:
         replays = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([replays]):
+            present = share if rank_now is None else _present(share, rank_now)
             if unknown:
-                return _measured(shard, cursor, number).skip(tf.identity(skipped))
-            remaining = _member_batches(batches, cardinality, share, tf.identity(taken), alike=alike)
+                members_own = shard if rank_now is None else _member_batches(batches, cardinality, present, alike=alike)
+                return _measured(members_own, cursor, number).skip(tf.identity(skipped))
+            remaining = _member_batches(batches, cardinality, present, tf.identity(taken), alike=alike)
             return remaining.skip(tf.identity(skipped))
 
     feed = passes(cursor, start_pass, share.steps(cardinality) if cardinality >= 0 else None)
@@ -101,6 +108,13 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare, *, alike: bool) -
     feed = _share_with(feed, batches.options())
     feed.cardinality = cardinality_of
     return feed
+
+
+def _present(share: BatchShare, rank_now: Callable[[], int]) -> BatchShare:
+    """The share with the rank that the process has when the pass starts, a tensor, in a graph."""
+    rank: Any = tf.numpy_function(lambda: np.array(rank_now(), np.int64), [], tf.int64)
+    rank.set_shape([])
+    return replace(share, rank=rank)
 
 
 def shuffles(batches: Any) -> list[Any]:

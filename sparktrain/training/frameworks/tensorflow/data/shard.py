@@ -10,6 +10,7 @@ in each step all members have the same number of examples.
 import inspect
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -116,7 +117,7 @@ def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Epoc
         cursor = Cursor(position, None, members=share.size, endless=cardinality == tf.data.INFINITE_CARDINALITY)
     if turns is not None:
         turns.cursor = cursor
-    feed = pipeline.resumable(cursor, even, share, alike=alike)
+    feed = pipeline.resumable(cursor, even, share, position.rank_now, alike=alike)
     # Shuffling draws another order for each iterator, and the rest of the pass would be that of another order.
     if isinstance(cursor, BatchCursor) and share.uneven is Uneven.DROP and not (turns or pipeline.shuffles(batches)):
         note_division(feed, cursor, lambda smaller: pipeline.resumable(cursor, even, smaller, alike=alike))
@@ -160,7 +161,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
     cursor = BatchCursor(position, share, -(-used // batch))
 
     def feed_of(share: BatchShare) -> Any:
-        feed = _ArrayFeed(share, (length, used), batch, seed, has_last=tail > 0)
+        feed = _ArrayFeed(lambda: _present(share, position), (length, used), batch, seed, has_last=tail > 0)
         return pipeline.untuned(pipeline.passes(cursor, lambda *start: feed.start_pass(gather, *start), feed.steps))
 
     feed = feed_of(share)
@@ -170,16 +171,21 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
     return feed
 
 
+def _present(share: BatchShare, position: Position) -> BatchShare:
+    """The share with the rank that this process has now."""
+    return share if position.rank_now is None else replace(share, rank=position.rank_now())
+
+
 class _ArrayFeed:
     """The passes over arrays of one length, for one share."""
 
     def __init__(
-        self, share: BatchShare, lengths: tuple[int, int], batch: int, seed: int | None, *, has_last: bool
+        self, share: Callable[[], BatchShare], lengths: tuple[int, int], batch: int, seed: int | None, *, has_last: bool
     ) -> None:
-        """`lengths`: all examples, and how many of them, in the order of a pass, make up batches. `has_last`: the last
-        batch may have fewer examples than the others."""
+        """`share` returns it for the pass that starts. `lengths`: all examples, and how many of them, in the order of a
+        pass, make up batches. `has_last`: the last batch may have fewer examples than the others."""
         self._length, self._used = lengths
-        self.steps = share.steps(-(-self._used // batch))
+        self.steps = share().steps(-(-self._used // batch))
         self._share = share
         self._batch = batch
         self._seed = seed
@@ -199,7 +205,7 @@ class _ArrayFeed:
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
     def _rows(self, number: np.int64, skipped: np.int64, taken: np.int64) -> tuple[Any, ...]:
-        share = self._share
+        share = self._share()
         order = assignment.order(self._length, self._seed, int(number))[taken * self._batch : self._used]
         matrix, last = share.rows(order, self._batch)
         steps = len(matrix) + (len(last) > 0)

@@ -26,9 +26,12 @@ TRAVEL_SHARE = 0.02
 class StepValues(Passenger):
     """The values of one member. It belongs to the thread that trains."""
 
-    def __init__(self, model: Any, ring: Ring) -> None:
-        """`model` is built, with its metrics."""
-        self._rank = ring.rank
+    def __init__(self, model: Any, ring: Ring, *, waits: bool = False) -> None:
+        """`model` is built, with its metrics; `waits`: the rank of this process may change before its first step."""
+        self._ring = ring
+        # A process that waits traces its step before it knows its rank.
+        self._rank: Any = tf.Variable(ring.rank, trainable=False) if waits else ring.rank
+        self._waits = waits
         self._size = ring.size
         """Of the first ring: members have the same rows in a smaller one, and the rows of others are zeros there."""
         own = model_state.member_variables(model)
@@ -75,7 +78,8 @@ class StepValues(Passenger):
     def sent(self) -> tf.Tensor:
         """See base class. Zeros but for this member's row: the sum over the members has all rows, to the bit."""
         flat = tf.concat([tf.reshape(variable.value, [-1]) for variable in self._travelling.values()], 0)
-        return tf.pad(flat[tf.newaxis], [[self._rank, self._size - self._rank - 1], [0, 0]])
+        padded = tf.pad(flat[tf.newaxis], [[self._rank, self._size - self._rank - 1], [0, 0]])
+        return tf.ensure_shape(padded, self._members.shape)
 
     def receive(self, total: tf.Tensor) -> None:
         """See base class."""
@@ -100,6 +104,11 @@ class StepValues(Passenger):
     def members(self) -> Array:
         """The values of all members, a row each."""
         return np.array(self._members.numpy())
+
+    def take_rank(self) -> None:
+        """This process has its place, and with it the rank for its steps."""
+        if self._waits:
+            self._rank.assign(self._ring.rank)
 
     def assign_members(self, rows: Array) -> None:
         """Take `members` of another member."""

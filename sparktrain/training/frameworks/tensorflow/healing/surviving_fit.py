@@ -69,7 +69,7 @@ class SurvivingFit:
         self._agreeing = [entry for entry in self._callbacks if type(entry).agreed is not InternalCallback.agreed]
         """Those that agree with other members."""
         self._external = [entry for entry in callbacks if not isinstance(entry, InternalCallback)]
-        self._values = StepValues(model, healing.ring)
+        self._values = StepValues(model, healing.ring, waits=healing.waits)
         self._step = HealingStep(
             model,
             self._values,
@@ -330,6 +330,7 @@ class SurvivingFit:
         arrival = self._healing.arrival
         if arrival is None:
             return True
+        self._values.take_rank()
         for callback in self._callbacks:
             if agreed := self._past.agreed.get(type(callback).__name__):
                 callback.continue_with(agreed)

@@ -104,7 +104,7 @@ def current_ring(name: str) -> "Ring":
 
 def current_formation(name: str) -> "Formation":
     """Who is in the gang, for the function `name` of Horovod. Does not block. Raises as `current_ring`."""
-    return _current_gang(name).formation
+    return _current_gang(name).read_rank()
 
 
 def _current_gang(name: str) -> "JoinedGang":

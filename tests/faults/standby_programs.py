@@ -1,0 +1,61 @@
+"""A training that does not read which rank it has before `fit`, and that notes its processes and its traces."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.faults.healing_programs import BATCH, EPOCHS, ROWS, Counted, wait_for
+
+HOLDS = (5, 9)
+"""Steps after which all members wait for a file of the test."""
+
+
+class Hold(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Notes the process of each rank, and waits where the test kills one."""
+
+    def __init__(self, notes: Path, ctx: Any, holds: tuple[int, ...]) -> None:
+        super().__init__()
+        self._notes = notes
+        self._ctx = ctx
+        self._holds = holds
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        steps = int(self.model.optimizer.iterations)
+        if steps in self._holds:
+            number = self._holds.index(steps)
+            (self._notes / f"held-{number}-{self._ctx.rank}").write_text(str(os.getpid()))
+            wait_for(self._notes / f"go-{number}")
+
+
+def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
+    """Train on arrays or a dataset that is shuffled, by `ctx.shard`; with "bound", on rows of the rank's own."""
+    keras.utils.set_random_seed(7)
+    notes = Path(folder)
+    (notes / f"pid-{os.getpid()}").touch()
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(ROWS, 8)).astype("float32")
+    y = rng.integers(0, 3, ROWS)
+    hidden = [Counted(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
+    model = keras.Sequential([keras.Input((8,)), *hidden, keras.layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Hold(notes, ctx, HOLDS[:holds])]
+    options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
+    if feed == "arrays":
+        history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)
+    elif feed == "dataset":
+        batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=ctx.seed).batch(BATCH)
+        history = model.fit(ctx.shard(batches), **options)
+    else:
+        mine = slice(ctx.rank, None, ctx.size)
+        history = model.fit(x[mine], y[mine], batch_size=BATCH, shuffle=False, **options)
+    variables = [*model.variables, *model.optimizer.variables]
+    np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
+    facts = {"pid": os.getpid(), "traces": Counted.traces, "history": history.history}
+    (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))

@@ -1,0 +1,95 @@
+"""Members of a gang that are killed while a process waits for the place of any of them."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sparktrain as st
+from sparktrain.ids import TrialId
+from sparktrain.state.losses.handover import HandoverStage
+from tests.faults.standby_programs import train
+from tests.support.healed_members import Members, members_in
+
+pytestmark = pytest.mark.timeout(240)
+
+OTHERS = pytest.mark.all(
+    case="a process that waits, on a dataset that is shuffled, and with a function that reads its rank",
+    covered_by="one that waits on arrays; `unit/state/test_standbys`",
+)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Three warm agents on this machine."""
+    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
+        yield made
+
+
+def wait_until_ready(pool: st.Pool) -> None:
+    """Until a process waits for a loss."""
+    deadline = time.monotonic() + 90
+    while True:
+        coordinator = pool._agents._coordinator
+        assert coordinator is not None
+        sweep = coordinator._machine.sweep
+        gang = None if sweep is None else sweep.gangs.get(TrialId(0))
+        if gang is not None and any(one.stage is HandoverStage.READY for one in gang.handovers.standbys):
+            return
+        assert time.monotonic() < deadline, "no process is ready"
+        threading.Event().wait(0.02)
+
+
+def kill_each(pool: st.Pool, notes: Path, ranks: list[int]) -> None:
+    """Kill a process of each rank in turn, once all members wait after a step and a process is ready."""
+    for number, rank in enumerate(ranks):
+        paths = [notes / f"held-{number}-{peer}" for peer in range(2)]
+        deadline = time.monotonic() + 90
+        while not all(path.exists() and path.read_text() for path in paths):
+            assert time.monotonic() < deadline, f"not all members are held: {sorted(notes.iterdir())}"
+            threading.Event().wait(0.02)
+        wait_until_ready(pool)
+        os.kill(int(paths[rank].read_text()), signal.SIGKILL)
+        (notes / f"go-{number}").touch()
+
+
+def trained(
+    pool: st.Pool, folder: Path, feed: str, kills: list[int], standby: int
+) -> tuple[st.RunResult, Members, int]:
+    notes = folder / "notes"
+    notes.mkdir()
+    thread = threading.Thread(target=kill_each, args=(pool, notes, kills))
+    thread.start()
+    params = {"folder": str(notes), "feed": feed, "holds": len(kills)}
+    result = pool.run(
+        train, params, workers=2, standby=standby, backend="horovod", dir=str(folder), name="run", seed=1,
+        progress=False,
+    )  # fmt: skip
+    thread.join(10)
+    return result, *members_in(notes, 2)
+
+
+@pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS)])
+def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_those_of_no_loss(
+    pool: st.Pool, tmp_path: Path, feed: str
+) -> None:
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    whole, expected, _ = trained(pool, tmp_path / "whole", feed, [], 0)
+    assert not whole.restarts
+    result, members, processes = trained(pool, tmp_path / "broken", feed, [1, 0], 1)
+    assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
+        (1, True, 0),
+        (0, True, 0),
+    ], [restart.cause for restart in result.restarts]
+    assert processes >= 4, "the two processes that took places"
+    for (variables, facts), (expected_variables, expected_facts) in zip(members, expected, strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts["traces"] == 1, "no process traces its step a second time"
+        assert facts["history"] == expected_facts["history"]
+    survivors = {(tmp_path / "broken" / "notes" / f"held-1-{rank}").read_text() for rank in (0, 1)}
+    assert str(members[1][1]["pid"]) in survivors, "the first process that waited trains to the end"
