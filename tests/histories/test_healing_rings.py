@@ -48,25 +48,9 @@ DEEDS = [
         "write",
     ),
     *("drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate"),
-    *("replace", "replace", "replace"),
-    *(
-        "arrive",
-        "arrive",
-        "arrive",
-        "hold",
-        "again",
-        "explain",
-        "tick",
-        "hang",
-        "late",
-        "start",
-        "enter",
-        "succeed",
-        "fail",
-        "ring",
-        "lost",
-        "leave",
-    ),
+    *("relocate", "replace", "replace", "replace", "dwindle"),
+    *("arrive", "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start", "enter", "succeed"),
+    *("fail", "ring", "lost", "leave"),
 ]
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
@@ -387,7 +371,8 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
     world.suggest()
     model = model_of(world, standby)
     second_loss = ["die", "start", "arrive", "die", "start"]
-    for what in ["start", "declare", *draw.choice([[], second_loss, ["dwindle"]]), *draw.choices(DEEDS, k=EVENTS)]:
+    opening = draw.choice([["replace"] * 3] if standby else [["relocate"] * 2, second_loss, ["dwindle"], ["dwindle"]])
+    for what in ["start", "declare", *opening, *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
         for part in PARTS.get(what, [what])[: 2 + which]:
             deed(world, part, which, names)

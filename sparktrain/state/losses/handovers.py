@@ -145,6 +145,9 @@ class Handovers:
         absence.ring = handover.ring
         leaving_agent = gang.agents[rank]
         gang.depart(rank, absence)
+        # One that has ended meanwhile, perhaps for its ring that was left, cannot join the next one.
+        if gang.attendance.ended:
+            gang.fail(failure, at, rank)
         gang.handovers.moved_after = message.step
         self._processes.leave(leaving_agent, message.member, at)
         return self._take_place(gang, handover, by)
