@@ -34,9 +34,9 @@ EVENTS = 40
 RESTARTS = 3
 DEEDS = [
     "die", "die", "join", "recover", "recover", "recover", "heal", "heal", "declare", "unable", "step", "lose", "write",
-    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "replace",
-    "replace", "replace", "arrive", "arrive", "arrive", "hold", "again", "explain", "tick", "hang", "late", "start",
-    "enter", "succeed", "fail", "ring", "lost", "leave",
+    "drain", "drain", "ready", "ready", "move", "move", "relocate", "relocate", "relocate", "relocate", "relocate",
+    "replace", "replace", "replace", "dwindle", "arrive", "arrive", "arrive", "hold", "again", "explain", "tick",
+    "hang", "late", "start", "enter", "succeed", "fail", "ring", "lost", "leave",
 ]  # fmt: skip
 RELOCATION = ["declare", "drain agent", "ready", "move", "start", "heal", "heal"]
 """The agent of a member is drained, and all goes well, up to some point."""
@@ -370,13 +370,14 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
     were left out, and came back, and how many places went to a process that had waited for any of them."""
     draw = random.Random(seed)
     second_loss = ["die", "start", "arrive", "die", "start"]
-    opening = draw.choice([[], second_loss, ["dwindle"], ["come back"]])
+    opening = draw.choice([["relocate"] * 2, second_loss, ["dwindle"], ["come back"], ["replace"] * 3])
     comes_back = opening == ["come back"]  # then nothing else waits for an agent
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=1 if comes_back else 2)
     size = draw.choice([2, 3, 4, 4])
     names: list[AgentId] = []
-    least = 1 if comes_back else draw.choice([None, 1, min(2, size)])
-    standby = 0 if least else draw.choice([0, 1, 2])
+    waits = opening[0] == "replace"
+    least = 1 if comes_back else None if waits else draw.choice([None, 1, min(2, size)])
+    standby = 0 if least else draw.choice([1, 2]) if waits else draw.choice([0, 0, 1])
     limits: dict[str, Any] = {"hang_timeout_s": 6.0, "join_timeout_s": 12.0, "min_workers": least, "standby": standby}
     world.begin(size=size, max_retries=RESTARTS, heals=True, recovers=True, **limits)
     for number in range(size + (0 if comes_back else draw.randint(0, 3))):

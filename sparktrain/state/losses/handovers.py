@@ -169,6 +169,9 @@ class Handovers:
             self._processes.leave(gang.agents[rank], message.member, at)
             gang.handovers.moved_after = message.step
         gang.depart(rank, absence)
+        # One that has ended meanwhile, perhaps for its ring that was left, cannot join the next one.
+        if gang.attendance.ended:
+            gang.fail(failure, at, rank)
         return self._take_place(gang, handover, by)
 
     def lost(self, gang: Gang, rank: Rank, at: float) -> Commands:

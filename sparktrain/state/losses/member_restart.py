@@ -177,9 +177,7 @@ class MemberRestarts:
                 continue
             if self._sweep.stop is not None or gang.stop.has_started:
                 continue
-            # A process that waits for a loss leaves its agent to a lost member where it cannot take the place itself.
-            has_agents = bool(gang.handovers.standbys or idle(self._agents, self._sweep, at))
-            if self._shrinks(gang) and (gang.absences.vacant or not has_agents):
+            if self._shrinks(gang) and (gang.absences.vacant or not idle(self._agents, self._sweep, at)):
                 commands += self._shrink(gang, at)
                 continue
             for rank in ranks if not gang.absences.vacant else ():

@@ -92,8 +92,7 @@ class Standbys:
         agents = map(self._agents.get, gang.agents)
         drains = self._sweep.drains
         moves = handovers.current is not None or any(agent is None or drains.covers(agent) for agent in agents)
-        is_whole = not gang.absences.vacant and gang.size == self._sweep.limits.size
-        return is_whole and not moves and handovers.standby_failures < MOST_FAILURES
+        return not moves and gang.size == self._sweep.limits.size and handovers.standby_failures < MOST_FAILURES
 
     def may_change(self, gang: Gang, at: float) -> bool:
         """Whether all members are within calls that can change their ring, and nothing else changes the gang."""
