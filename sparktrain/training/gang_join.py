@@ -286,6 +286,12 @@ def form(
     process_setup.choose_devices(assignment, formation)
     # While this process started, another loss may have ended the ring that it was to join.
     exchange = RingExchange(wire, wire.ring if assignment.ring else 0, SystemClock())
+    changes = backend.RingChanges(
+        prepared=call.gang.prepared,
+        number=assignment.ring,
+        resizes=call.gang.may_shrink,
+        is_over=lambda: exchange.is_left,
+    )
     joining = backend.Joining(
         formation=formation,
         exchange=exchange,
@@ -295,10 +301,7 @@ def form(
         servers=call.gang.servers,
         incarnation=assignment.member.incarnation,
         generation=assignment.member.generation,
-        prepared=call.gang.prepared,
-        ring=assignment.ring,
-        resizes=call.gang.may_shrink,
-        is_over=lambda: exchange.is_left,
+        changes=changes,
         take_port=held.take,
     )
 

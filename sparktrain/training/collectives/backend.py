@@ -37,6 +37,20 @@ class Exchange(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class RingChanges:
+    """How the ring of a gang that heals has changed, and may change."""
+
+    prepared: bool = False
+    """The others train: the ring has no connection until this member gets a place in their next one."""
+    number: int = 0
+    """The number of the ring: 0 for the first of a generation, and one more each time that it heals."""
+    resizes: bool = False
+    """The gang may continue with fewer members, in the same processes."""
+    is_over: Callable[[], bool] = _never
+    """Whether the members form a later ring: what still connects to this one need not wait for them. Any thread."""
+
+
 @dataclass(frozen=True)
 class Joining:
     """What a backend needs to join the gang's ring."""
@@ -55,14 +69,7 @@ class Joining:
     """How often this member has restarted alone."""
     generation: int = 1
     """How often the gang has started."""
-    prepared: bool = False
-    """The others train: the ring has no connection until this member gets a place in their next one."""
-    ring: int = 0
-    """The number of the ring: 0 for the first of a generation, and one more each time that it heals."""
-    resizes: bool = False
-    """The gang may continue with fewer members, in the same processes."""
-    is_over: Callable[[], bool] = _never
-    """Whether the members form a later ring: what still connects to this one need not wait for them. Any thread."""
+    changes: RingChanges = RingChanges()
     take_port: Callable[[], int] = _no_port
     """A file descriptor of a socket that is bound to this member's port, for a backend that listens on it. It belongs
     to the caller. Raises OSError once the port is released."""

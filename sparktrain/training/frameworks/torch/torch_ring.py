@@ -61,7 +61,8 @@ def _met(joining: Joining, server: dist.TCPStore | None) -> dist.Store:
     barrier.wait_for_all(joining, SystemClock())
     os.environ.update(environment(joining.formation, joining.generation))
     # A prefix for each ring: keys of a ring that broke would stand for members that are gone.
-    prefix = f"{_PREFIX}/{joining.ring}" if joining.ring else _PREFIX
+    number = joining.changes.number
+    prefix = f"{_PREFIX}/{number}" if number else _PREFIX
     return dist.PrefixStore(prefix, server or _connect(joining))
 
 
@@ -198,7 +199,8 @@ class TorchRing(Ring):
         Blocks until all members have joined. Raises FormError, RingError.
         """
         self.leave()
-        self._joining = replace(self._joining, formation=formation, ring=number)
+        changes = replace(self._joining.changes, number=number)
+        self._joining = replace(self._joining, formation=formation, changes=changes)
         self._formation = formation
         self._store = _met(self._joining, self._server)
         _ = self.group
@@ -208,7 +210,7 @@ class TorchRing(Ring):
         self._backend = self._backends()
         sockets_before = open_sockets()
         timeout = timedelta(seconds=self._timeout_s)
-        if self._joining.ring:
+        if self._joining.changes.number:
             store = dist.PrefixStore("group", self._store)
             dist.init_process_group(self._backend, store=store, rank=self.rank, world_size=self.size, timeout=timeout)
         else:

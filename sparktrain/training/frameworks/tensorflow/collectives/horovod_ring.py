@@ -54,7 +54,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    connection = _Connection(False, PeerConnections()) if joining.prepared else _connect(joining)
+    connection = _Connection(False, PeerConnections()) if joining.changes.prepared else _connect(joining)
     return HorovodRing(joining, connection)
 
 
@@ -79,7 +79,7 @@ def _connect(joining: Joining) -> _Connection:
     by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
-    with Rendezvous(formation.rank, joining.exchange, shared, joining.is_over) as rendezvous:
+    with Rendezvous(formation.rank, joining.exchange, shared, joining.changes.is_over) as rendezvous:
         # With this variable Horovod expects the driver of its own elastic runs.
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(
@@ -113,7 +113,7 @@ class HorovodRing(NamedRing):
     """
 
     def __init__(self, joining: Joining, connection: _Connection) -> None:
-        super().__init__(joining.formation, joining.operation_s, _MOVED, resizes=joining.resizes)
+        super().__init__(joining.formation, joining.operation_s, _MOVED, resizes=joining.changes.resizes)
         self._joining = joining
         self._connection = connection
         self._sums_on = "/GPU:0" if connection.by_nccl else HOST
