@@ -283,7 +283,6 @@ def form(
         prepared=call.gang.prepared,
         ring=assignment.ring,
         resizes=call.gang.may_shrink,
-        is_over=lambda: exchange.is_left,
         take_port=held.take,
     )
 
