@@ -290,7 +290,6 @@ def form(
         prepared=call.gang.prepared,
         number=assignment.ring,
         resizes=call.gang.may_shrink,
-        is_over=lambda: exchange.is_left,
     )
     joining = backend.Joining(
         formation=formation,

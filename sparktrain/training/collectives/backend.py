@@ -17,10 +17,6 @@ def _no_port() -> int:
     raise OSError("this member holds no port")
 
 
-def _never() -> bool:
-    return False
-
-
 class Exchange(Protocol):
     """Values that the members of a gang share during the rendezvous. One member shares each key, once."""
 
@@ -47,8 +43,6 @@ class RingChanges:
     """The number of the ring: 0 for the first of a generation, and one more each time that it heals."""
     resizes: bool = False
     """The gang may continue with fewer members, in the same processes."""
-    is_over: Callable[[], bool] = _never
-    """Whether the members form a later ring: what still connects to this one need not wait for them. Any thread."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.horovod_environment import horovod_environment
 from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, of_equals
 from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
@@ -79,7 +80,12 @@ def _connect(joining: Joining) -> _Connection:
     by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
-    with Rendezvous(formation.rank, joining.exchange, shared, joining.changes.is_over) as rendezvous:
+    exchange = joining.exchange
+
+    def is_over() -> bool:
+        return isinstance(exchange, RingExchange) and exchange.is_left
+
+    with Rendezvous(formation.rank, exchange, shared, is_over) as rendezvous:
         # With this variable Horovod expects the driver of its own elastic runs.
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(
