@@ -59,6 +59,11 @@ REPLACEMENT = ["declare", "tick", "ready", "die", "heal", "heal"]
 SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal all"]
 """Agents are lost, and perhaps nothing replaces them: the members that are left continue."""
 PARTS = {"relocate": RELOCATION, "replace": REPLACEMENT, "dwindle": SHRINKAGE}
+OPENINGS = [
+    *(["relocate", "relocate"], ["die", "start", "arrive", "die", "start"], ["dwindle"]),
+    *(["drain agent", "die"], ["drain agent", "ready", "die"]),
+]
+"""How histories without processes that wait for a loss begin."""
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -370,8 +375,7 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
         names.append(world.join(f"a{number}", f"host-{number // 2}", number))
     world.suggest()
     model = model_of(world, standby)
-    second_loss = ["die", "start", "arrive", "die", "start"]
-    opening = draw.choice([["replace"] * 3] if standby else [["relocate"] * 2, second_loss, ["dwindle"], ["dwindle"]])
+    opening = draw.choice([["replace"] * 3] if standby else OPENINGS)
     for what in ["start", "declare", *opening, *draw.choices(DEEDS, k=EVENTS)]:
         which = draw.randint(0, 7)
         for part in PARTS.get(what, [what])[: 2 + which]:
