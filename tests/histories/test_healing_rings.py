@@ -63,7 +63,7 @@ OPENINGS = [
     *(["relocate", "relocate"], ["die", "start", "arrive", "die", "start"], ["dwindle"]),
     *(["drain agent", "die"], ["drain agent", "ready", "die"]),
 ]
-"""How histories without processes that wait for a loss begin."""
+"""How histories without processes that wait for a loss start."""
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
