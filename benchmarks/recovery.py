@@ -1,25 +1,33 @@
 """From SIGKILL of a member to the next optimizer step of its gang: two members, small model.
 
-    python -m benchmarks.recovery [--kills 5] [--mb 100 1024] [--healing]
+    python -m benchmarks.recovery [--kills 5] [--mb 100 1024] [--healing | --standby 1]
 
 The second member kills itself after a few steps. With Horovod the other one keeps its process, also with megabytes of
 weights and optimizer; with other rings the gang resumes from the chief's last checkpoint. Kills of executors are
-measured in the same way, beside the time that Spark needs to run a task on a replacement.
+measured in the same way, beside the time that Spark needs to run a task on a replacement. With `--standby` alone the
+kills of gangs with processes that wait are measured, on agents without Spark; each kill comes once one is ready.
 """
 
 import argparse
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session, stage
+from sparktrain.clock import SystemClock
+from sparktrain.errors import SparktrainError
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.records import StandbysNoted
 from tests.support.drill import pid_of
 
 TARGET_S = 1.0
@@ -30,6 +38,8 @@ EXECUTORS = 3
 """Executors that are killed."""
 HEALING_TARGETS_S = {0: 0.6, 100: 1.2, 1024: 3.0}
 """By megabytes of state."""
+STANDBY_TARGETS_S = {0: 0.3, 100: 0.5, 1024: 2.0}
+"""The same with a process that waits."""
 STEPS = 12
 """Between two kills."""
 LARGE_MB = 500
@@ -39,12 +49,13 @@ BATCH = 16
 MEMBERS = 2
 
 
-def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
+def train(folder: str, kills: int, victim: str, ctx, mb: int = 0, standby: int = 0):
     """Writes the moment of each step, and of each kill, to `folder`; `mb` is what weights and optimizer take."""
     import keras
     import numpy as np
 
-    _mark(folder, ctx, "entered")
+    if not standby:  # a process that reads its rank can take the place of that rank alone
+        _mark(folder, ctx, "entered")
     rng = np.random.default_rng(0)
     # No more steps than the kills need: each of them would count for nothing.
     x = rng.normal(size=((kills + 2) * steps_between(mb) * BATCH * MEMBERS, 20)).astype("float32")
@@ -55,8 +66,9 @@ def train(folder: str, kills: int, victim: str, ctx, mb: int = 0):
     model.build((None, 20))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(1e-3)), loss=loss, jit_compile=False)
-    watch = _watch(folder, kills, victim, ctx, steps_between(mb))
-    _mark(folder, ctx, "built")
+    watch = _watch(folder, kills, victim, ctx, steps_between(mb), standby)
+    if not standby:
+        _mark(folder, ctx, "built")
     model.fit(
         ctx.shard((x, y), batch_size=BATCH),
         epochs=1,
@@ -76,7 +88,7 @@ def steps_between(mb: int) -> int:
     return LARGE_STEPS if mb > LARGE_MB else STEPS
 
 
-def _watch(folder, kills, victim, ctx, steps):
+def _watch(folder, kills, victim, ctx, steps, standby):
     import keras
 
     seen: list[int] = []  # no attribute of the callback: a restart would restore it
@@ -96,6 +108,8 @@ def _watch(folder, kills, victim, ctx, steps):
             if ctx.rank == 0 and recovers and not mark.exists():
                 mark.write_text(repr(time.time()))
             if len(seen) == steps and ctx.rank == 1 and number <= kills:
+                while standby and not Path(folder, f"ready-{number}").exists():
+                    time.sleep(0.01)
                 draft = Path(folder, "draft")
                 draft.write_text(f"{time.time()!r} {step}")
                 draft.rename(Path(folder, f"kill-{number}"))
@@ -145,6 +159,7 @@ def recoveries(
     rank: int | None = None,
     function: Callable[..., None] = train,
     mb: int = 0,
+    standby: int = 0,
 ) -> list[float]:
     """Seconds from each kill to the next step of `function`. With a `rank` JAX trains, and that member is killed."""
     folder = Path(runs, f"moments-{backend}-{victim}-{function.__name__}-{rank}-{mb}")
@@ -153,10 +168,16 @@ def recoveries(
     if rank is not None:
         function = train_jax
         params["rank"] = rank
-    result = st.run(function, params, workers=MEMBERS, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
+    options = quiet(runs)
+    if standby:
+        params["standby"] = standby
+        options["standby"] = standby
+        directory = str(Path(runs, options["name"]))
+        threading.Thread(target=_announce, args=(directory, folder, kills), daemon=True).start()
+    result = st.run(function, params, workers=MEMBERS, backend=backend, max_retries=kills, spark=spark, **options)
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
     moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
-    if function is train:
+    if function is train and not standby:
         marks = [("kill", 0), ("entered", 0), ("built", 0), ("step", 1)]
         spans = [
             median(moment[f"{end}-{n + after}"] - moment[f"{start}-{n + before}"] for n in range(1, kills + 1))
@@ -165,6 +186,23 @@ def recoveries(
         print(f"{backend}, {mb} MB: {spans[0]:.2f} s until the function starts, {spans[1]:.2f} s until it calls fit(), "
               f"{spans[2]:.2f} s until the step has ended (medians)")  # fmt: skip
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
+
+
+def _announce(directory: str, folder: Path, kills: int) -> None:
+    """Let the members know, by files, how often a process that waits has become ready."""
+    observer = None
+    announced = 0
+    while announced < kills:
+        time.sleep(0.05)
+        try:
+            observer = observer or Observer(run_in(directory), SystemClock())
+            observer.look()
+        except SparktrainError:
+            continue  # the run is not there yet
+        notes = [record.text for record in observer.records if isinstance(record, StandbysNoted)]
+        for number in range(announced + 1, sum(" ready" in note for note in notes) + 1):
+            Path(folder, f"ready-{number}").write_text("0")
+            announced = number
 
 
 def replacements(spark, kills: int) -> list[float]:
@@ -210,8 +248,18 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--mb", type=int, nargs="*", default=[100, 1024], help="megabytes of state")
     parser.add_argument("--healing", action="store_true", help="only rings in which the others keep their processes")
+    parser.add_argument("--standby", type=int, default=0, help="measure with so many processes that wait")
     given = parser.parse_args()
     rows = []
+    if given.standby:
+        with TemporaryDirectory(prefix="sparktrain-benchmark-") as runs:
+            for mb in (0, *given.mb):
+                slots = st.local(slots=MEMBERS + given.standby)
+                seconds = recoveries(slots, "horovod", runs, given.kills, mb=mb, standby=given.standby)
+                rows.append(row(f"horovod, {mb} MB", seconds, STANDBY_TARGETS_S.get(mb, STANDBY_TARGETS_S[0])))
+        title = f"SIGKILL of one of two members to the next step, standby={given.standby}, {given.kills} kills each"
+        show(title, ("ring", "median", "all", "target"), rows)
+        return
     with session() as (spark, runs):
         for mb in (0, *given.mb):
             seconds = recoveries(spark, "horovod", runs, given.kills, mb=mb)

@@ -34,7 +34,7 @@ class Hold(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
 
 
 def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
-    """Train on arrays or a dataset that is shuffled, by `ctx.shard`; with "bound", on rows of the rank's own."""
+    """Train on arrays or a dataset that is shuffled, by `ctx.shard`."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
     (notes / f"pid-{os.getpid()}").touch()
@@ -49,12 +49,9 @@ def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if feed == "arrays":
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)
-    elif feed == "dataset":
+    else:
         batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=ctx.seed).batch(BATCH)
         history = model.fit(ctx.shard(batches), **options)
-    else:
-        mine = slice(ctx.rank, None, ctx.size)
-        history = model.fit(x[mine], y[mine], batch_size=BATCH, shuffle=False, **options)
     variables = [*model.variables, *model.optimizer.variables]
     np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
     facts = {"pid": os.getpid(), "traces": Counted.traces, "history": history.history}

@@ -18,7 +18,7 @@ from tests.support.healed_members import Members, members_in
 pytestmark = pytest.mark.timeout(240)
 
 OTHERS = pytest.mark.all(
-    case="a process that waits, on a dataset that is shuffled, and with a function that reads its rank",
+    case="a process that waits, on a dataset that is shuffled",
     covered_by="one that waits on arrays; `unit/state/test_standbys`",
 )
 

@@ -47,6 +47,12 @@ SHRINKAGE = ["able", "lose busy", "heal all", "step", "able", "lose busy", "heal
 COMEBACK = ["able", "lose last", "heal all", "step", "able", "join", "wait", "ready", "move", "start", "heal all"]
 """An agent comes back after the ring has become smaller."""
 PARTS = {"relocate": RELOCATION, "replace": REPLACEMENT, "dwindle": SHRINKAGE, "come back": COMEBACK}
+OPENINGS = [
+    *(["relocate", "relocate"], ["die", "start", "arrive", "die", "start"], ["dwindle"], ["come back"]),
+    *(["drain agent", "die"], ["drain agent", "ready", "die"], ["relocate", "relocate", "relocate"]),
+    *(["replace", "replace", "replace"], ["replace", "replace", "replace", "replace"]),
+]
+"""How histories start."""
 ALL_HISTORIES = pytest.mark.all(case="400 histories", covered_by="a quarter of them; mistakes that they must find")
 
 RingKey = tuple[TrialId, Generation, int]
@@ -369,8 +375,7 @@ def play(seed: int, model_of: Callable[[World, int], RingModel] = RingModel) -> 
     """One history, checked after each deed; returns how many rings healed in it as they were, how many members moved,
     were left out, and came back, and how many places went to a process that had waited for any of them."""
     draw = random.Random(seed)
-    second_loss = ["die", "start", "arrive", "die", "start"]
-    opening = draw.choice([["relocate"] * 2, second_loss, ["dwindle"], ["come back"], ["replace"] * 3])
+    opening = draw.choice(OPENINGS)
     comes_back = opening == ["come back"]  # then nothing else waits for an agent
     world = World(Machine(LEASE_S, draw.choice([0.0, 20.0])), cases=1 if comes_back else 2)
     size = draw.choice([2, 3, 4, 4])
