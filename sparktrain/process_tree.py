@@ -10,6 +10,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_VMSTAT = Path("/proc/vmstat")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -65,6 +66,22 @@ def descendants() -> set[int]:
         pids |= newest
         newest = {child for pid in newest for child in _listed(str(pid))} - pids
     return pids
+
+
+def memory_kills() -> int | None:
+    """How many processes of this host the kernel has ended for lack of memory; None where it does not count them."""
+    with suppress(OSError, ValueError):
+        for line in _VMSTAT.read_text(encoding="ascii").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+def memory_kills_since(earlier: int | None) -> int | None:
+    """How much `memory_kills` has grown since it returned `earlier`."""
+    now = memory_kills()
+    return None if earlier is None or now is None else now - earlier
 
 
 def cull(pids: Iterable[int]) -> int:

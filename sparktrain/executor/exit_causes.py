@@ -16,6 +16,7 @@ _HINTS: dict[int, str] = {
     signal.SIGXCPU: "the limit of processor time on this host is used up",
     signal.SIGXFSZ: "the limit of file size on this host is reached",
     signal.SIGTERM: "something outside of sparktrain asked the process to end",
+    signal.SIGKILL: "from outside of sparktrain, and not for lack of memory",
 }
 
 _FRAMEWORKS = {
@@ -54,7 +55,7 @@ def classify(
     if disconnected or exited.status == UNREACHABLE_STATUS:
         cause = "it closes file descriptors that it did not open (os.closerange?)"
         return Failure(FailureKind.EXIT, f"the function cut the process off from its agent: {cause}", log_tail=log_tail)
-    if exited.status == -signal.SIGKILL:
+    if exited.status == -signal.SIGKILL and exited.memory_kills != 0:
         return Failure(FailureKind.MEMORY, _killed(exited.peak_rss_bytes, frameworks), log_tail=log_tail)
     if is_follower:
         summary = f"{_ending(exited.status)}: {_JAX_HINT}"

@@ -45,7 +45,7 @@ class Nursery:
         self._control = control
         self._driver = driver
         self._clock = clock
-        self._agents: dict[int, tuple[int, m.SpawnAgent]] = {}
+        self._agents: dict[int, tuple[int, m.SpawnAgent, int | None]] = {}
         """The process and the order of each agent, by the file descriptor from which the nursery reads its pipe."""
 
     def serve(self) -> None:
@@ -74,7 +74,7 @@ class Nursery:
             self._forget(reading)
             _be_agent(order, writing, nursery)
         os.close(writing)
-        self._agents[reading] = pid, order
+        self._agents[reading] = pid, order, process_tree.memory_kills()
 
     def _forget(self, reading: int) -> None:
         """Close the descriptors of the nursery, in a forked agent."""
@@ -84,16 +84,19 @@ class Nursery:
 
     def _conclude(self, pipe: int) -> None:
         """Reap an agent that has closed its pipe, because it left or died, and report its end."""
-        pid, order = self._agents.pop(pipe)
+        pid, order, kills_before = self._agents.pop(pipe)
+        memory_kills = process_tree.memory_kills_since(kills_before)
         with open(pipe, "rb") as file:
             written = file.read()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         departure = msgspec.json.decode(written, type=AgentLeft) if status == 0 else AgentLeft("", False)
-        self._control.send(m.AgentExited(order.slot, order.task, status, departure.reason, departure.reached))
+        self._control.send(
+            m.AgentExited(order.slot, order.task, status, departure.reason, departure.reached, memory_kills)
+        )
 
     def _end(self) -> None:
         """End every agent: by SIGINT, at which it ends its members and removes its files, and later by SIGKILL."""
-        pids = {pid for pid, _ in self._agents.values()}
+        pids = {pid for pid, *_ in self._agents.values()}
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)

@@ -39,6 +39,8 @@ class AgentExited(Message, frozen=True, tag=True):
     """Why the agent left; empty where it did not leave by itself."""
     reached: bool = False
     """It had reached the coordinator."""
+    memory_kills: int | None = None
+    """How many processes of the host the kernel has ended for lack of memory since it started; None: unknown."""
 
 
 FromNursery = AgentExited

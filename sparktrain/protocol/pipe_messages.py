@@ -80,6 +80,8 @@ class Exited(Message, frozen=True, tag=True):
     peak_rss_bytes: int
     orphans: int
     """Number of processes that the child left behind; they are ended now."""
+    memory_kills: int | None = None
+    """How many processes of the host the kernel has ended for lack of memory since the child started; None: unknown."""
 
 
 FromZygote = Preloaded | Forked | Exited

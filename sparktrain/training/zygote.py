@@ -61,6 +61,8 @@ class Zygote:
         """For each member, the moment of its SIGKILL."""
         self._assigned: dict[int, mmap.mmap] = {}
         """For each member, one byte that it shares with this process: whether it has its assignment."""
+        self._memory_kills: dict[int, int | None] = {}
+        """For each member, the count of the host when it started."""
         self._mine: mmap.mmap | None = None
         self._wakeup: tuple[int, int] = (-1, -1)
 
@@ -160,6 +162,7 @@ class Zygote:
             os.setpgid(pid, pid)  # in both processes: either may signal the group at once
         self._kill_at[pid] = _NEVER
         self._assigned[pid] = assigned
+        self._memory_kills[pid] = process_tree.memory_kills()
         with agent_end:
             self._control.send(m.Forked(pid), fds=(agent_end.fileno(),))
         return None
@@ -175,6 +178,7 @@ class Zygote:
             os.close(fd)
         self._control.close()
         self._kill_at.clear()
+        self._memory_kills.clear()
         while self._assigned:
             self._assigned.popitem()[1].close()
 
@@ -208,8 +212,10 @@ class Zygote:
             childless = not assigned[0]
         _, status, usage = os.wait4(pid, 0)
         del self._kill_at[pid]
+        memory_kills = process_tree.memory_kills_since(self._memory_kills.pop(pid))
         orphans = 0 if childless else self._end_orphans()
-        self._control.send(m.Exited(pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, orphans))
+        exit_code = os.waitstatus_to_exitcode(status)
+        self._control.send(m.Exited(pid, exit_code, usage.ru_maxrss * 1024, orphans, memory_kills))
 
     def _end_orphans(self) -> int:
         """Kill what the dead member has left: the zygote inherits its children now, and theirs as they die."""

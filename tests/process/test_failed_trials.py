@@ -25,9 +25,8 @@ FAILURES = {
     "os._exit": ("exit", "process exited with code 3 before the function returned (os._exit, or a native library)"),
     "sys.exit": ("exit", "sys.exit(0) was called before the function returned a result"),
     "sigkill": (
-        "memory",
-        "killed by SIGKILL (exit code 137): most likely out of memory; the process used up to N MiB; lower the batch "
-        "size, or raise spark.executor.memoryOverhead, which is the memory that Python has",
+        "signal",
+        "ended by SIGKILL (killed): from outside of sparktrain, and not for lack of memory",
     ),
     "nan": (
         "metric",

@@ -138,6 +138,8 @@ class LocalBatch(AgentBatch):
             self._exits[exited.slot] = exited.slot, exited.reason, exited.reached
             return None
         how = f"local agent {_ending(exited.status)}"
+        if exited.status == -signal.SIGKILL and exited.memory_kills == 0:
+            how += " from outside of sparktrain, and not for lack of memory"
         how += self._nursery.last_line() if exited.status > 0 else ""
         self._losses[exited.task.id] = how
         again = self._restarts.lost(exited.slot, self._clock.now())

@@ -55,6 +55,15 @@ def test_the_memory_failure_names_the_next_step() -> None:
     assert killed.summary.endswith(f"{step}Python, PyTorch and XGBoost have")
 
 
+@pytest.mark.parametrize(("memory_kills", "kind"), [(None, Kind.MEMORY), (1, Kind.MEMORY), (0, Kind.SIGNAL)])
+def test_a_kill_counts_as_lack_of_memory_unless_the_kernel_has_counted_none(
+    memory_kills: int | None, kind: Kind
+) -> None:
+    failure = classify(Exited(1, -9, GIB, 0, memory_kills))
+    assert failure.kind is kind
+    assert ("not for lack of memory" in failure.summary) is (kind is Kind.SIGNAL)
+
+
 def test_a_requested_stop_takes_precedence() -> None:
     failure = classify(Exited(1, -9, GIB, 0), stopped=True, disconnected=True)
 

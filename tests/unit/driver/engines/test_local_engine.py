@@ -157,6 +157,10 @@ def test_an_agent_that_has_lived_counts_from_the_start_again() -> None:
     ("exit_text", "explained"),
     [
         ("local agent was ended by SIGKILL", "by SIGKILL: most likely this machine is out of memory, .* fewer slots"),
+        (
+            "local agent was ended by SIGKILL from outside of sparktrain, and not for lack of memory",
+            "^its process was ended by SIGKILL from outside of sparktrain, and not for lack of memory$",
+        ),
         ("local agent was ended by SIGSEGV", "^its process was ended by SIGSEGV$"),
         ("local agent exited with code 1 (OSError: full)", r"^its process exited with code 1 \(OSError: full\)$"),
     ],
