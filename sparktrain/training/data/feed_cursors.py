@@ -5,20 +5,22 @@ A feed of TensorFlow is a dataset, and datasets that are made of it by `map` and
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from sparktrain.training.data.assignment import BatchShare
 from sparktrain.training.data.position import Cursor
-from sparktrain.training.data.row_cursor import RowCursor
+
+if TYPE_CHECKING:  # a zygote imports this module, and not NumPy
+    from sparktrain.training.data.assignment import BatchShare
+    from sparktrain.training.data.row_cursor import RowCursor
 
 
 @dataclass(frozen=True)
 class FeedDivision:
     """How the members of a gang of another size divide what is left of a feed."""
 
-    cursor: RowCursor
-    feed_of: Callable[[BatchShare], Any]
+    cursor: "RowCursor"
+    feed_of: "Callable[[BatchShare], Any]"
     """The feed of a share, with the same element spec; its first pass is what the cursor has divided."""
 
 
@@ -31,7 +33,7 @@ def note_cursor(feed: Any, cursor: Cursor) -> None:
     _CURSORS[feed] = cursor
 
 
-def note_division(feed: Any, cursor: RowCursor, feed_of: Callable[[BatchShare], Any]) -> None:
+def note_division(feed: Any, cursor: "RowCursor", feed_of: "Callable[[BatchShare], Any]") -> None:
     """Note that the members of a gang of another size can divide what is left of `feed`: see `FeedDivision`."""
     _DIVISIONS[feed] = FeedDivision(cursor, feed_of)
 
