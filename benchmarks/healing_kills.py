@@ -96,7 +96,10 @@ class Killer:
             pid = int((self._folder / f"pid-{rank}").read_text())
             if (self._folder / f"end-{rank}").exists():
                 return
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has ended since: the run is over, or all members restart
+                continue
             self.kills[rank] += 1
             self._left -= 1
 
