@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
 PROGRAM = """
 import sys
+import time
 from types import SimpleNamespace
 
 import torch
@@ -28,7 +29,9 @@ else:
     closed, is_left = map(int, sys.argv[3:])
     end_if_stuck(SimpleNamespace(are_closed=bool(closed)), lambda: not is_left)
     work = dist.all_reduce(torch.ones(4), async_op=True)
-    assert list(waiting_threads()), "it waits for the other process"
+    deadline = time.monotonic() + 30
+    while not list(waiting_threads()):  # its thread may start later
+        assert time.monotonic() < deadline, "it waits for the other process"
     sys.stdin.read()
 """
 

@@ -59,8 +59,9 @@ def test_a_loss_costs_a_step_or_two_and_no_read_of_the_store(
     monkeypatch.setattr(MemoryTier, "keep", note)
     result = run(pool, tmp_path, kill_at=14, rank=rank, victim=victim)
     [restart] = result.restarts
-    # The members of a host take turns: rank 0 has copied after step 14, and rank 1 after step 13.
-    assert restart.resumed_from_step == (14 if victim == "member" else 13)
+    # The members of a host take turns: rank 0 has copied after step 14, and rank 1 after step 13. After the kill of its
+    # agent a member may make one step more before it ends.
+    assert restart.resumed_from_step in ((14,) if victim == "member" else (13, 15))
     assert result.metrics["start"] == restart.resumed_from_step
     assert not list((tmp_path / "runs").rglob("manifest*"))
     for member in range(2):
