@@ -176,6 +176,29 @@ def wait_for(path: Path, timeout_s: float = 60.0) -> None:
         time.sleep(0.002)
 
 
+def examples() -> tuple[Any, Any]:
+    """The rows of the training, and their classes."""
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(ROWS, 8)).astype("float32"), rng.integers(0, 3, ROWS)
+
+
+def compiled(ctx: Any) -> Any:
+    """A model that has moving averages and draws random numbers; its traces are counted."""
+    hidden = [Counted(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
+    model = keras.Sequential([keras.Input((8,)), *hidden, keras.layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    return model
+
+
+def note_end(notes: Path, ctx: Any, model: Any, history: Any, **facts: Any) -> None:
+    """Write what `tests.support.healed_members` reads: the variables of this member, its traces, and more `facts`."""
+    variables = [*model.variables, *model.optimizer.variables]
+    np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
+    facts |= {"pid": os.getpid(), "traces": Counted.traces, "history": history.history}
+    (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+
+
 def train(
     folder: str,
     kills: list[Any],
@@ -192,13 +215,8 @@ def train(
         Lag(notes, ctx.rank, lag).install()
     (notes / f"pid-{ctx.rank}-{os.getpid()}").touch()
     kill_in_healing(notes, ctx.rank, kills)
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(ROWS, 8)).astype("float32")
-    y = rng.integers(0, 3, ROWS)
-    hidden = [Counted(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
-    model = keras.Sequential([keras.Input((8,)), *hidden, keras.layers.Dense(3)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    x, y = examples()
+    model = compiled(ctx)
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=every), stopper]
     if kills or lag is None:
@@ -211,10 +229,7 @@ def train(
     else:
         mine = slice(ctx.rank, None, ctx.size)
         history = model.fit(x[mine], y[mine], batch_size=BATCH, shuffle=False, **options)
-    variables = [*model.variables, *model.optimizer.variables]
-    np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
-    facts = {"pid": os.getpid(), "traces": Counted.traces, "history": history.history, "wait": stopper.wait}
-    (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+    note_end(notes, ctx, model, history, wait=stopper.wait)
 
 
 def driven(folder: Path) -> list[list[Any]]:

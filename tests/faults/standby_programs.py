@@ -1,15 +1,13 @@
 """A training that does not read which rank it has before `fit`, and that notes its processes and its traces."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from tests.faults.healing_programs import BATCH, EPOCHS, ROWS, Counted, wait_for
+from tests.faults.healing_programs import BATCH, EPOCHS, ROWS, compiled, examples, note_end, wait_for
 
 HOLDS = (5, 9)
 """Steps after which all members wait for a file of the test."""
@@ -38,13 +36,8 @@ def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
     keras.utils.set_random_seed(7)
     notes = Path(folder)
     (notes / f"pid-{os.getpid()}").touch()
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(ROWS, 8)).astype("float32")
-    y = rng.integers(0, 3, ROWS)
-    hidden = [Counted(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
-    model = keras.Sequential([keras.Input((8,)), *hidden, keras.layers.Dense(3)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    x, y = examples()
+    model = compiled(ctx)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Hold(notes, ctx, HOLDS[:holds])]
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if feed == "arrays":
@@ -52,7 +45,4 @@ def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
     else:
         batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=ctx.seed).batch(BATCH)
         history = model.fit(ctx.shard(batches), **options)
-    variables = [*model.variables, *model.optimizer.variables]
-    np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
-    facts = {"pid": os.getpid(), "traces": Counted.traces, "history": history.history}
-    (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+    note_end(notes, ctx, model, history)
