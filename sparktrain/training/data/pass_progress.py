@@ -63,8 +63,8 @@ class PassProgress:
     def start(self) -> PassStart:
         """Start a pass, or the rest of one that an earlier process has read a part of."""
         if self._position.training:
-            number, taken_rows, skipped = self._cursor.start_pass()
-            return PassStart(number, replace(self._share, taken_rows=taken_rows), skipped)
+            place = self._cursor.next_pass()
+            return PassStart(place.number, replace(self._share, taken_rows=place.taken_rows), place.skipped)
         if self._open is not None:
             number = self._open
             self._open = None

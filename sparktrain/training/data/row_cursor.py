@@ -52,11 +52,6 @@ class RowCursor(Cursor):
             replayed = max(0, number - passes_read)
             return PassPlace(number=number, replayed=replayed, skipped=skipped, taken_rows=taken_rows)
 
-    def start_pass(self) -> tuple[int, int, int]:
-        """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
-        start = self.next_pass()
-        return start.number, start.taken_rows, start.skipped
-
     def rows(self) -> list[int] | None:
         """See base class."""
         return self._rows_at(self._position.step)

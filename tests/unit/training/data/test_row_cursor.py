@@ -123,6 +123,6 @@ def test_rows_of_data_are_divided_as_batches_are() -> None:
     cursor.next_pass()
     position.finish_step(0)
     assert cursor.divide(of(2), 1, trains=False) == 11
-    assert cursor.start_pass() == (0, 12, 0)
+    assert cursor.next_pass() == PassPlace(number=0, replayed=0, skipped=0, taken_rows=12)
     position.finish_step(1)
     assert cursor.rows() == [0, 20]
