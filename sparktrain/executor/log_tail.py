@@ -1,5 +1,6 @@
 """Follows a member's log while it grows, caps it, and shows its last lines."""
 
+import ctypes
 import os
 import re
 from collections.abc import AsyncIterator
@@ -18,6 +19,10 @@ SLACK_BYTES = 64 * 2**20
 POLL_S = 0.1
 LINE_CHARS = 2000
 
+_KEEP_SIZE_AND_PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+_LIBC = ctypes.CDLL(None)
+_LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -25,7 +30,9 @@ class LogFollower:
     """Reads a file that processes append to, and that may not exist yet. One iteration, on one event loop.
 
     It yields every byte up to the limit. When there are more, it adds a line that reports the cap, and the last 64 KiB
-    at the end. Writers must open the file with O_APPEND: it is truncated to its cap when it grows far past it.
+    at the end. When the file grows far past the limit, a hole in it frees its disk blocks between the limit and that
+    end: what processes append meanwhile stays. Where the file system has no holes, the file is truncated to the limit,
+    which loses what they append at that instant; so writers must open the file with O_APPEND.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class LogFollower:
         self._limit = limit_bytes
         self._clock = clock
         self._finished = False
+        self._hole_end = limit_bytes
         self._tail = b""
         """The end of the truncated part."""
 
@@ -54,15 +62,22 @@ class LogFollower:
         self._finished = True
 
     def trim(self) -> None:
-        """Keep the file within its bound, as the iteration does, when none runs. Blocks on local disk.
+        """Keep the file within its bound on disk, as the iteration does, when none runs. Blocks on local disk.
 
         Raises OSError if a training function has replaced the file by something else.
         """
         with suppress(FileNotFoundError):
             # Training must not end because its output fills the disk of the host.
-            if os.lstat(self._path).st_size > self._most:
-                self._tail = self._last()
-                with open_regular(self._path, os.O_RDWR) as file:
+            size = os.lstat(self._path).st_size
+            if size < self._hole_end:  # the training function has truncated it
+                self._hole_end = self._limit
+            if size - (self._hole_end - self._limit) <= self._most:
+                return
+            with open_regular(self._path, os.O_RDWR) as file:
+                if _punch_hole(file.fileno(), self._limit, size - self._tail_bytes):
+                    self._hole_end = size - self._tail_bytes
+                else:
+                    self._tail = self._last()
                     file.truncate(self._limit)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -125,6 +140,11 @@ class LogFollower:
     def _marker(self) -> bytes:
         capped = f"log capped at {self._limit} bytes: the rest is dropped, set log_limit to keep more"
         return f"[sparktrain] {capped}\n".encode()
+
+
+def _punch_hole(fd: int, start: int, end: int) -> bool:
+    """Free the disk blocks of these bytes, which are zeros from now on: False where the file system cannot."""
+    return bool(_LIBC.fallocate(fd, _KEEP_SIZE_AND_PUNCH, start, end - start) == 0)
 
 
 def drop_noise(path: Path) -> None:
