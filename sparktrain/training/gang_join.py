@@ -208,18 +208,22 @@ class JoinedGang:
         return self.formation.local_rank, self.formation.local_size
 
     def arrival(self, assignment: Assignment) -> Callable[[], str] | None:
-        """For a process that is prepared: waits for its place in the ring, and returns the folder with the state of the
-        others. None for any other process."""
+        """For a process that joins members that train: returns the folder with their state, once they have sent it.
+
+        One that is prepared waits for its place in the ring before. None for any other process.
+        """
         healing = self.healing
-        if healing is None or not healing.waits:
+        if healing is None or not (healing.waits or healing.awaits_state):
             return None
-        return lambda: str(healing.take_place(_sent_folder(assignment)))
+        receive = healing.take_place if healing.waits else healing.arrive
+        return lambda: str(receive(_sent_folder(assignment)))
 
     def leave(self) -> None:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
         if self._ring is None:
             return
-        if self.healing is not None and (self.healing.arrival is not None or self.healing.waits):
+        healing = self.healing
+        if healing is not None and (healing.arrival is not None or healing.awaits_state or healing.waits):
             raise RingError(
                 "the function has ended without the fit(), or the loop, in which the others wait for this process"
             )
@@ -236,8 +240,9 @@ class JoinedGang:
 
     def watch_calls(self) -> None:
         """Compare the collectives of the members from now on, once there are any, and there is a callback for it."""
-        if self.healing is not None and self.healing.waits:
-            return  # the others would take its calls for theirs
+        healing = self.healing
+        if healing is not None and (healing.waits or healing.awaits_state):
+            return  # the others would take its calls for theirs, which they count from its arrival on
         calls = None if self._ring is None else self._ring.calls
         if calls is None or self._exchange is None or self._on_mismatch is None or self._watch is not None:
             return
@@ -335,11 +340,10 @@ def form(
 
 
 def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
-    """The assignment with a folder to resume from, where a member sends its state in memory. Blocks until all have it.
+    """The assignment with a folder to resume from, where rank 0 sends its snapshot. Blocks until all have it.
 
-    Rank 0 sends its snapshot, or, in a ring that heals, a member that trains its present state.
-
-    Raises FormError.
+    In a ring that heals, this process meets the others alone: it gets their present state when it restores it, and
+    runs the training function meanwhile. Raises FormError.
     """
     if not assignment.memory_sent:
         return assignment
@@ -351,9 +355,9 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
     try:
         if assignment.ring:
             assert gang.healing is not None
-            sent_folder = gang.healing.arrive(target)
-        else:
-            sent_folder = send_files(ring, source, target)
+            gang.healing.meet()
+            return assignment
+        sent_folder = send_files(ring, source, target)
         if gang.healing is not None:
             gang.healing.forget_calls()
     except (RingError, OSError) as error:

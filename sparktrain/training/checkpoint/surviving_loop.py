@@ -84,6 +84,8 @@ class SurvivingLoop:
         """
         continuity = self._healing.continuity
         arrival = self._healing.arrival
+        if self._healing.awaits_state:
+            raise _not_restored()
         is_quiet = continuity.repeats and self._steps.is_quiet
         continuity.is_equal = None
         self._step = step
@@ -289,16 +291,13 @@ class SurvivingLoop:
         _assign_drawn(drawn)
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self.are_alike}
-        tensor_files.save(folder, self._steps.completed(state.tensors, ranks), document)
+        tensor_files.send(folder, self._steps.completed(state.tensors, ranks), document)
 
     def _arrive(self, arrival: RingAgreement) -> None:
         """Join the others, in a new process that has restored their state."""
         most = arrival.most_advanced
         if not most.is_loop or self._step != most.steps:
-            raise RingError(
-                "the other members train in a fit(), or at another step: resume by ctx.checkpoint.restore() before the "
-                "loop, with the objects of ctx.memory_checkpoints"
-            )
+            raise _not_restored()
         restored = peek(arrival.folder)
         content = restored.extra[LOOP]
         with TensorFiles(arrival.folder) as files:
@@ -320,6 +319,13 @@ class SurvivingLoop:
             self._healing.continuity.results.extend(past_results)
             if content["in_round"] and self._rounds is not None:
                 self._rounds.agree(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
+
+
+def _not_restored() -> RingError:
+    return RingError(
+        "the other members train in a fit(), or at another step: resume by ctx.checkpoint.restore() before the loop, "
+        "with the objects of ctx.memory_checkpoints"
+    )
 
 
 def _is_of_loss(error: BaseException) -> bool:

@@ -3,7 +3,9 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,6 +61,17 @@ def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes:
     """
     with _writing(folder):
         _save_tensors(folder, "tensors", tensors, shard_bytes)
+        save_document(folder, document)
+
+
+def send(folder: Path, tensors: Mapping[str, Array], document: Any) -> None:
+    """As `save`, for a process that waits for the files: it cuts no tensor, and writes two files at a time.
+
+    Such a process reads a tensor that is not cut without a copy of it (`TensorFiles.view`).
+    """
+    shard_bytes = max([SHARD_BYTES, *(tensor.nbytes for tensor in tensors.values())])
+    with _writing(folder):
+        _save_tensors(folder, "tensors", tensors, shard_bytes, writers=2)
         save_document(folder, document)
 
 
@@ -149,6 +162,17 @@ class TensorFiles:
             shape = self._slices[name][0].shape
             return self._sliced(name, tuple(slice(0, extent) for extent in shape))
 
+    def view(self, name: str) -> Array:
+        """The tensor `name` in the memory of its file, where it is stored in one piece; any other as `read`.
+
+        It stays valid after the files are closed or deleted, and a change of it does not change the file.
+        """
+        with self._reading(name):
+            if name in self._slices or name in self._foreign:
+                return self.read(name)
+            [(_, key, file)] = self._parts[name]
+            return file.mapped(key)
+
     def read_slice(self, name: str, index: Index) -> Array:
         """A copy of the part `index` of the tensor `name`, with a slice for each dimension, in memory.
 
@@ -219,7 +243,7 @@ class _MappedFile:
         with path.open("rb") as file:
             self._start = _LENGTH_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), "little")
             self._header: dict[str, Any] = json.loads(file.read(self._start - _LENGTH_BYTES))
-        self._content = np.memmap(path, np.uint8, "r")
+        self._content = np.memmap(path, np.uint8, "c")
 
     def shape(self, key: str) -> list[int]:
         """The shape of a tensor."""
@@ -249,9 +273,20 @@ def as_plain(tensor: Array) -> Array:
     return tensor.view(f"uint{8 * size}")
 
 
-def _save_tensors(folder: Path, prefix: str, tensors: Mapping[str, Array], shard_bytes: int) -> None:
-    for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes)):
-        _save_shard(folder / f"{prefix}-{number:05d}.safetensors", parts, tensors)
+def _save_tensors(
+    folder: Path, prefix: str, tensors: Mapping[str, Array], shard_bytes: int, *, writers: int = 1
+) -> None:
+    shards = [
+        partial(_save_shard, folder / f"{prefix}-{number:05d}.safetensors", parts, tensors)
+        for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes))
+    ]
+    if min(writers, len(shards)) < 2:
+        for save_shard in shards:
+            save_shard()
+        return
+    with ThreadPoolExecutor(writers) as pool:
+        for saved in [pool.submit(save_shard) for save_shard in shards]:
+            saved.result()
 
 
 def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str, Array]]:

@@ -133,10 +133,13 @@ class RingHealing:
         self._listening = False
         self.waits = False
         """Whether this process is prepared, and has no place in the ring yet."""
+        self._met: tuple[RingStanding, ...] = ()
+        """How far the others had come when this process joined their ring, until it has their state."""
         self.bound = False
         """Whether the function has read the rank of this process while it waits."""
         self.before_waiting: Callable[[], None] = lambda: None
-        """Called before it waits for its place: what can be done without a ring is done then."""
+        """Called once before it waits for its place, or for the state of the others: what can be done without that is
+        done then."""
         self.on_arrived: Callable[[], None] = lambda: None
         """Called once it has its place, and the state."""
         self.accepts: Callable[[OfferHandover], bool] = lambda offer: False
@@ -234,16 +237,14 @@ class RingHealing:
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
         self.ring.prepare()  # type: ignore[attr-defined] # only a process for a fit on TensorFlow is prepared
-        self.before_waiting()
+        self._prepare_step()
         formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
         self._rank = formed.member.rank
         self._form(formed)
-        folder = self.arrive(target)
-        self.waits = False
-        self.on_arrived()
-        return folder
+        self.meet()
+        return self.arrive(target)
 
     def lacks(self, rank: int) -> bool:
         """Whether the ring has no member `rank` of the gang."""
@@ -297,7 +298,8 @@ class RingHealing:
         with a full disk.
         """
         with self.continuity.healing():
-            standings = self._standings(standing)
+            standings = self._met or self._standings(standing)
+            self._met = ()
             source = source_of(standings)
             self.ring.source = source
             try:
@@ -317,20 +319,43 @@ class RingHealing:
         self._follow(standing, agreement)
         return agreement
 
-    def arrive(self, target: Path) -> Path:
-        """The folder with the state of the members that train, for a process that has joined their ring.
+    def meet(self) -> None:
+        """Learn how far the others have come: this new process has joined their ring, and one of them writes its state.
 
-        Files from another host come into the new folder `target`. Until the first step collectives are echoes. Blocks.
-        Raises RingError.
+        Until the first step of this process collectives are echoes. Blocks until all members meet. Raises RingError.
+        """
+        with self.continuity.healing():
+            self._met = self._standings(RingStanding(is_new=True))
+        source_of(self._met)
+        self.continuity.echoes = True
+        self.ring.joins_late = True
+
+    @property
+    def awaits_state(self) -> bool:
+        """Whether this process has joined the ring of members that train, and `arrive` has not been called yet."""
+        return bool(self._met)
+
+    def arrive(self, target: Path) -> Path:
+        """The folder with the state of the members that train, for a process that has met them.
+
+        Files from another host come into the new folder `target`. Blocks. Raises RingError.
         """
 
         def write(folder: Path, ranks: list[int]) -> None:
             raise RingRefusalError("no member of the ring has a state: all of them are new")
 
+        # While another member writes its state, this process has time.
+        if not self.waits:
+            self._prepare_step()
         self.arrival = self.agree(RingStanding(is_new=True), write, target)
-        self.continuity.echoes = True
-        self.ring.joins_late = True
+        self.waits = False
+        self.on_arrived()
         return self.arrival.folder
+
+    def _prepare_step(self) -> None:
+        prepare = self.before_waiting
+        self.before_waiting = lambda: None
+        prepare()
 
     def settle(self) -> None:
         """A step has ended since the agreement, and no member needs its files any more."""

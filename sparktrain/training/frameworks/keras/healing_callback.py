@@ -82,7 +82,7 @@ class HealTogether(InternalCallback):
         fit = self._fit or self._surviving_fit()
         if fit is not None:
             fit.resume()
-        elif self._healing.arrival is not None:
+        elif self._healing.arrival is not None or self._healing.awaits_state:
             raise RingError("the members of the ring train in a fit() that this process does not start")
 
     def on_train_end(self, logs: Any = None) -> None:

@@ -247,7 +247,9 @@ def _read_parts(files: TensorFiles, name: str, variable: Any) -> Any:
 def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:
     own_name = f"{MEMBER}{rank}/{name}"
     has_own = files.document.get("members") == size and own_name in files
-    return files.read(own_name if has_own else name)
+    stored_name = own_name if has_own else name
+    # TensorFlow copies what it assigns. JAX may use the memory of the file itself, for as long as the array lives.
+    return files.view(stored_name) if backend_in_use() == TENSORFLOW else files.read(stored_name)
 
 
 # ---- random generators of the process

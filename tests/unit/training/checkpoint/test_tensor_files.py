@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 from sparktrain.errors import CheckpointError
-from sparktrain.training.checkpoint.tensor_files import DOCUMENT, TensorFiles, save
+from sparktrain.training.checkpoint.tensor_files import DOCUMENT, SHARD_BYTES, TensorFiles, save, send
 
 DTYPES = [
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -76,6 +76,43 @@ def test_no_file_is_larger_than_a_block_of_hdfs(tmp_path: Path) -> None:
     sizes = [path.stat().st_size for path in sorted((tmp_path / "state").glob("*.safetensors"))]
     assert len(sizes) == 2
     assert max(sizes) <= 128 * 2**20
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_a_view_has_the_bits_of_the_tensor_and_a_change_of_it_leaves_the_file(tmp_path: Path, dtype: Any) -> None:
+    tensor = np.arange(6).reshape(2, 3).astype(dtype)
+    save(tmp_path / "state", {"a": tensor}, None)
+    with TensorFiles(tmp_path / "state") as files:
+        content = files.view("a")
+        assert (content.dtype, content.shape, content.tobytes()) == (tensor.dtype, (2, 3), tensor.tobytes())
+        content[:] = 0
+        changed = content.tobytes()
+    assert load(tmp_path / "state")["a"].tobytes() == tensor.tobytes()
+    (tmp_path / "state" / "tensors-00000.safetensors").unlink()
+    assert content.tobytes() == changed, "it outlives the file"
+
+
+def test_a_state_for_a_process_that_waits_has_no_cut_tensor(tmp_path: Path) -> None:
+    tensors = {"large": np.arange(SHARD_BYTES // 4 + 1, dtype="int32"), "small": np.arange(3.0)}
+    tensors["last"] = tensors["large"][::-1].copy()
+    send(tmp_path / "state", tensors, {"step": 3})
+    assert len(list((tmp_path / "state").glob("*.safetensors"))) == 3
+    with TensorFiles(tmp_path / "state") as files:
+        assert files.document == {"step": 3}
+        for name, tensor in tensors.items():
+            assert np.array_equal(files.view(name), tensor)
+            assert isinstance(files.view(name), np.memmap), "in the memory of its file"
+
+
+def test_a_disk_that_fails_for_one_of_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save_file(parts: Any, path: Path, metadata: Any) -> None:
+        if "last" in parts:
+            raise OSError("no space left on device")
+
+    monkeypatch.setattr("sparktrain.training.checkpoint.tensor_files.save_file", save_file)
+    large = np.zeros(SHARD_BYTES, "uint8")
+    with pytest.raises(CheckpointError, match="no space left on device; free some space"):
+        send(tmp_path / "state", {"first": large, "last": large}, None)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])

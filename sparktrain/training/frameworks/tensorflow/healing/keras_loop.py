@@ -155,7 +155,7 @@ class KerasLoopSteps(LoopSteps):
     def take_over(self, files: TensorFiles) -> None:
         """See base class."""
         for name, variable in self._shared.items():
-            variable.assign(files.read(name))
+            variable.assign(files.view(name))
 
 
 class _LastApply:

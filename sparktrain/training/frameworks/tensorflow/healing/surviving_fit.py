@@ -249,7 +249,7 @@ class SurvivingFit:
         own = model_state.member_variables(self._model)
         with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
-                variable.assign(files.read(name))
+                variable.assign(files.view(name))
             self._values.assign_members(files.read(MEMBERS))
         self._steps = agreement.most_advanced.steps - 1  # the end of the step counts it
 
@@ -287,7 +287,7 @@ class SurvivingFit:
             tensors |= {f"{tensor_files.MEMBER}{rank}/{name}": value for name, value in values.items()}
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
-        tensor_files.save(folder, tensors, document)
+        tensor_files.send(folder, tensors, document)
 
     def _repeats_alone(self) -> bool:
         """Whether a member can train a batch by itself for what a step changes beside the weights."""
