@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sparktrain.protocol.pipe_messages import Assignment, LocalCode
 from sparktrain.state.topology import ALONE, MemberAddress
 from sparktrain.training import gang_join
 from sparktrain.training.collectives import backend
+from sparktrain.training.collectives.eager_call_log import EagerCallLog
 from sparktrain.training.collectives.ring import LocalRing
 from tests.support.member_calls import member_call
 
@@ -25,6 +27,19 @@ class Agent:
 
     def reserve(self, port: int) -> tuple[MemberAddress, ...]:
         return tuple(MemberAddress("host", HERE, port, role) for role in (Role.CHIEF, Role.WORKER))
+
+
+class Silence(backend.Exchange):
+    """No member shares anything."""
+
+    def share(self, key: str, value: bytes) -> None:
+        """See base class."""
+
+    def shared(self, timeout_s: float) -> None:
+        """See base class."""
+
+    def moved(self, rank: int) -> None:
+        """See base class."""
 
 
 def assignment(rank: int, kind: Backend, gpus: tuple[str, ...] = (), port: int = 0) -> Assignment:
@@ -114,3 +129,17 @@ def test_a_member_that_restarts_alone_names_the_port_that_another_process_has(mo
             FormError, match=rf"port {port} of {HERE}, by which the other members know this one, .* taken"
         ):
             gang_join.form(again, Agent(), train)  # type: ignore[arg-type]
+
+
+def test_a_process_that_joins_members_that_train_compares_its_calls_once_it_has_their_state() -> None:
+    ring = LocalRing()
+    ring.heals = True
+    ring.calls = EagerCallLog()
+    healing: Any = SimpleNamespace(waits=False, awaits_state=True, arrival=None)
+    gang = gang_join.JoinedGang(ALONE, lambda: ring, lambda: None, Silence(), heal=lambda gang, ring: healing)
+    _ = gang.ring
+    gang.on_mismatch(lambda mismatch: None)
+    assert gang.watch is None, "the others count their collectives from its arrival on"
+    healing.awaits_state = False
+    gang.watch_calls()
+    assert gang.watch is not None
