@@ -10,6 +10,7 @@ from sparktrain.config.sweep_spec import run_name
 from sparktrain.errors import RunDirectoryError, SpecError, StoreError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
+from sparktrain.store.parallel import spread
 from sparktrain.store.url import open_store
 
 LOOK_TIMEOUT_S = 20.0
@@ -17,6 +18,8 @@ LOOK_TIMEOUT_S = 20.0
 
 _URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)(?P<path>/.*)?")
 _SHOWN_ENTRIES = 6
+_CHECKS = 8
+"""Folders that are checked concurrently: each check is a request to the store."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,9 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
         if place is not None and place.has_run:
             return [place], True
         entries = inside.entries()
-        places = [RunLocation(inside, RunLayout(name)) for name in _folders(entries)]
-        runs = [candidate for candidate in places if candidate.has_run]
+        places = [RunLocation(inside, RunLayout(name)) for name in folders_among(entries)]
+        are_runs = spread(lambda candidate, _: candidate.has_run, places, _CHECKS)
+        runs = [candidate for candidate, is_run in zip(places, are_runs, strict=True) if is_run]
     except StoreError:
         raise  # its message has the next step
     except PermissionError as error:
@@ -104,7 +108,7 @@ def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
     return f"it has {shown}, and neither run.json nor a folder with one; pass the directory of a run, or of several"
 
 
-def _folders(entries: Sequence[str]) -> list[str]:
+def folders_among(entries: Sequence[str]) -> list[str]:
     """The names of folders that can be run directories."""
     names = []
     for name in (entry[:-1] for entry in entries if entry.endswith("/")):

@@ -83,6 +83,11 @@ class Observer:
         """All records that `look` has read."""
         return tuple(self._records)
 
+    @property
+    def plan(self) -> Plan:
+        """The plan of the newest driver, once `look` has read it."""
+        return self._plan()
+
     def _read(self, opened: JournalContents) -> bool:
         """Whether anything was new."""
         news = bool(opened.records) or opened.term != self._term
