@@ -9,9 +9,13 @@ from sparktrain.clock import SystemClock
 from sparktrain.page.page_app import PageApp
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_settings import PageSettings, StopRequest
-from sparktrain.runs.locate import run_in
+from sparktrain.page.runs_app import RunsApp
+from sparktrain.page.runs_feed import RunsFeed
+from sparktrain.runs.listing.run_folder import RunFolder
+from sparktrain.runs.locate import RunLocation
 from sparktrain.threads import spawn
 from sparktrain.webserve.serving import guarded_server, start_serving
+from sparktrain.webserve.token_guard import App
 
 # Requests come in threads, and lines of two must not mix.
 _writing = threading.Lock()
@@ -20,10 +24,17 @@ _writing = threading.Lock()
 def main() -> None:
     """Serve until the parent has closed the pipe, or is gone."""
     endpoint, settings = start_serving("sparktrain-page", PageSettings)
-    place = run_in(settings.directory)
-    feed = PageFeed(place, SystemClock())
+    clock = SystemClock()
+    folder = RunFolder.of(settings.directory, clock)
+    app: App
+    feed: PageFeed | RunsFeed
+    if isinstance(folder, RunLocation):
+        feed = PageFeed(folder, clock)
+        app = PageApp(folder, feed, _send if settings.stops else None)
+    else:
+        feed = RunsFeed(folder, clock)
+        app = RunsApp(feed, clock)
     spawn(lambda: feed.follow(threading.Event()), "sparktrain-page-feed")
-    app = PageApp(place, feed, _send if settings.stops else None)
     guarded_server(endpoint, app, "sparktrain-page", "page").serve_forever()
 
 

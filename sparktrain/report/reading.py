@@ -1,12 +1,15 @@
 """Reads what a report shows from a run directory; what cannot be read is named, and the rest is shown."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.versions import installed_versions
-from sparktrain.errors import JournalCorruptError, RunDirectoryError
+from sparktrain.errors import JournalCorruptError, RunDirectoryError, UserError
 from sparktrain.report.views.report_document import ReportDocument, document_of
+from sparktrain.report.views.run_detail import RunDetail, detail_of
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.runs_document import RunDetails
 from sparktrain.rundir.journal.reader import read_stable, survey
 from sparktrain.rundir.metric_log import read_table
 from sparktrain.runs import plan as plans
@@ -28,6 +31,29 @@ def read_document(directory: str, clock: Clock | None = None) -> ReportDocument:
     """
     inputs = read_inputs(run_in(directory, LOOK_TIMEOUT_S), clock or SystemClock())
     return document_of(inputs, installed_versions().get("sparktrain", "unknown"))
+
+
+def read_details(places: Mapping[str, RunLocation | None], clock: Clock) -> RunDetails:
+    """What a comparison shows of these runs, by their names; None stands for a run that is no longer there. Blocks.
+
+    Runs that cannot be read have a problem in the answer, and hide no other.
+    """
+    details: dict[str, RunDetail] = {}
+    sources: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    for name, place in places.items():
+        if place is None:
+            problems[name] = "the run is no longer there"
+            continue
+        try:
+            detail, source = detail_of(read_inputs(place, clock))
+        except (UserError, OSError) as error:
+            problems[name] = str(error)
+            continue
+        details[name] = detail
+        if detail.source:
+            sources[detail.source] = source
+    return RunDetails(details, sources, problems)
 
 
 def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:

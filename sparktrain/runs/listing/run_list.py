@@ -7,7 +7,8 @@ from enum import StrEnum
 from sparktrain.clock import Clock
 from sparktrain.errors import SpecError, StoreError, UserError
 from sparktrain.runs.listing.ended_row import ended_row, partial_row
-from sparktrain.runs.listing.run_row import RunRow, row_of
+from sparktrain.runs.listing.run_row import RunLabel, RunRow, row_of
+from sparktrain.runs.listing.run_states import UNREADABLE
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
@@ -70,7 +71,16 @@ def read_row(place: RunLocation, clock: Clock, *, whole: bool = False) -> RowRea
             if not place.store.entries(place.layout.journal.path):
                 raise FileNotFoundError(f"{place.where} was deleted") from error
             problem = f"{place.where} has lost its run.json: put a copy back, or see `sparktrain fsck`"
-    return RowReading(partial_row(place, problem))
+    return RowReading(unreadable_row(place, problem))
+
+
+def unreadable_row(place: RunLocation, problem: str) -> RunRow:
+    """The row of a run that cannot be read, with what its `run.json` has, as far as that can be read. Blocks."""
+    try:
+        return partial_row(place, problem)
+    except OSError:
+        label = RunLabel(name=place.layout.path, directory=place.where)
+        return RunRow(id=place.layout.path, state=UNREADABLE, label=label, problem=problem)
 
 
 def reading_of(place: RunLocation, observer: Observer) -> RowReading:
