@@ -25,7 +25,7 @@ def page(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Serve the live page of a run, or of all runs of a directory, until Ctrl-C: the views of reports, and logs of trials.
+    """Serve the live page of a run, or of all runs of a directory, until Ctrl-C: views of reports, logs of trials.
 
     Prints the URL, which has a token: without it nothing is shown. Only the page of the run's own driver (--page) can
     stop trials.

@@ -2,10 +2,12 @@
 
 A run that has ended is read once. It is read again when its journal has other files: a driver that resumes it claims a
 term there. One folder of each run is listed for that, in turn, for a share of the time. Runs that train have a thread
-of their own, so that neither thousands of other runs nor a driver that does not answer delay them.
+of their own, so that neither thousands of other runs nor a driver that does not answer delay them; and so have runs
+without a driver, which are asked again in turn: one that was too busy to answer in time would else look gone for long.
 """
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -30,6 +32,8 @@ LIVE_S = 1.0
 """Time between two looks at the runs that train."""
 FOLDER_S = 2.0
 """Time between two looks at the directory, for new runs and for ended ones that have another driver."""
+GONE_S = 15.0
+"""Time between two questions to drivers that did not answer."""
 _CHUNK = 250
 """Rows that appear at a time: the first ones do not wait for thousands."""
 _CHECKED_S = 0.2
@@ -67,6 +71,8 @@ class RunsFeed(EventFeed):
         """The runs with a row that stays as it is until their journal has other files."""
         self._open: dict[str, Observer | None] = {}
         """The others, with what follows them."""
+        self._gone: deque[str] = deque()
+        """The runs without a driver, in the order in which they are asked again."""
         self._left_out = 0
         self._turn = 0
         """How many runs that have ended were checked: where the next look continues."""
@@ -109,6 +115,7 @@ class RunsFeed(EventFeed):
     def follow(self, over: threading.Event) -> None:
         """Look at the runs while the page is read, until `over` is set. Blocks."""
         spawn(lambda: self._repeat(over, self.look_at_live, LIVE_S), "sparktrain-page-live")
+        spawn(lambda: self._repeat(over, self.look_at_gone, GONE_S), "sparktrain-page-gone")
         self._repeat(over, self.look_at_folder, FOLDER_S)
 
     def look_at_folder(self) -> None:
@@ -142,6 +149,14 @@ class RunsFeed(EventFeed):
             names = list(self._open)
         for start in range(0, len(names), READERS):  # in small parts: each row appears when it is read
             spread(lambda name, _: self._look_at(name), names[start : start + READERS], READERS)
+
+    def look_at_gone(self) -> None:
+        """Ask some of the drivers again that did not answer. Blocks as `look_at_live`; for one thread."""
+        with self._news:
+            names = [self._gone.popleft() for _ in range(min(READERS, len(self._gone)))]
+            # A run that was read meanwhile is not asked: it is open, or has ended.
+            names = [name for name in dict.fromkeys(names) if name in self._ended]
+        spread(lambda name, _: self._look_at(name), names, READERS)
 
     # ---- one run
 
@@ -220,10 +235,13 @@ class RunsFeed(EventFeed):
                 return
             if reading.row.state == "running":
                 self._open[name] = reading.observer
+                self._ended.pop(name, None)
             else:
                 self._open.pop(name, None)
                 # What cannot be read may be put back without a driver, so that the journal does not show it.
                 self._ended[name] = signature if reading.row.readable else _READ_AGAIN
+                if reading.row.state == "driver gone":
+                    self._gone.append(name)
             if rows := self._news_of(reading.row):
                 self._announce(lambda number: self._event(number, rows, ()))
 

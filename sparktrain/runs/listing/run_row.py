@@ -213,7 +213,7 @@ def _extensions(records: Iterable[AnyRecord]) -> tuple[int | None, ...]:
         if isinstance(record, DriverStarted):
             if record.extends:
                 totals.append(former)
-            former = record.trials
+            former = former if record.trials is None else record.trials
     return tuple(totals)
 
 

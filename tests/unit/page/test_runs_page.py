@@ -124,6 +124,23 @@ def test_a_run_that_is_resumed_is_live_again(folder: Path, alive: set[str]) -> N
     assert site.rows["mnist"]["state"] == "stopped"
 
 
+def test_a_driver_that_was_too_busy_to_answer_is_asked_again(folder: Path, alive: set[str]) -> None:
+    typical(folder, "busy")
+    typical(folder, "gone").begin(host="host-7")
+    site = Site(folder)
+    site.look()
+    assert {row["state"] for row in site.rows.values()} == {"driver gone"}
+    alive.add("host-1")
+    site.look()
+    assert site.rows["busy"]["state"] == "driver gone", "its journal is as before"
+    site.feed.look_at_gone()
+    assert {name: row["state"] for name, row in site.rows.items()} == {"busy": "running", "gone": "driver gone"}
+    alive.clear()
+    site.clock.at += 20
+    site.look()
+    assert site.rows["busy"]["state"] == "driver gone"
+
+
 def test_a_run_that_was_put_back_is_read_again(folder: Path, alive: set[str]) -> None:
     run = ended(typical(folder))
     path = folder / "mnist" / "run.json"

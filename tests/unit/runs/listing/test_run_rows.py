@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import sparktrain as st
 from sparktrain.config.objectives import constraints
 from sparktrain.runs.listing import run_list
 from sparktrain.runs.listing.run_folder import RunFolder, runs_of
@@ -196,20 +195,3 @@ def test_a_run_that_nobody_may_read_hides_no_other(folder: Path, monkeypatch: py
 
     monkeypatch.setattr(run_list, "ended_row", refused)
     assert "cannot be read: Permission denied; ask its owner" in row_at(run.place).problem
-
-
-def test_a_real_run_has_the_same_row_from_both(folder: Path) -> None:
-    st.sweep(_learn, {"x": [1, 2, 3]}, metric="y", mode="max", dir=str(folder), name="real",
-             spark=st.local(slots=1), preload=[], backend="none", progress=False)  # fmt: skip
-    place = RunFolder.of(str(folder / "real"), HandClock())
-    assert isinstance(place, RunLocation)
-    short = read_row(place, HandClock())
-    assert short.observer is None
-    assert short.row == read_row(place, HandClock(), whole=True).row
-    assert (short.row.state, short.row.value, short.row.total, short.row.done) == ("succeeded", 3.0, 3, 3)
-    assert short.row.owner.user
-    assert short.row.clock.seconds > 0
-
-
-def _learn(x: int) -> dict[str, float]:
-    return {"y": float(x)}
