@@ -4,7 +4,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,14 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def holds(condition: Callable[[], bool], subject: str) -> None:
+    """Wait for a condition. Not by `wait_for_function`: the policy of a served page allows no `eval`."""
+    deadline = time.monotonic() + LIMIT_MS / 1000
+    while not condition():
+        assert time.monotonic() < deadline, subject
+        time.sleep(0.05)
+
+
 class Watched:
     """A page of the browser, with everything that should not happen."""
 
@@ -107,11 +115,8 @@ class Watched:
     def filter(self, text: str, names: set[str]) -> None:
         """Filter the table, and wait until it has these runs."""
         self.page.get_by_label("Filter runs").fill(text)
-        self.page.wait_for_function(
-            "names => JSON.stringify([...document.querySelectorAll('[data-run]')].map(row => row.dataset.run).sort())"
-            " === JSON.stringify(names)",
-            arg=sorted(names),
-        )
+        shown = "() => [...document.querySelectorAll('[data-run]')].map(row => row.dataset.run).sort()"
+        holds(lambda: self.page.evaluate(shown) == sorted(names), f"the runs {sorted(names)} for {text!r}")
 
     def compare(self, *names: str) -> None:
         for name in names:
@@ -123,7 +128,7 @@ class Watched:
 
 def fits(page: Page) -> None:
     """Nothing is wider than the screen, once the page is drawn for it."""
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth + 1")
+    holds(lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "no wider than the screen")
 
 
 def check_comparison(seen: Watched) -> None:
