@@ -10,6 +10,7 @@ page right after it has started, and of a reload once all runs are read. A filte
 
 import argparse
 import json
+import os
 import random
 import shutil
 import statistics
@@ -77,9 +78,11 @@ def write_ended(folder: Path, number: int) -> None:
     originals = [_written(folder, f"run-{place:05d}", draw) for place in range(min(100, number))]
     for place in range(len(originals), number):
         original, name = originals[place % len(originals)], f"run-{place:05d}"
-        target = shutil.copytree(folder / original, folder / name)
+        target = shutil.copytree(folder / original, folder / name, copy_function=os.link)
         for path in (target / "run.json", target / "results.json"):
-            path.write_text(path.read_text().replace(f'"{original}"', f'"{name}"'))
+            content = path.read_text().replace(f'"{original}"', f'"{name}"')
+            path.unlink()  # the file itself is that of the original, too
+            path.write_text(content)
 
 
 def _written(folder: Path, name: str, draw: random.Random) -> str:

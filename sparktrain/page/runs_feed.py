@@ -20,7 +20,7 @@ from sparktrain.page.event_feed import EventFeed
 from sparktrain.report.views.report_document import Live, encoded
 from sparktrain.report.views.runs_document import RunsDocument
 from sparktrain.runs.listing.ended_row import ended_row
-from sparktrain.runs.listing.run_folder import RunFolder
+from sparktrain.runs.listing.run_folder import FolderContents, RunFolder
 from sparktrain.runs.listing.run_list import READERS, RowReading, read_row, reading_of, unreadable_row
 from sparktrain.runs.listing.run_row import RunRow
 from sparktrain.runs.locate import RunLocation
@@ -74,6 +74,8 @@ class RunsFeed(EventFeed):
         self._gone: deque[str] = deque()
         """The runs without a driver, in the order in which they are asked again."""
         self._left_out = 0
+        self._unchecked = 0
+        """Folders that may be runs, and were not looked at."""
         self._turn = 0
         """How many runs that have ended were checked: where the next look continues."""
         # The user who has just started the page is about to open it.
@@ -105,7 +107,7 @@ class RunsFeed(EventFeed):
 
     @property
     def _unread(self) -> int:
-        return len(self._places.keys() - self._rows.keys())
+        return self._unchecked + len(self._places.keys() - self._rows.keys())
 
     def _everything(self) -> bytes:
         return self._event(self._number, list(self._rows.values()), ())
@@ -123,7 +125,15 @@ class RunsFeed(EventFeed):
 
         Raises StoreTimeoutError, and other errors of the store of the directory itself.
         """
-        contents = self._folder.look()
+        names = self._folder.new_names()
+        for start in range(0, max(1, len(names)), _CHUNK):
+            self._folder.check(names[start : start + _CHUNK])
+            self._unchecked = max(0, len(names) - start - _CHUNK)
+            self._take(self._folder.contents())
+        self._check_ended()
+
+    def _take(self, contents: FolderContents) -> None:
+        """Forget the runs that are no longer there, and read the new ones."""
         names = {place.layout.path for place in contents.places}
         with self._news:
             removed = [name for name in self._places if name not in names]
@@ -136,9 +146,8 @@ class RunsFeed(EventFeed):
             unread = [place for name, place in self._places.items() if name in pending]
             if has_news or unread:
                 self._announce(lambda number: self._event(number, [], removed))
-        for start in range(0, len(unread), _CHUNK):
-            self._read_ended(unread[start : start + _CHUNK])
-        self._check_ended()
+        if unread:
+            self._read_ended(unread)
 
     def look_at_live(self) -> None:
         """Read what is new of runs that train, and the runs that need their journal. Blocks; for one thread.

@@ -72,12 +72,8 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
 
     Raises as `run_in`.
     """
-    address = StoreAddress(_absolute(directory), timeout_s=timeout_s)
-    inside = open_store(address)
-    try:
-        place = place_of(directory, timeout_s)
-    except SpecError:
-        place = None  # no run can have such a name, but the directory may hold runs
+    inside = store_of(directory, timeout_s)
+    place = _place_or_none(directory, timeout_s)
     try:
         if place is not None and place.has_run:
             return [place], True
@@ -88,10 +84,38 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
     except StoreError:
         raise  # its message has the next step
     except PermissionError as error:
-        raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
+        raise _unreadable(directory, error) from error
     if not runs:
         raise RunDirectoryError(f"{directory} is no run directory: {_instead(place, entries)}")
     return runs, False
+
+
+def run_at(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> RunLocation | None:
+    """The run that the directory is of; None where it is none. Blocks on the store; raises as `run_in`."""
+    place = _place_or_none(directory, timeout_s)
+    try:
+        return place if place is not None and place.has_run else None
+    except StoreError:
+        raise  # its message has the next step
+    except PermissionError as error:
+        raise _unreadable(directory, error) from error
+
+
+def store_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Store:
+    """The store with this directory as its root. Does not touch it. Raises SpecError for what cannot be one."""
+    return open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s))
+
+
+def _place_or_none(directory: str, timeout_s: float) -> RunLocation | None:
+    """None where no run can have such a name; the directory may hold runs."""
+    try:
+        return place_of(directory, timeout_s)
+    except SpecError:
+        return None
+
+
+def _unreadable(directory: str, error: PermissionError) -> RunDirectoryError:
+    return RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner")
 
 
 def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:

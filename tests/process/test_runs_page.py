@@ -219,7 +219,13 @@ def test_the_runs_of_a_directory_live(browser: Browser, folder: Path, tmp_path: 
         page.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+NARROW = pytest.mark.all(
+    case="all runs of a directory as a file, on a dark narrow screen",
+    covered_by="the file on a wide screen, and the live page on a dark narrow one",
+)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 400, marks=NARROW, id="narrow")])
 def test_the_runs_of_a_directory_as_one_file(
     browser: Browser, folder: Path, tmp_path: Path, scheme: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

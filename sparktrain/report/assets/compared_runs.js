@@ -118,7 +118,7 @@ class ComparedRuns {
     };
     choice.addEventListener("change", draw);
     draw();
-    return holder.firstChild.children.length ? h("div", {}, h("div", { class: "tools" }, choice), holder) : h("p", { class: "muted" }, "No trial has reported anything.");
+    return holder.firstChild.children.length ? h("div", {}, h("div", { class: "tools" }, choice), holder, otherMetrics(details, named)) : h("p", { class: "muted" }, "No trial has reported anything.");
   }
 
   code(details, runs) {
@@ -153,6 +153,13 @@ function factGroups(entries, table) {
   const order = [...new Set(Object.values(FACT_GROUPS))];
   const titles = [...groups.keys()].sort((a, b) => order.indexOf(a) - order.indexOf(b));
   return titles.length ? h("div", {}, titles.map((title) => [h("h3", {}, title), table(groups.get(title))])) : null;
+}
+
+// The runs that are not compared with the first one by the values of its metric.
+function otherMetrics(details, named) {
+  const first = details[0].headline.run.metric;
+  const others = details.map((detail, at) => [detail.headline.run.metric, at]).filter(([metric]) => metric !== first);
+  return others.length > 0 && h("div", { class: "legend" }, others.map(([metric, at]) => [named(at), h("span", {}, metric ? `has the metric ${short(metric, 40)}, and is left out where results are compared` : "has no metric, and is left out where results are compared")]));
 }
 
 function mergedAxis(axes) {

@@ -2,6 +2,7 @@
 
 const TOUCH = 14;
 const WHOLE = [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, power) => digit * 10 ** power)).sort((a, b) => a - b);
+const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => 86400 * days)];
 const STOPPED_EARLY = { pruned: "pruned: value at its last step" };
 
 function trialTip(ctx, row, extra) {
@@ -22,7 +23,7 @@ function uplot(width, height, options, data, parent) {
   const font = "11px system-ui, sans-serif";
   const values = (_, splits) => splits.map((split) => (split === null ? "" : number(split)));
   const axes = [
-    { ...axis, font, values: time ? (_, splits) => splits.map(duration) : values, incrs: WHOLE, label: x, labelSize: 20, labelFont: font, size: 34 },
+    { ...axis, font, values: time ? (_, splits) => splits.map(duration) : values, incrs: time ? TIMES : WHOLE, label: x, labelSize: 20, labelFont: font, size: 34 },
     { ...axis, font, values, size: 62, ...(y && y.integer && !y.log ? { incrs: WHOLE } : {}) },
   ];
   const scales = { x: { time: false }, y: { ...(y && y.log ? { distr: 3 } : {}), range: () => paddedEnds(y) } };

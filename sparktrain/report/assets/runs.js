@@ -42,7 +42,7 @@ function runColumns(ctx) {
     plain("trials", (row) => (row.state === "unreadable" ? undefined : runDone(row)), "number", "trials that have ended"),
     plain("of", (row) => row.total, "number", "how many trials there will be"),
     plain("failed", (row) => runFailed(row) || undefined, "number", "trials that failed or were lost"),
-    plain("slots", (row) => row.slots?.per_trial ?? 1, "number", "slots that each trial takes"),
+    plain("slots", (row) => row.slots?.per_trial ?? (row.state === "unreadable" ? undefined : 1), "number", "slots that each trial takes"),
     plain("in use", (row) => row.slots?.busy, "number", "slots that its members hold now"),
     plain("restarts", (row) => row.restarts, "number", "of gangs and members, in all trials"),
     plain("kind", (row) => row.label.kind, "text"),
@@ -107,10 +107,9 @@ class RunsPage {
     this.drawHeader();
     this.drawChosen();
     this.drawLineage();
-    this.table.fit();
+    this.route();
     document.body.dataset.ready = "yes";
     addEventListener("hashchange", () => this.route());
-    this.route();
     setInterval(() => { if (!document.hidden && this.doc.rows.some((row) => row.clock?.since)) this.table.redraw(); }, TICK_MS);
   }
 

@@ -173,10 +173,9 @@ class RowTable {
     const sign = this.sort.down ? -1 : 1;
     const found = this.source.rows().filter((row) => (!this.status || this.source.status(row) === this.status) && keeps(row));
     const empty = (value) => value === undefined || value === null || value === "";
-    this.found = found.sort((a, b) => {
-      const [one, other] = [column.get(a), column.get(b)];
-      return empty(one) || empty(other) ? compare(one, other) || this.source.tie(a, b) : sign * compare(one, other) || this.source.tie(a, b);
-    });
+    const keyed = found.map((row) => [column.get(row), row]); // each value is computed once, and not for each comparison
+    keyed.sort(([one, a], [other, b]) => (empty(one) || empty(other) ? compare(one, other) : sign * compare(one, other)) || this.source.tie(a, b));
+    this.found = keyed.map(([, row]) => row);
     this.at = Math.min(this.at, Math.max(0, found.length - 1));
     this.rows.style.height = `${found.length * ROW_HEIGHT}px`;
     this.inner.style.width = `${this.width}px`;

@@ -1,10 +1,12 @@
 """A directory of runs, which may hold other files too, and may get more runs while it is followed."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from sparktrain.clock import Clock
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, folders_among, runs_in
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, folders_among, run_at, runs_in, store_of
 from sparktrain.store.base import Store
 from sparktrain.store.parallel import spread
 
@@ -32,15 +34,23 @@ class RunFolder:
         self._runs: dict[str, RunLocation] = {}
         self._checked_at: dict[str, float] = {}
         """When a folder that is no run was checked."""
+        self._names: dict[str, None] = {}
+        """Folders that may be runs, in their order."""
+        self._others = 0
+        """Files, and folders that no run can have the name of."""
 
     @classmethod
     def of(cls, directory: str, clock: Clock, timeout_s: float = LOOK_TIMEOUT_S) -> "RunFolder | RunLocation":
-        """The directory of runs, or the run that it is the directory of. Blocks on the store; raises as `runs_in`."""
-        places, alone = runs_in(directory, timeout_s)
-        if alone:
-            return places[0]
-        folder = cls(places[0].store, clock)
-        folder._runs = {place.layout.path: place for place in places}
+        """The directory of runs, or the run that it is the directory of. Blocks on the store; raises as `runs_in`.
+
+        Of thousands of runs it checks one: `look` finds the others.
+        """
+        place = run_at(directory, timeout_s)
+        if place is not None:
+            return place
+        folder = cls(store_of(directory, timeout_s), clock)
+        if not folder._has_any():
+            runs_in(directory, timeout_s)  # its error names what is there instead
         return folder
 
     @property
@@ -50,22 +60,40 @@ class RunFolder:
 
     def look(self) -> FolderContents:
         """What the directory has now. Lists one folder, and checks folders that are new. Blocks; raises OSError."""
+        self.check(self.new_names())
+        return self.contents()
+
+    def new_names(self) -> list[str]:
+        """List the directory: the names of folders that may be runs, and were not checked. Blocks; raises OSError."""
         entries = self._store.entries()
-        names = folders_among(entries)
-        self._runs = {name: place for name, place in self._runs.items() if name in set(names)}
+        names = dict.fromkeys(folders_among(entries))
+        self._others = len(entries) - len(names)
+        self._names = names
+        self._runs = {name: place for name, place in self._runs.items() if name in names}
         now = self._clock.now()
-        new_names = [name for name in names if name not in self._runs and self._is_due(name, now)]
-        for name, is_run in zip(new_names, spread(lambda name, _: self._is_run(name), new_names, _CHECKS), strict=True):
+        return [name for name in names if name not in self._runs and self._is_due(name, now)]
+
+    def check(self, names: Sequence[str]) -> None:
+        """Check whether these folders are runs. Blocks; raises OSError."""
+        now = self._clock.now()
+        for name, is_run in zip(names, spread(lambda name, _: self._is_run(name), names, _CHECKS), strict=True):
             if is_run:
                 self._runs[name] = RunLocation(self._store, RunLayout(name))
+                self._checked_at.pop(name, None)
             else:
                 self._checked_at[name] = now
-        places = tuple(self._runs[name] for name in names if name in self._runs)
-        return FolderContents(places, len(entries) - len(places))
+
+    def contents(self) -> FolderContents:
+        """The runs that were checked, and how many other files and folders there are."""
+        places = tuple(self._runs[name] for name in self._names if name in self._runs)
+        return FolderContents(places, self._others + sum(name in self._checked_at for name in self._names))
 
     def place(self, name: str) -> RunLocation | None:
         """The run in the folder of this name, as `look` has listed it."""
         return self._runs.get(name)
+
+    def _has_any(self) -> bool:
+        return any(self._is_run(name) for name in folders_among(self._store.entries()))
 
     def _is_due(self, name: str, now: float) -> bool:
         return now >= self._checked_at.get(name, float("-inf")) + CHECKED_AGAIN_S

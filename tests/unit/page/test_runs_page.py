@@ -200,7 +200,7 @@ def test_a_store_that_does_not_answer_ends_the_look_and_not_the_page(
         raise StoreTimeoutError("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(site.feed._folder, "look", silent)
+        patched.setattr(site.feed._folder, "new_names", silent)
         with pytest.raises(StoreTimeoutError):
             site.look()
     assert list(site.rows) == ["mnist"]
