@@ -93,7 +93,10 @@ class RunFolder:
         return self._runs.get(name)
 
     def _has_any(self) -> bool:
-        return any(self._is_run(name) for name in folders_among(self._store.entries()))
+        try:
+            return any(self._is_run(name) for name in folders_among(self._store.entries()))
+        except PermissionError:  # `runs_in` has the words for it
+            return False
 
     def _is_due(self, name: str, now: float) -> bool:
         return now >= self._checked_at.get(name, float("-inf")) + CHECKED_AGAIN_S

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparktrain.clock import Clock
-from sparktrain.errors import SpecError, StoreError, UserError
+from sparktrain.errors import SpecError, StoreError, StoreRefusedError, UserError
 from sparktrain.runs.listing.ended_row import ended_row, partial_row
 from sparktrain.runs.listing.run_row import RunLabel, RunRow, row_of
 from sparktrain.runs.listing.run_states import UNREADABLE
@@ -61,6 +61,8 @@ def read_row(place: RunLocation, clock: Clock, *, whole: bool = False) -> RowRea
             return RowReading(row)
         observer = Observer(place, clock)
         return reading_of(place, observer)
+    except StoreRefusedError as error:
+        problem = str(error)
     except StoreError:
         raise
     except PermissionError as error:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparktrain.config.objectives import constraints
+from sparktrain.errors import RunDirectoryError, StoreRefusedError
 from sparktrain.runs.listing import run_list
 from sparktrain.runs.listing.run_folder import RunFolder, runs_of
 from sparktrain.runs.listing.run_list import list_runs, read_row
@@ -17,6 +18,7 @@ from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Origin, RefitTrial, WarmPlan
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.state.records import DriverStarted
+from sparktrain.store.localfs import LocalStore
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 
 
@@ -187,11 +189,47 @@ def test_a_folder_of_runs_and_other_files(folder: Path) -> None:
     assert isinstance(alone, RunLocation)
 
 
-def test_a_run_that_nobody_may_read_hides_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_an_object_store(tmp_path: Path) -> None:
+    run = scripted(tmp_path, "run", total=3, url="memory://rows/runs")
+    for trial in range(3):
+        run.succeed(trial, accuracy=0.5)
+    ended(run)
+    run.store.put_if_absent("notes/readme.md", b"no run")
+    folder = RunFolder.of("memory://rows/runs", HandClock())
+    assert isinstance(folder, RunFolder)
+    contents = folder.look()
+    assert ([place.layout.path for place in contents.places], contents.left_out) == (["run"], 1)
+    short, whole = both_rows(run)
+    assert short == whole
+    assert (short.state, short.label.directory) == ("succeeded", run.directory)
+    again = RunFolder.of(folder.where, HandClock())
+    assert isinstance(again, RunFolder)
+    assert again.look().left_out == 1, "what a page prints of its directory leads there"
+
+
+@pytest.mark.parametrize("kind", [PermissionError, StoreRefusedError])
+def test_a_run_that_nobody_may_read_hides_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: type[PermissionError]
+) -> None:
     run = typical(folder)
+
+    def refused(*_: object) -> None:
+        raise kind(13, "Permission denied")
+
+    monkeypatch.setattr(run_list, "ended_row", refused)
+    row = row_at(run.place)
+    assert (row.state, row.label.name) == ("unreadable", "mnist")
+    assert "Permission denied" in row.problem
+
+
+def test_a_directory_that_nobody_may_read_is_refused_with_the_next_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typical(folder)
 
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(run_list, "ended_row", refused)
-    assert "cannot be read: Permission denied; ask its owner" in row_at(run.place).problem
+    monkeypatch.setattr(LocalStore, "entries", refused)
+    with pytest.raises(RunDirectoryError, match="cannot be read: Permission denied; ask its owner"):
+        RunFolder.of(str(folder), HandClock())
