@@ -13,6 +13,8 @@ from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
+    from sparktrain.clock import Clock
+    from sparktrain.runs.listing.run_folder import FolderContents
     from sparktrain.runs.locate import RunLocation
     from sparktrain.runs.logs import LogFile, LogSelection
 
@@ -60,17 +62,22 @@ def status(
 
 def show_status(out: Output, directory: str, every: str | None) -> int:
     """Show one run, or the table of several. Blocks on the store, and with `every` until the run has ended."""
+    from sparktrain.clock import SystemClock
     from sparktrain.config.quantities import seconds
-    from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
+    from sparktrain.runs.listing.run_folder import RunFolder
+    from sparktrain.runs.locate import RunLocation
 
     every_s = seconds(every, "every")
-    places, alone = runs_in(directory, LOOK_TIMEOUT_S)
-    if alone:
-        _show_run(out, places[0], every_s)
-    elif every_s is None:
-        _show_runs(out, places)
-    else:
-        raise SpecError(f"--watch shows one run, and {directory} holds {len(places)}: pass the directory of one")
+    clock = SystemClock()
+    folder = RunFolder.of(directory, clock)
+    if isinstance(folder, RunLocation):
+        _show_run(out, folder, every_s)
+        return 0
+    contents = folder.look()
+    if every_s is not None:
+        number = len(contents.places)
+        raise SpecError(f"--watch shows one run, and {directory} holds {number}: pass the directory of one")
+    _show_runs(out, contents, clock)
     return 0
 
 
@@ -100,18 +107,16 @@ def _show_run(out: Output, place: "RunLocation", every_s: float | None) -> None:
         out.show(StatusScreen(view, clock.wall(), model))
 
 
-def _show_runs(out: Output, places: "list[RunLocation]") -> None:
-    from sparktrain.clock import SystemClock
+def _show_runs(out: Output, contents: "FolderContents", clock: "Clock") -> None:
     from sparktrain.display.runs_table import RunsTable
     from sparktrain.display.status_json import runs_json
-    from sparktrain.runs.run_list import RunOrder, list_runs, sorted_runs
+    from sparktrain.runs.listing.run_list import RunOrder, list_runs, sorted_runs
 
-    clock = SystemClock()
-    runs, unreadable = list_runs(places, clock)
+    runs = list_runs(contents.places, clock, views=out.as_json)
     if out.as_json:
-        out.document(runs_json(runs, unreadable))
+        out.document(runs_json(runs, contents.left_out))
     else:
-        out.show(RunsTable(sorted_runs(runs, RunOrder.STARTED), unreadable, clock.wall()))
+        out.show(RunsTable(sorted_runs(runs, RunOrder.STARTED), clock.wall(), contents.left_out))
 
 
 @with_help(LOGS_EXAMPLES)

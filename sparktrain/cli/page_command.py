@@ -1,4 +1,4 @@
-"""`sparktrain page DIR`: the live page of a run directory. Wiring alone."""
+"""`sparktrain page DIR`: the live page of a run, or of all runs of a directory. Wiring alone."""
 
 from typing import Annotated
 
@@ -10,6 +10,8 @@ from sparktrain.cli.flags import Debug, Directory, option, with_help
 EXAMPLES = """\
 The page of a run, in any store, for a browser on this machine:
   sparktrain page hdfs:///runs/mnist
+The page of all runs in a directory: a table to search, comparisons, and the page of each run:
+  sparktrain page hdfs:///runs
 For browsers on other machines, on a port of your choice:
   sparktrain page sparktrain-runs/mnist --host 0.0.0.0 --port 8080
 """
@@ -23,7 +25,7 @@ def page(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Serve the live page of a run, which may still grow, until Ctrl-C: the report's views, and the logs of its trials.
+    """Serve the live page of a run, or of all runs of a directory, until Ctrl-C: views of reports, logs of trials.
 
     Prints the URL, which has a token: without it nothing is shown. Only the page of the run's own driver (--page) can
     stop trials.
@@ -33,10 +35,12 @@ def page(
 
 def serve(out: Output, directory: str, host: str, port: int) -> int:
     """Print the URL and serve. Blocks until the page ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.config.store_address import STORE_TIMEOUT_S
     from sparktrain.page.live_page import LivePage
-    from sparktrain.runs.locate import run_in
+    from sparktrain.runs.listing.run_folder import RunFolder
     from sparktrain.webserve.server_process import host_in_links
 
-    place = run_in(directory)
-    with LivePage.start(place.where, bind=host, host=host_in_links(host), port=port) as process:
+    folder = RunFolder.of(directory, SystemClock(), STORE_TIMEOUT_S)
+    with LivePage.start(folder.where, bind=host, host=host_in_links(host), port=port) as process:
         return wait_for(process, "page", out)

@@ -1,4 +1,4 @@
-"""`sparktrain report DIR...`: a run, or several beside each other, as one HTML file. Wiring alone."""
+"""`sparktrain report DIR...`: a run, several beside each other, or a directory of runs, as one HTML file."""
 
 from typing import Annotated
 
@@ -12,6 +12,8 @@ from sparktrain.cli.inspect_commands import AsJson
 REPORT_EXAMPLES = """\
 A run in any store, as one file for a browser, which needs no network:
   sparktrain report hdfs:///runs/mnist --out mnist.html --open
+All runs of a directory as one file: their table, their lineage, and what compares the newest of them:
+  sparktrain report hdfs:///runs
 What differs between three runs, and their curves over each other:
   sparktrain report runs/monday runs/tuesday runs/friday
 """
@@ -19,7 +21,9 @@ What differs between three runs, and their curves over each other:
 
 @with_help(REPORT_EXAMPLES)
 def report(
-    directories: Annotated[list[str], typer.Argument(metavar="DIR...", help="Run directories, paths or URLs.")],
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Run directories, or one of runs; paths or URLs.")
+    ],
     out: Annotated[
         str | None, option(OUTPUT, "FILE", "The file (default: NAME-report.html in this folder).", "--out", "-o")
     ] = None,
@@ -27,7 +31,7 @@ def report(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Write a run as one HTML file: results, curves, importance, timeline, cost. Several are compared."""
+    """Write a run as one HTML file: results, curves, importance, timeline, cost. Several are compared, or listed."""
 
     def show(output: Output) -> int:
         import webbrowser

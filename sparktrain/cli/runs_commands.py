@@ -12,6 +12,7 @@ from sparktrain.cli.flags import SHOWN, Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
+from sparktrain.runs.listing.run_states import STATES
 
 LS_EXAMPLES = """\
 All runs in a directory, the newest first, with their sizes:
@@ -30,7 +31,6 @@ Why two runs have other results:
   sparktrain diff hdfs:///exp/mnist hdfs:///exp/mnist-2
 """
 DELETED = "What is deleted"
-STATES = ("running", "driver gone", "succeeded", "failed", "stopped", "lost")
 
 
 @with_help(LS_EXAMPLES)
@@ -59,22 +59,24 @@ def list_directory(out: Output, directory: str, sort: str, states: Sequence[str]
     """Show the runs of a directory. Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.status_json import runs_json
-    from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
-    from sparktrain.runs.run_list import list_runs, sorted_runs
+    from sparktrain.runs.listing.run_folder import runs_of
+    from sparktrain.runs.listing.run_list import list_runs, sorted_runs
 
     for state in states:
         if state not in STATES:
             raise SpecError(f"--state ({state}) must be one of {', '.join(STATES)}")
     sorted_runs([], sort)  # a wrong order is refused before anything is read
     clock = SystemClock()
-    all_runs, unreadable = list_runs(runs_in(directory, LOOK_TIMEOUT_S)[0], clock, sizes=sizes)
-    runs = sorted_runs([run for run in all_runs if not states or run.state in states], sort)
+    contents = runs_of(directory, clock)
+    all_runs = list_runs(contents.places, clock, sizes=sizes, views=out.as_json)
+    chosen_runs = [run for run in all_runs if not states or run.row.state in states or not run.row.readable]
+    runs = sorted_runs(chosen_runs, sort)
     if out.as_json:
-        out.document(runs_json(runs, unreadable))
+        out.document(runs_json(runs, contents.left_out))
     else:
         from sparktrain.display.runs_table import RunsTable  # rich, for people alone
 
-        out.show(RunsTable(runs, unreadable, clock.wall()))
+        out.show(RunsTable(runs, clock.wall(), contents.left_out))
     return 0
 
 

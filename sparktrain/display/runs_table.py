@@ -8,21 +8,23 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display import parts
 from sparktrain.display.parts import table
-from sparktrain.runs.run_list import ListedRun, UnreadableRun
-from sparktrain.runs.trial_result import FAILED_OR_LOST
-from sparktrain.runs.view import RunState
+from sparktrain.runs.listing.run_list import ListedRun
 
 _ALWAYS = 3
 """Columns that are there also without a cell: run, state and trials."""
-_STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
+_STYLES = {"running": "green", "driver gone": "red"}
 
 
 class RunsTable:
-    """A rich renderable: one line for each run, in the given order, at `now` by this host's clock."""
+    """A rich renderable: one line for each run, in the given order, at `now` by this host's clock.
 
-    def __init__(self, runs: Sequence[ListedRun], unreadable: Sequence[UnreadableRun], now: float) -> None:
-        self._runs = runs
-        self._unreadable = unreadable
+    `left_out` files and folders of the directory are no runs.
+    """
+
+    def __init__(self, runs: Sequence[ListedRun], now: float, left_out: int = 0) -> None:
+        self._left_out = left_out
+        self._runs = [run for run in runs if run.row.readable]
+        self._unreadable_runs = [run for run in runs if not run.row.readable]
         self._now = now
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -32,24 +34,26 @@ class RunsTable:
         shown_columns = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
         grid = table(*(columns[i] for i in shown_columns))
         for run, row in zip(self._runs, rows, strict=True):
-            grid.add_row(*(row[i] for i in shown_columns), style=_STYLES[run.view.state])
+            grid.add_row(*(row[i] for i in shown_columns), style=_STYLES.get(run.row.state, ""))
         if rows:
             yield grid
-        for broken_run in self._unreadable:
-            yield Text(f"{formatting.plain(broken_run.name)}: {formatting.plain(broken_run.problem)}", style="red")
+        for run in self._unreadable_runs:
+            yield Text(f"{formatting.plain(run.row.id)}: {formatting.plain(run.row.problem)}", style="red")
+        if self._left_out:
+            noun = "file or folder is no run" if self._left_out == 1 else "files and folders are no runs"
+            yield Text(f"{self._left_out} other {noun}", style="dim")
 
     def _cells(self, run: ListedRun) -> list[str]:
-        view = run.view
-        value = run.value
-        of = "" if view.total is None else f"/{view.total}"
-        failed = sum(view.counts.get(status, 0) for status in FAILED_OR_LOST)
+        row = run.row
+        of = "" if row.total is None else f"/{row.total}"
+        started = row.clock.started
         return [
-            formatting.plain(view.name),
-            run.state,
-            f"{view.done}{of}",
-            str(failed) if failed else "",
-            "" if value is None else parts.metrics({view.spec.metric or "": value}),
-            "" if view.times.started is None else formatting.ago(self._now - view.times.started),
+            formatting.plain(row.label.name),
+            row.state,
+            f"{row.done}{of}",
+            str(row.failed) if row.failed else "",
+            "" if row.value is None else parts.metrics({row.label.metric or "": row.value}),
+            "" if started is None else formatting.ago(self._now - started),
             "" if run.usage is None else formatting.size(run.usage.size),
-            "" if view.driver.identity is None else formatting.plain(view.driver.identity.user),
+            formatting.plain(row.owner.user),
         ]

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from sparktrain.runs.listing.run_list import ListedRun
 from sparktrain.runs.results_json import json_value, trial_json
-from sparktrain.runs.run_list import ListedRun, UnreadableRun
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.trial import TrialStatus
@@ -47,14 +47,18 @@ def run_json(view: RunView) -> dict[str, Any]:
     }
 
 
-def runs_json(runs: Sequence[ListedRun], unreadable: Sequence[UnreadableRun]) -> dict[str, Any]:
-    """Several runs, without their trials, and those that cannot be read, with the reason."""
-    problems = [{"name": run.name, "problem": run.problem} for run in unreadable]
-    return {"version": VERSION, "runs": [_listed(run) for run in runs], "problems": problems}
+def runs_json(runs: Sequence[ListedRun], left_out: int) -> dict[str, Any]:
+    """Several runs with their views, without their trials, and those that cannot be read, with the reason.
+
+    `left_out` files and folders of the directory are no runs.
+    """
+    problems = [{"name": run.row.id, "problem": run.row.problem} for run in runs if run.view is None]
+    documents = [_listed(run, run.view) for run in runs if run.view is not None]
+    return {"version": VERSION, "runs": documents, "problems": problems, "left_out": left_out}
 
 
-def _listed(run: ListedRun) -> dict[str, Any]:
-    of = {key: value for key, value in run_json(run.view).items() if key != "trials"}
+def _listed(run: ListedRun, view: RunView) -> dict[str, Any]:
+    of = {key: value for key, value in run_json(view).items() if key != "trials"}
     return of if run.usage is None else {**of, "files": run.usage.files, "size": run.usage.size}
 
 

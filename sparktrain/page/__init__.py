@@ -1,1 +1,1 @@
-"""The live page of a run: the views of its report, served while the run lasts, in a process of its own."""
+"""Live pages, each in a process of its own: of a run the views of its report, of a directory all its runs."""

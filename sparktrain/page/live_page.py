@@ -1,4 +1,4 @@
-"""The live page of a run, in a process of its own that ends with this one, so that browsers cost the driver nothing."""
+"""A live page, in a process of its own that ends with this one, so that browsers cost the driver nothing."""
 
 import socket
 from collections.abc import Callable, Iterable
@@ -35,10 +35,10 @@ class LivePage(ServerProcess):
         port: int = 0,
         on_stop: OnStop | None = None,
     ) -> "LivePage":
-        """Serve the run in `directory`, which may still grow. Returns at once; a browser waits a second for the start.
+        """Serve the run in `directory`, or the runs in it, which may grow. Returns at once; a browser waits a second.
 
         Args:
-            directory: the run directory, a path or a URL, which the process reads with this one's environment.
+            directory: a path or a URL, which the process reads with this one's environment.
             bind: the address to listen on.
             host: the name of this machine in the URL.
             port: the port, 0 for any free one.

@@ -1,40 +1,27 @@
 """The addresses of a page, as a WSGI application (PEP 3333): relative ones, for a proxy may serve it anywhere."""
 
-import gzip
 import hmac
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-from urllib.parse import parse_qs
+from collections.abc import Callable, Iterable
 
 from sparktrain.config.load import parse_params
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.page.log_ranges import wanted_range, whole_text
 from sparktrain.page.page_feed import PageFeed
+from sparktrain.page.page_request import HTML, JSON, TEXT, PageRequest, answer_events, is_number
 from sparktrain.page.page_settings import StopRequest
-from sparktrain.report.html import SERVED_POLICY, STATIC, asset, served_page
+from sparktrain.report.html import STATIC, asset, served_page
 from sparktrain.report.views.report_document import Live
 from sparktrain.runs.additions.enqueued import enqueue
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in
-from sparktrain.webserve.token_guard import READER, Environ, StartResponse
+from sparktrain.webserve.token_guard import Environ, StartResponse
 
-HEARTBEAT_S = 10.0
-"""Time between two signs of an event stream on which nothing happens: proxies close silent ones."""
-LONGEST_WAIT_S = 30.0
 MOST_PARAMS_BYTES = 2**16
 """The most bytes of the parameters of an added trial."""
-TEXT = "text/plain; charset=utf-8"
-JSON = "application/json"
-_HEADERS = (
-    ("Content-Security-Policy", SERVED_POLICY),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cache-Control", "no-store"),
-)
 
 Stop = Callable[[StopRequest], None]
 
@@ -42,8 +29,9 @@ Stop = Callable[[StopRequest], None]
 class PageApp:
     """Answers requests, which have a right token: see `TokenGuard`. Called in a thread for each."""
 
-    def __init__(self, place: RunLocation, feed: PageFeed, stop: Stop | None) -> None:
-        """`stop` asks the driver of the run to stop; None where it cannot be asked."""
+    def __init__(self, place: RunLocation, feed: PageFeed, stop: Stop | None, all_runs: str = "") -> None:
+        """`stop` asks the driver of the run to stop; None where it cannot be asked. `all_runs`: see `Live`."""
+        self._all_runs = all_runs
         self._place = place
         self._feed = feed
         self._stop = stop
@@ -53,17 +41,17 @@ class PageApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333."""
-        request = _Request(environ, start_response)
+        request = PageRequest(environ, start_response)
         path = environ.get("PATH_INFO", "/").strip("/").split("/")
         match environ.get("REQUEST_METHOD"), path:
             case "GET", [""]:
-                return request.answer(served_page(), "text/html; charset=utf-8")
+                return request.answer(served_page(), HTML)
             case "GET", ["static", name] if name in STATIC:
                 return request.answer(asset(name), STATIC[name])
             case "GET", ["state"]:
                 return request.answer(self._feed.document(self._live(request)), JSON)
             case "GET", ["events"]:
-                return self._events(request)
+                return answer_events(request, self._feed)
             case "GET", ["logs", number] if is_number(number):
                 return self._log(request, TrialId(int(number)))
             case "POST", ["stop"]:
@@ -76,35 +64,13 @@ class PageApp:
                 return request.answer(b"the page has no such address\n", TEXT, "404 Not Found")
         return request.answer(b"the page answers GET and POST\n", TEXT, "405 Method Not Allowed")
 
-    def _live(self, request: "_Request") -> Live:
+    def _live(self, request: PageRequest) -> Live:
         stops = self._stop is not None and not request.reads_only
-        return Live(("stop",) if stops else (), self._csrf)
-
-    # ---- events
-
-    def _events(self, request: "_Request") -> Iterable[bytes]:
-        since = max(request.number("since"), request.last_event)
-        if "wait" not in request.query:
-            return self._stream(request, since)
-        news = self._feed.since(since, min(LONGEST_WAIT_S, request.number("wait")))
-        return request.answer(b"[" + b",".join(event for _, event in news) + b"]", JSON)
-
-    def _stream(self, request: "_Request", since: int) -> Iterator[bytes]:
-        """Server-sent events (HTML standard, section 9.2), until the reader is gone."""
-        request.start_answer("text/event-stream", ("X-Accel-Buffering", "no"))
-        # A proxy may hold back even the head of a stream until something follows; the page waited for its start for
-        # ever.
-        yield b"event: heartbeat\ndata: {}\n\n"
-        while True:
-            news = self._feed.since(since, HEARTBEAT_S)
-            if not news:
-                yield b"event: heartbeat\ndata: {}\n\n"
-            for since, event in news:
-                yield b"id: %d\ndata: %s\n\n" % (since, event)
+        return Live(("stop",) if stops else (), self._csrf, self._all_runs)
 
     # ---- logs
 
-    def _log(self, request: "_Request", trial: TrialId) -> Iterable[bytes]:
+    def _log(self, request: PageRequest, trial: TrialId) -> Iterable[bytes]:
         """A part of the log of the newest chief as plain text, see `wanted_range`: nothing while there is no log."""
         try:
             logs = chosen(logs_in(self._place, trial), LogSelection(trial))
@@ -118,7 +84,7 @@ class PageApp:
         generation = str(logs[-1].member.generation if logs else 0)
         return request.answer(piece, TEXT, "200 OK", *places, ("X-Generation", generation))
 
-    def _piece(self, log: LogFile, request: "_Request") -> tuple[int, bytes]:
+    def _piece(self, log: LogFile, request: PageRequest) -> tuple[int, bytes]:
         """The number of the first byte, and the bytes."""
         tail, before_offset = (request.number(name) if name in request.query else None for name in ("tail", "before"))
         start, end = wanted_range(log.size, request.number("offset"), tail, before_offset)
@@ -128,7 +94,7 @@ class PageApp:
 
     # ---- stops
 
-    def _stopped(self, request: "_Request", trial: int | None) -> Iterable[bytes]:
+    def _stopped(self, request: PageRequest, trial: int | None) -> Iterable[bytes]:
         if self._stop is None:
             text = "only the page of the run's own driver (page=True, --page) can stop it\n"
             return request.answer(text.encode(), TEXT, "403 Forbidden")
@@ -139,14 +105,14 @@ class PageApp:
         self._stop(StopRequest(trial))
         return request.answer(json.dumps({"stopping": trial}).encode(), JSON, "202 Accepted")
 
-    def _may_change(self, request: "_Request") -> bool:
+    def _may_change(self, request: PageRequest) -> bool:
         """Whether the request comes from a page with the token that may stop, and not from a link elsewhere."""
         sent_token = request.environ.get("HTTP_X_SPARKTRAIN_TOKEN", "")
         return not request.reads_only and hmac.compare_digest(sent_token.encode(), self._csrf.encode())
 
     # ---- more trials
 
-    def _enqueued(self, request: "_Request") -> Iterable[bytes]:
+    def _enqueued(self, request: PageRequest) -> Iterable[bytes]:
         """Add a trial with the parameters in the body, as `sparktrain enqueue --param` takes them."""
         if self._stop is None:
             text = "only the page of the run's own driver (page=True, --page) can add a trial: see sparktrain enqueue\n"
@@ -162,57 +128,5 @@ class PageApp:
         return request.answer(json.dumps({"added": added.id}).encode(), JSON, "202 Accepted")
 
 
-def is_number(text: str) -> bool:
-    """Whether `text` is a whole number of at most 15 digits: Python takes other digits, and refuses very long ones."""
-    return text.isascii() and text.isdecimal() and len(text) <= 15
-
-
-def _number(text: str) -> int:
-    return int(text) if is_number(text) else 0
-
-
 def _no_trial(number: int) -> bytes:
     return f"the run has no trial {number}\n".encode()
-
-
-class _Request:
-    """One request and the start of its answer."""
-
-    def __init__(self, environ: Environ, start_response: StartResponse) -> None:
-        self.environ = environ
-        self.query = parse_qs(environ.get("QUERY_STRING", ""))
-        self._start_response: Any = start_response
-
-    @property
-    def reads_only(self) -> bool:
-        """It has the token of those who may only look."""
-        return bool(self.environ.get(READER))
-
-    @property
-    def last_event(self) -> int:
-        """The event after which the browser lost its stream."""
-        return _number(self.environ.get("HTTP_LAST_EVENT_ID", ""))
-
-    def number(self, name: str) -> int:
-        """A number of the query, 0 by default."""
-        return _number(self.query.get(name, ["0"])[-1])
-
-    def text(self, most: int) -> str:
-        """The body. Raises SpecError where it is too large, UnicodeDecodeError."""
-        length_text = self.environ.get("CONTENT_LENGTH") or "0"
-        length = int(length_text) if is_number(length_text) else most + 1
-        if length > most:
-            raise SpecError(f"the request has more than {most:,} bytes: send less")
-        return bytes(self.environ["wsgi.input"].read(length)).decode()
-
-    def start_answer(self, kind: str, *more: tuple[str, str], status: str = "200 OK") -> None:
-        """Send the head of the answer."""
-        self._start_response(status, [("Content-Type", kind), *_HEADERS, *more])
-
-    def answer(self, body: bytes, kind: str, status: str = "200 OK", *more: tuple[str, str]) -> Iterable[bytes]:
-        """The whole answer, compressed where that is worth it and the browser takes it."""
-        if len(body) > 4096 and "gzip" in self.environ.get("HTTP_ACCEPT_ENCODING", ""):
-            body = gzip.compress(body, 1)
-            more = (*more, ("Content-Encoding", "gzip"))
-        self.start_answer(kind, ("Content-Length", str(len(body))), *more, status=status)
-        return [body]

@@ -1,15 +1,14 @@
 """Follows a run directory for the readers of a page: its document as it is now, and the changes since then."""
 
-import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from msgspec import Struct
 
 from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
+from sparktrain.page.event_feed import EventFeed
 from sparktrain.report.reading import NO_REPORTS, read_inputs, read_reports
 from sparktrain.report.views.headline_view import Headline, headline_of
 from sparktrain.report.views.report_document import Live, ReportDocument, Views, encoded, views_of
@@ -27,16 +26,6 @@ FRESH_S = 5.0
 """How long the first reader after a while waits for a look at the run, before it gets the state of the last one."""
 VIEWS_S = 3.0
 """Least time between two computations of the views that take longer."""
-KEPT_EVENTS = 1000
-"""Changes that a reader may fetch later; one who missed more gets everything."""
-_READ_S = 30.0
-"""The page counts as read for this long: long polls and heartbeats come more often."""
-_OVER_S = 1.0
-"""Time between two checks for the end of `follow` while the page has no readers."""
-_SHARE = 5
-"""A computation is repeated after this multiple of the time that it took, at the earliest."""
-
-logger = logging.getLogger("sparktrain")
 
 
 class PageEvent(Struct, frozen=True, omit_defaults=True):
@@ -49,22 +38,18 @@ class PageEvent(Struct, frozen=True, omit_defaults=True):
     views: Views | None = None
 
 
-class PageFeed:
+class PageFeed(EventFeed):
     """The state of one run, for any number of readers. `document` and `since` are for any thread."""
 
     def __init__(self, place: RunLocation, clock: Clock) -> None:
         """Reads the run. Blocks on the store; raises RunDirectoryError and OSError as `read_inputs`."""
+        super().__init__(clock)
         self._place = place
-        self._clock = clock
         self._observer = Observer(place, clock)
         self._inputs = read_inputs(place, clock)
         self._rows = trial_rows(self._inputs)
         self._views = views_of(self._inputs, self._rows)
         self._headline = headline_of(self._inputs)
-        self._news = threading.Condition()
-        self._events: deque[tuple[int, bytes]] = deque(maxlen=KEPT_EVENTS)
-        self._number = 0
-        self._read_at = float("-inf")
         self._looked_at = clock.now()
         self._is_followed = False
         self._blocks: Sequence[str] = ()
@@ -96,29 +81,8 @@ class PageFeed:
         with self._news:
             return any(row.id == trial for row in self._rows)
 
-    def since(self, number: int, wait_s: float) -> list[tuple[int, bytes]]:
-        """The changes after event `number`, each with its own. Waits for the first one, for `wait_s` at most."""
-        self._note_reader()
-        with self._news:
-            if number > self._number:  # of a server before this one
-                number = 0
-            self._news.wait_for(lambda: self._number > number, wait_s)
-            if self._number - number > len(self._events):
-                return [(self._number, self._event(self._rows, self._views))]
-            return [event for event in self._events if event[0] > number]
-
-    def _note_reader(self) -> None:
-        with self._news:
-            self._read_at = self._clock.now()
-            self._news.notify_all()
-
-    def _is_read(self) -> bool:
-        return self._clock.now() < self._read_at + _READ_S
-
-    def _await_reader(self, over: threading.Event) -> None:
-        with self._news:
-            while not (self._is_read() or over.is_set()):
-                self._news.wait(_OVER_S)
+    def _everything(self) -> bytes:
+        return self._event(self._number, self._rows, self._views)
 
     # ---- the run
 
@@ -127,23 +91,6 @@ class PageFeed:
         self._is_followed = True
         spawn(lambda: self._repeat(over, self.look_at_reports, VIEWS_S), "sparktrain-page-views")
         self._repeat(over, self.look, LOOK_S)
-
-    def _repeat(self, over: threading.Event, look: Callable[[], None], least_s: float) -> None:
-        """Call `look` again and again, for a share of the time, while the page has readers."""
-        warned = False
-        pause_s = 0.0
-        while not over.wait(pause_s):
-            # Without a reader, the process of the page reads nothing of the run.
-            self._await_reader(over)
-            started_at = self._clock.now()
-            try:
-                look()
-                warned = False
-            except Exception as error:  # what one look cannot show must not keep later ones from readers
-                if not warned:
-                    logger.warning("the page cannot show all of the run, and tries again: %r", error)
-                warned = True
-            pause_s = max(least_s, _SHARE * (self._clock.now() - started_at))
 
     def look(self) -> None:
         """Read what is new of the trials, and make an event of it. Raises as `Observer.look`; for one thread."""
@@ -177,7 +124,7 @@ class PageFeed:
             self._blocks = blocks
             self._viewed = inputs.view
             self._views = views
-            self._announce((), views)
+            self._announce(lambda number: self._event(number, (), views))
 
     def _publish(
         self, view: RunView, records: Sequence[AnyRecord], headline: Headline, rows: tuple[TrialRow, ...]
@@ -190,12 +137,7 @@ class PageFeed:
             self._headline = headline
             self._rows = rows
             if new_rows or moved:
-                self._announce(new_rows, None)
+                self._announce(lambda number: self._event(number, new_rows, None))
 
-    def _announce(self, rows: Sequence[TrialRow], views: Views | None) -> None:
-        self._number += 1
-        self._events.append((self._number, self._event(rows, views)))
-        self._news.notify_all()
-
-    def _event(self, rows: Sequence[TrialRow], views: Views | None) -> bytes:
-        return encoded(PageEvent(self._number, self._headline, tuple(rows), views))
+    def _event(self, number: int, rows: Sequence[TrialRow], views: Views | None) -> bytes:
+        return encoded(PageEvent(number, self._headline, tuple(rows), views))

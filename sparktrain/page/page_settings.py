@@ -7,7 +7,7 @@ class PageSettings(Struct, frozen=True, kw_only=True):
     """What to serve."""
 
     directory: str
-    """The run directory: a path or a URL."""
+    """The directory of a run, or of several runs: a path or a URL."""
     stops: bool
     """The parent reads requests to stop."""
 

@@ -1,24 +1,37 @@
 """Reads what a report shows from a run directory; what cannot be read is named, and the rest is shown."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.versions import installed_versions
-from sparktrain.errors import JournalCorruptError, RunDirectoryError
-from sparktrain.report.views.report_document import ReportDocument, document_of
+from sparktrain.errors import JournalCorruptError, RunDirectoryError, UserError
+from sparktrain.report.views.report_document import ReportDocument, document_of, encoded
+from sparktrain.report.views.run_detail import RunDetail, detail_of, digest_of
 from sparktrain.report.views.run_inputs import RunInputs
+from sparktrain.report.views.runs_document import RunDetails, RunsDocument
 from sparktrain.rundir.journal.reader import read_stable, survey
 from sparktrain.rundir.metric_log import read_table
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import read_overview
+from sparktrain.runs.listing.run_folder import RunFolder
+from sparktrain.runs.listing.run_list import list_runs
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, run_in
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.records import AnyRecord, DriverStarted
+from sparktrain.store.parallel import spread
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST_DETAILED = 200
+"""A file has curves and facts of so many runs, the newest ones: each takes a read of its journal and reports."""
+MOST_DETAIL_BYTES = 8 * 2**20
+"""Their limit in the file, which a mail should still take."""
+_READERS = 8
+"""How many runs are read concurrently."""
 
 
 def read_document(directory: str, clock: Clock | None = None) -> ReportDocument:
@@ -28,6 +41,65 @@ def read_document(directory: str, clock: Clock | None = None) -> ReportDocument:
     """
     inputs = read_inputs(run_in(directory, LOOK_TIMEOUT_S), clock or SystemClock())
     return document_of(inputs, installed_versions().get("sparktrain", "unknown"))
+
+
+def read_details(places: Mapping[str, RunLocation | None], clock: Clock) -> RunDetails:
+    """What a comparison shows of these runs, by their names; None stands for a run that is no longer there. Blocks.
+
+    Runs that cannot be read have a problem in the answer, and hide no other.
+    """
+    details: dict[str, RunDetail] = {}
+    sources: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    readings = spread(lambda place, _: _detail(place, clock), list(places.values()), _READERS)
+    for name, reading in zip(places, readings, strict=True):
+        if isinstance(reading, str):
+            problems[name] = reading
+            continue
+        details[name], source = reading
+        if source:
+            sources[digest_of(source)] = source
+    return RunDetails(details, sources, problems)
+
+
+def _detail(place: RunLocation | None, clock: Clock) -> tuple[RunDetail, str] | str:
+    """The detail of a run and its source, or why it cannot be read."""
+    if place is None:
+        return "the run is no longer there"
+    try:
+        return detail_of(read_inputs(place, clock))
+    except (UserError, OSError) as error:
+        return str(error)
+
+
+def read_runs(folder: RunFolder, clock: Clock) -> RunsDocument:
+    """The document of a directory of runs, with the details of the newest ones. Blocks on the store.
+
+    Raises OSError when the store fails.
+    """
+    contents = folder.look()
+    rows = [run.row for run in list_runs(contents.places, clock)]
+    newest = sorted((row for row in rows if row.readable), key=lambda row: -(row.clock.started or 0.0))[:MOST_DETAILED]
+    details: dict[str, RunDetail] = {}
+    sources: dict[str, str] = {}
+    size = 0
+    for start in range(0, len(newest), _READERS):
+        part = read_details({row.id: folder.place(row.id) for row in newest[start : start + _READERS]}, clock)
+        size += len(encoded(part))
+        if size > MOST_DETAIL_BYTES:
+            break
+        details |= part.details
+        sources |= part.sources
+    return RunsDocument(
+        kind="runs",
+        made=clock.wall(),
+        sparktrain=installed_versions().get("sparktrain", "unknown"),
+        directory=folder.where,
+        rows=rows,
+        left_out=contents.left_out,
+        details=details,
+        sources=sources,
+    )
 
 
 def read_inputs(place: RunLocation, clock: Clock) -> RunInputs:

@@ -10,6 +10,7 @@ from sparktrain.config.sweep_spec import run_name
 from sparktrain.errors import RunDirectoryError, SpecError, StoreError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
+from sparktrain.store.parallel import spread
 from sparktrain.store.url import open_store
 
 LOOK_TIMEOUT_S = 20.0
@@ -17,6 +18,8 @@ LOOK_TIMEOUT_S = 20.0
 
 _URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)(?P<path>/.*)?")
 _SHOWN_ENTRIES = 6
+_CHECKS = 8
+"""Folders that are checked concurrently: each check is a request to the store."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,50 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
 
     Raises as `run_in`.
     """
-    address = StoreAddress(_absolute(directory), timeout_s=timeout_s)
-    inside = open_store(address)
-    try:
-        place = place_of(directory, timeout_s)
-    except SpecError:
-        place = None  # no run can have such a name, but the directory may hold runs
+    inside = store_of(directory, timeout_s)
+    place = _place_or_none(directory, timeout_s)
     try:
         if place is not None and place.has_run:
             return [place], True
         entries = inside.entries()
-        places = [RunLocation(inside, RunLayout(name)) for name in _folders(entries)]
-        runs = [candidate for candidate in places if candidate.has_run]
+        places = [RunLocation(inside, RunLayout(name)) for name in folders_among(entries)]
+        are_runs = spread(lambda candidate, _: candidate.has_run, places, _CHECKS)
+        runs = [candidate for candidate, is_run in zip(places, are_runs, strict=True) if is_run]
     except StoreError:
         raise  # its message has the next step
     except PermissionError as error:
-        raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
+        raise _unreadable(directory, error) from error
     if not runs:
         raise RunDirectoryError(f"{directory} is no run directory: {_instead(place, entries)}")
     return runs, False
+
+
+def run_at(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> RunLocation | None:
+    """The run that the directory is of; None where it is none. Blocks on the store; raises as `run_in`."""
+    place = _place_or_none(directory, timeout_s)
+    try:
+        return place if place is not None and place.has_run else None
+    except StoreError:
+        raise  # its message has the next step
+    except PermissionError as error:
+        raise _unreadable(directory, error) from error
+
+
+def store_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Store:
+    """The store with this directory as its root. Does not touch it. Raises SpecError for what cannot be one."""
+    return open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s))
+
+
+def _place_or_none(directory: str, timeout_s: float) -> RunLocation | None:
+    """None where no run can have such a name; the directory may hold runs."""
+    try:
+        return place_of(directory, timeout_s)
+    except SpecError:
+        return None
+
+
+def _unreadable(directory: str, error: PermissionError) -> RunDirectoryError:
+    return RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner")
 
 
 def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
@@ -104,7 +132,7 @@ def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
     return f"it has {shown}, and neither run.json nor a folder with one; pass the directory of a run, or of several"
 
 
-def _folders(entries: Sequence[str]) -> list[str]:
+def folders_among(entries: Sequence[str]) -> list[str]:
     """The names of folders that can be run directories."""
     names = []
     for name in (entry[:-1] for entry in entries if entry.endswith("/")):

@@ -63,6 +63,13 @@ class Origin(Struct, frozen=True):
     checkpoint: Checkpoint
 
 
+class RefitTrial(Struct, frozen=True):
+    """The trial of another run: this run trains its parameters from step 0."""
+
+    directory: str
+    trial: int
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """What a run must do."""
 
@@ -91,6 +98,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What the sampler knew at the start; absent without a warm start."""
     origin: Origin | msgspec.UnsetType = msgspec.UNSET
     """Where the run starts from; absent where it starts at step 0."""
+    refit: RefitTrial | msgspec.UnsetType = msgspec.UNSET
+    """Of a refit that starts at step 0; absent in any other run."""
     env: tuple[str, ...] = ()
     """The names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
 

@@ -69,7 +69,7 @@ class Observer:
         the run cannot be read, JournalCorruptError, and OSError from the store.
         """
         news = self._read(self._tail.read_new())
-        alive = self._is_alive()
+        alive = self._is_alive(news)
         board = self._served(alive)
         news = self._read_labels() or news
         if self._view is None or news or (alive, board) != (self._alive, self._board):
@@ -82,6 +82,11 @@ class Observer:
     def records(self) -> tuple[AnyRecord, ...]:
         """All records that `look` has read."""
         return tuple(self._records)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the newest driver, once `look` has read it."""
+        return self._plan()
 
     def _read(self, opened: JournalContents) -> bool:
         """Whether anything was new."""
@@ -107,7 +112,7 @@ class Observer:
         self._labels = self._label_reader.read()
         return self._labels != old_labels
 
-    def _is_alive(self) -> bool:
+    def _is_alive(self, news: bool) -> bool:
         last = next((entry for entry in reversed(self._records) if isinstance(entry, RunEnded | DriverStarted)), None)
         if self._driver is None or isinstance(last, RunEnded):
             self._asked_at = None
@@ -115,6 +120,10 @@ class Observer:
         now = self._clock.now()
         if self._asked_at is not None and now < self._asked_at + ASK_INTERVAL_S:
             return self._alive
+        # A driver that has just written has shown that it lives: pages over many runs need not connect to it.
+        if news and self._alive and self._asked_at is not None and now < self._asked_at + 2 * ASK_INTERVAL_S:
+            self._asked_at = now
+            return True
         self._asked_at = now
         return answers(self._driver)
 

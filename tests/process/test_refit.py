@@ -11,6 +11,9 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
+from sparktrain.clock import SystemClock
+from sparktrain.runs.listing.run_list import read_row
+from sparktrain.runs.locate import run_in
 
 
 def learn(lr: float, epochs: int, ctx: Any) -> dict[str, float]:
@@ -35,6 +38,12 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> st.SweepResult:
     )  # fmt: skip
 
 
+def parents(directory: Path | str) -> list[tuple[str, str, int | None]]:
+    """The runs that this one continues from, as lists of runs show them."""
+    row = read_row(run_in(str(directory)), SystemClock()).row
+    return [(parent.link, parent.directory, parent.trial) for parent in row.lineage.parents]
+
+
 def test_a_gang_trains_the_best_trial_on_from_its_checkpoint(
     sweep: st.SweepResult, runs: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +56,7 @@ def test_a_gang_trains_the_best_trial_on_from_its_checkpoint(
     line = f"final: trains trial 1 of {of_sweep} on with epochs=5, from its checkpoint of step 2\n"
     assert line in capfd.readouterr().err
     assert made.trials[0].params == {"lr": 3, "epochs": 5}
+    assert parents(runs / "final") == [("refit", str(of_sweep), 1)]
     shutil.rmtree(of_sweep)
     again = st.resume(str(runs / "final"), spark=st.local(slots=2))
     assert again.metrics == made.metrics
@@ -59,7 +69,9 @@ def test_a_start_at_step_0_and_another_trial_can_be_asked_for(
     words = ["refit", str(sweep.directory), "--workers", "1", "--local", "--dir", str(runs), "--json"]
     assert cli.main([*words, "--param", "epochs=3", "--trial", "2", "--from-checkpoint", "none"]) == 0
     out, err = capfd.readouterr()
-    trial = json.loads(out)["trials"][0]
+    document = json.loads(out)
+    trial = document["trials"][0]
+    assert parents(document["directory"]) == [("refit", str(sweep.directory), 2)]
     assert (trial["params"], trial["metrics"]["first"]) == ({"lr": 2, "epochs": 3}, 0.0)
     assert f"trains trial 2 of {sweep.directory} on with epochs=3, from step 0: as was asked\n" in err
     assert cli.main([*words, "--param", "epoch=3"]) == 2

@@ -89,7 +89,7 @@ def test_the_fields_of_a_live_run_are_documented(tmp_path: Path) -> None:
     live = run_json(view)
     section = text_of("results-json.md").partition("## A live run")[2]
     of_results = {*TrialResult.__dataclass_fields__, "log", "host"}
-    fields = {*live, *live["driver"], *live["trials"][0], *runs_json([], [])} - of_results
+    fields = {*live, *live["driver"], *live["trials"][0], *runs_json([], 0)} - of_results
     missing = [field for field in fields if f"`{field}`" not in section]
     assert missing == []
     assert [ending for ending in Ending if f"`{ending}`" not in section] == []

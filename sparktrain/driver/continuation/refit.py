@@ -23,7 +23,7 @@ from sparktrain.runs import plan as plans
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import RunLocation, run_in
 from sparktrain.runs.next_commands import STREAM
-from sparktrain.runs.plan import Origin, Plan
+from sparktrain.runs.plan import Origin, Plan, RefitTrial
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import single
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -98,7 +98,8 @@ class Refit:
         call = compose(program, single({**winner.trial.params, **params}), options)
         call = _with_data(replace(call, notes=(*call.notes, self._line(winner, params))), stored)
         if winner.checkpoint is None:
-            return call
+            trial = RefitTrial(directory=winner.place.where, trial=winner.trial.id)
+            return replace(call, definition=call.definition.with_plan(refit=trial))
         origin = Origin(directory=winner.place.where, trial=winner.trial.id, checkpoint=winner.checkpoint)
         return replace(call, definition=call.definition.with_plan(origin=origin))
 

@@ -133,7 +133,7 @@ def _as_started(call: CheckedCall, before: Plan) -> CheckedCall:
     # The results of former runs may have changed or be gone: a resumed run knows what it started with.
     before_warm = None if before.warm is msgspec.UNSET else before.warm
     call = _with_warm(call, resumed_plan(before_warm, call.warm, call.definition.where))
-    call = replace(call, definition=call.definition.with_plan(origin=before.origin))
+    call = replace(call, definition=call.definition.with_plan(origin=before.origin, refit=before.refit))
     if call.resume_rules.seeded:
         return call
     return call.with_spec(replace(call.definition.spec, seed=before.spec["seed"]))

@@ -28,6 +28,7 @@ class Page {
     this.header = h("div", {});
     this.links = h("nav", { "aria-label": "Sections" });
     document.getElementById("app").replaceChildren(this.links, this.main, this.pane.element, tip);
+    if (this.doc.live && this.doc.live.all_runs) this.links.append(h("a", { href: this.doc.live.all_runs }, "← All runs"));
     this.main.append(this.header);
     this.drawHeader();
     this.queue = [...SECTIONS];
@@ -115,6 +116,7 @@ class Page {
 }
 
 function begin(doc) {
+  if (doc.kind === "runs") return beginRuns(doc);
   if (doc.kind === "comparison") {
     comparisonPage(doc);
     document.title = "Comparison – sparktrain";

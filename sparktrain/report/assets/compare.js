@@ -26,14 +26,15 @@ function comparisonPage(doc) {
 }
 
 function runsTable(runs, named) {
-  const head = ["run", "state", "best", "trials", "failed", "duration", "slot-hours", "started"];
+  const costs = runs.some((run) => run.slot_s !== null);
+  const head = ["run", "state", "best", "trials", "failed", "duration", costs && "slot-hours", "started"].filter(Boolean);
   const rows = runs.map((run, at) => {
     const line = run.headline;
     const total = Object.values(line.counts).reduce((sum, each) => sum + each, 0);
     const failed = (line.counts.failed || 0) + (line.counts.lost || 0);
-    const state = line.state === "ended" ? line.status : line.state;
+    const state = line.state === "ended" ? line.status : line.state === "gone" ? "driver gone" : line.state;
     const best = line.best && line.run.metric ? `${number(line.best.value)} ${short(line.run.metric, 30)} (trial ${line.best.trial})` : "–";
-    const cells = [named(at), chip(state), best, total, failed, duration(line.course.seconds), run.slot_s === null ? "–" : hours(run.slot_s), moment(line.course.started)];
+    const cells = [named(at), chip(line.state === "gone" ? "lost" : state, state), best, total, failed, duration(line.course.seconds), costs && (run.slot_s === null ? "–" : hours(run.slot_s)), moment(line.course.started)].filter((cell) => cell !== false);
     return h("tr", { title: line.run.directory }, cells.map((cell, place) => h("td", { class: place > 2 ? "right" : "" }, cell)));
   });
   return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, head.map((name, place) => h("th", { class: place > 2 ? "right" : "" }, name)))), h("tbody", {}, rows)));
@@ -51,12 +52,15 @@ function matrix(runs, entries, named) {
   return h("div", { class: "scroll" }, h("table", { class: "small full" }, h("thead", {}, h("tr", {}, h("th", {}, ""), runs.map((_, at) => h("th", {}, named(at))))), h("tbody", {}, rows)));
 }
 
-function overlay(lines, y, x, width, colour, named) {
+// Of `options`, `time` is set where x are seconds, and `stepped` where a value stays until the next one.
+function overlay(lines, y, x, width, colour, named, options) {
+  const { time, stepped } = options || {};
+  const paths = stepped ? uPlot.paths.stepped({ align: 1 }) : undefined;
   const box = h("div", { class: "plot" });
   const data = uPlot.join(lines.map((line) => [line.x, line.y]));
   uplot(width, 300, {
-    x, y, cursor: { points: { show: false } },
-    series: [{}, ...lines.map((line) => ({ stroke: css(colour(line.run)), width: 2.5, dash: line.run >= RUN_COLOURS.length ? [7, 4] : null, spanGaps: true, points: { show: line.x.length < 3 } }))],
+    x, y, time, cursor: { points: { show: false } },
+    series: [{}, ...lines.map((line) => ({ stroke: css(colour(line.run)), width: 2.5, paths, dash: line.run >= RUN_COLOURS.length ? [7, 4] : null, spanGaps: true, points: { show: line.x.length < 3 } }))],
   }, data, box);
   const cut = (y.below || 0) + (y.above || 0);
   return h("div", {}, box, h("div", { class: "foot" }, h("div", { class: "legend" }, lines.map((line) => named(line.run))), h("span", {}, cut ? `${count(cut, "value")} beyond the axis` : "")));

@@ -2,27 +2,28 @@
 
 const TOUCH = 14;
 const WHOLE = [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, power) => digit * 10 ** power)).sort((a, b) => a - b);
+const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => 86400 * days)];
 const STOPPED_EARLY = { pruned: "pruned: value at its last step" };
 
 function trialTip(ctx, row, extra) {
   const params = Object.entries(row.params || {}).slice(0, 12);
   const metric = ctx.doc.headline.run.metric;
   return [
-    `trial ${row.id} · ${row.status}`,
+    row.title || `trial ${row.id} · ${row.status}`,
     row.value === undefined ? null : `${metric} ${number(row.value)}`,
     ...(extra || []),
     ...params.map(([name, value]) => `${short(name, 30)} = ${short(typeof value === "number" ? number(value) : asText(value), 40)}`),
   ].filter((line) => line !== null);
 }
 
-// A chart by uPlot over whole numbers. `options.y` is the axis of the metric, as the document has it.
+// A chart by uPlot over whole numbers, or with `options.time` over seconds. `options.y` is the axis of the metric, as the document has it.
 function uplot(width, height, options, data, parent) {
-  const { x, y, ...others } = options;
+  const { x, y, time, ...others } = options;
   const axis = { stroke: css("--muted"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--grid"), width: 1, size: 4 } };
   const font = "11px system-ui, sans-serif";
   const values = (_, splits) => splits.map((split) => (split === null ? "" : number(split)));
   const axes = [
-    { ...axis, font, values, incrs: WHOLE, label: x, labelSize: 20, labelFont: font, size: 34 },
+    { ...axis, font, values: time ? (_, splits) => splits.map(duration) : values, incrs: time ? TIMES : WHOLE, label: x, labelSize: 20, labelFont: font, size: 34 },
     { ...axis, font, values, size: 62, ...(y && y.integer && !y.log ? { incrs: WHOLE } : {}) },
   ];
   const scales = { x: { time: false }, y: { ...(y && y.log ? { distr: 3 } : {}), range: () => paddedEnds(y) } };
@@ -134,7 +135,7 @@ function parallelPlot(ctx, view, width) {
       return y === null ? null : [x(place), y];
     });
     const path = at.map((point, place) => (point ? `${place && at[place - 1] ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}` : "")).join("");
-    const line = s("path", { class: `strand${row.place === 0 ? " best" : ""}`, d: path, stroke: colour(share(row)) });
+    const line = s("path", { class: `strand${row.place === 0 ? " best" : ""}`, d: path, stroke: ctx.colour ? ctx.colour(row) : colour(share(row)) });
     svg.append(line);
     return { row, at, line };
   });
@@ -153,7 +154,7 @@ function parallelPlot(ctx, view, width) {
     view.left_out ? `the best 300 and a sample of the others: ${count(view.left_out, "trial")} not drawn` : "",
     beyondNote(view.y, rows.map((row) => [row.value, row.id])),
   ];
-  return h("div", {}, h("div", { class: "scroll" }, svg), h("div", { class: "foot" }, rampLegend("worst", "best"), h("span", {}, notes.filter(Boolean).join(" · "))));
+  return h("div", {}, h("div", { class: "scroll" }, svg), h("div", { class: "foot" }, ctx.legend || rampLegend("worst", "best"), h("span", {}, notes.filter(Boolean).join(" · "))));
 }
 
 // The marks that are at least `least` pixels from the one before.

@@ -44,7 +44,7 @@ function tiles(ctx) {
 
 const SECTIONS = [
   { id: "best", title: "Best trial", needs: ["headline"], draw: drawBest },
-  { id: "trials", title: "Trials", needs: ["trials"], skip: (doc) => !doc.trials.length, draw: (ctx) => (ctx.table = new TrialTable(ctx)).element, keep: (ctx) => ctx.table && ctx.table.refresh() },
+  { id: "trials", title: "Trials", needs: ["trials"], skip: (doc) => !doc.trials.length, draw: (ctx) => (ctx.table = trialTable(ctx)).element, keep: (ctx) => ctx.table && ctx.table.refresh() },
   { id: "failures", title: "Failures", needs: ["failures"], skip: (doc) => !doc.views.failures.trials, draw: drawFailures },
   { id: "history", title: "History", needs: ["history"], skip: (doc) => !doc.views.history, draw: (ctx, width) => historyPlot(ctx, ctx.doc.views.history, width) },
   { id: "curves", title: "Learning curves", needs: ["curves"], skip: (doc) => !doc.views.curves.length, draw: (ctx, width) => drawCurves(ctx, ctx.doc.views.curves, width) },

@@ -1,11 +1,12 @@
-// The table of trials: only the rows in sight are elements, so that 10,000 scroll without a stutter.
+// Tables of trials and of runs: only the rows in sight are elements, so that 10,000 scroll without a stutter.
 
 const ROW_HEIGHT = 32;
 const SPARE_ROWS = 12;
 const MOST_HEIGHT = 460;
 const MOST_COLUMNS = 60;
 const MEASURED_ROWS = 400; // of more, a longer cell further down is cut, and its title has the whole
-const WIDEST = { number: 240, text: 640, status: 140, moment: 190, duration: 120 };
+const WIDEST = { number: 240, text: 640, status: 140, moment: 190, duration: 120, run: 300 };
+const LEFT = new Set(["text", "status", "run"]);
 const HEADING = 150; // a longer heading takes several lines
 
 // The room for a heading with the arrow of its order, and for the widest cell.
@@ -20,20 +21,32 @@ function columnWidth(column, rows) {
     cells = Math.max(cells, textWidth(short(text, 120), column.kind === "text" ? "13px" : "600 13px"));
   }
   if (column.kind === "status") cells += 36; // the mark and the edges of a chip
+  if (column.kind === "run") cells += 30; // the box to choose it
   return Math.ceil(Math.max(56, Math.min(WIDEST[column.kind], cells + 24), Math.min(HEADING, words) + 24));
 }
 
-function columnsOf(doc) {
+// The names of parameters or metrics, those that most rows have first.
+function namesIn(rows, get) {
+  const counts = new Map();
+  for (const row of rows) for (const name in get(row) || {}) counts.set(name, (counts.get(name) || 0) + 1);
+  return [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
+}
+
+function plain(name, get, kind, title) {
+  return { name, title: title || name, get, kind: kind || "number" };
+}
+
+// The columns in which any row has something, and the first ones.
+function shownColumns(all, rows, always) {
+  const some = (get) => rows.some((row) => get(row) !== undefined && get(row) !== null && get(row) !== "");
+  const shown = all.filter((column, place) => place < always || some(column.get)).slice(0, MOST_COLUMNS);
+  return shown.map((column) => ({ ...column, width: columnWidth(column, rows) }));
+}
+
+function trialColumns(doc) {
   const { metric } = doc.headline.run;
-  const names = (key) => {
-    const found = new Set();
-    for (const row of doc.trials) for (const name in row[key] || {}) found.add(name);
-    return [...found];
-  };
-  const params = names("params");
-  const metrics = names("metrics").sort((a, b) => (b === metric) - (a === metric));
-  const plain = (name, get, kind) => ({ name, title: name, get, kind: kind || "number" });
-  const some = (get) => doc.trials.some((row) => get(row) !== undefined && get(row) !== null && get(row) !== "");
+  const params = namesIn(doc.trials, (row) => row.params);
+  const metrics = namesIn(doc.trials, (row) => row.metrics).sort((a, b) => (b === metric) - (a === metric));
   const all = [
     plain("trial", (row) => row.id),
     plain("status", (row) => row.status, "status"),
@@ -47,8 +60,7 @@ function columnsOf(doc) {
     plain("restarts", (row) => (row.details.restarts ? row.details.restarts.length : undefined)),
     plain("error", (row) => row.details.error || row.details.pruned, "text"),
   ];
-  const shown = all.filter((column) => column.name === "trial" || column.name === "status" || some(column.get)).slice(0, MOST_COLUMNS);
-  return shown.map((column) => ({ ...column, width: columnWidth(column, doc.trials) }));
+  return shownColumns(all, doc.trials, 2);
 }
 
 function cellText(column, value) {
@@ -90,20 +102,23 @@ function conditionOf(column, sign, text) {
   };
 }
 
-class TrialTable {
-  constructor(ctx) {
-    this.ctx = ctx;
-    this.sort = { name: ctx.doc.trials.some((row) => row.place !== undefined) ? "place" : "trial", down: false };
+// What a table shows comes from `source`: rows() and columns(), status(row), key(row), tie(a, b), open(row), order, which
+// is the sort at the start, best(column), whether the largest value is the best one, and the words of its labels.
+class RowTable {
+  constructor(source) {
+    this.source = source;
+    this.sort = source.order;
     this.status = "";
     this.at = 0;
-    this.search = h("input", { type: "search", placeholder: "Filter: adam, lr<0.01, host=node-3 …", "aria-label": "Filter trials", oninput: () => this.later() });
-    this.select = h("select", { "aria-label": "Status", onchange: () => this.pick() });
+    this.search = h("input", { type: "search", placeholder: source.words.example, "aria-label": `Filter ${source.words.noun}s`, oninput: () => this.later() });
+    this.select = h("select", { "aria-label": source.words.status, onchange: () => this.pick() });
     this.shown = h("span", { class: "muted", "aria-live": "polite" });
     this.head = h("div", { class: "thead", role: "row" });
     this.rows = h("div", { class: "rows", role: "rowgroup" });
     this.inner = h("div", { class: "tinner" }, this.head, this.rows);
-    this.box = h("div", { class: "table", role: "grid", tabindex: "0", "aria-label": "Trials; arrow keys move, Enter opens", onscroll: () => this.frame(), onkeydown: (event) => this.key(event) }, this.inner);
-    this.element = h("div", {}, h("div", { class: "tools" }, this.search, this.select, this.shown), this.box);
+    this.box = h("div", { class: "table", role: "grid", tabindex: "0", "aria-label": source.words.grid, onscroll: () => this.frame(), onkeydown: (event) => this.key(event) }, this.inner);
+    this.tools = h("div", { class: "tools" }, this.search, this.select, this.shown);
+    this.element = h("div", {}, this.tools, this.box);
     const sizes = new ResizeObserver(() => this.fit());
     for (const part of [this.box, this.head]) sizes.observe(part);
     this.refresh();
@@ -119,13 +134,14 @@ class TrialTable {
     this.apply();
   }
 
-  // After a change of the document.
+  // After a change of the rows.
   refresh() {
+    const rows = this.source.rows();
     const counts = {};
-    for (const row of this.ctx.doc.trials) counts[row.status] = (counts[row.status] || 0) + 1;
+    for (const row of rows) counts[this.source.status(row)] = (counts[this.source.status(row)] || 0) + 1;
     const options = Object.entries(counts).map(([status, many]) => h("option", { value: status, selected: status === this.status }, `${status} (${many})`));
-    this.select.replaceChildren(h("option", { value: "" }, `All (${this.ctx.doc.trials.length})`), ...options);
-    this.columns = columnsOf(this.ctx.doc);
+    this.select.replaceChildren(h("option", { value: "" }, `All (${rows.length})`), ...options);
+    this.columns = this.source.columns();
     this.width = this.columns.reduce((sum, column) => sum + column.width, 0);
     this.drawHead();
     this.apply();
@@ -136,7 +152,7 @@ class TrialTable {
       const mine = column.name === this.sort.name;
       const arrow = mine ? (this.sort.down ? " ↓" : " ↑") : "";
       const cell = h("button", {
-        type: "button", role: "columnheader", class: `th ${column.kind === "text" || column.kind === "status" ? "" : "right"} ${column.group || ""}`, title: column.title,
+        type: "button", role: "columnheader", class: `th ${LEFT.has(column.kind) ? "" : "right"} ${column.group || ""}`, title: column.title,
         "aria-sort": mine ? (this.sort.down ? "descending" : "ascending") : "none", onclick: () => this.order(column),
       }, h("span", {}, `${column.name}${arrow}`));
       cell.style.width = `${column.width}px`;
@@ -146,8 +162,7 @@ class TrialTable {
 
   order(column) {
     const again = this.sort.name === column.name;
-    const best = column.name === this.ctx.doc.headline.run.metric && this.ctx.doc.headline.run.mode === "max";
-    this.sort = { name: column.name, down: again ? !this.sort.down : best };
+    this.sort = { name: column.name, down: again ? !this.sort.down : this.source.best(column) };
     this.drawHead();
     this.apply();
   }
@@ -156,12 +171,11 @@ class TrialTable {
     const keeps = filterOf(this.search.value, this.columns);
     const column = this.columns.find((each) => each.name === this.sort.name) || this.columns[0];
     const sign = this.sort.down ? -1 : 1;
-    const found = this.ctx.doc.trials.filter((row) => (!this.status || row.status === this.status) && keeps(row));
+    const found = this.source.rows().filter((row) => (!this.status || this.source.status(row) === this.status) && keeps(row));
     const empty = (value) => value === undefined || value === null || value === "";
-    this.found = found.sort((a, b) => {
-      const [one, other] = [column.get(a), column.get(b)];
-      return empty(one) || empty(other) ? compare(one, other) || a.id - b.id : sign * compare(one, other) || a.id - b.id;
-    });
+    const keyed = found.map((row) => [column.get(row), row]); // each value is computed once, and not for each comparison
+    keyed.sort(([one, a], [other, b]) => (empty(one) || empty(other) ? compare(one, other) : sign * compare(one, other)) || this.source.tie(a, b));
+    this.found = keyed.map(([, row]) => row);
     this.at = Math.min(this.at, Math.max(0, found.length - 1));
     this.rows.style.height = `${found.length * ROW_HEIGHT}px`;
     this.inner.style.width = `${this.width}px`;
@@ -171,10 +185,10 @@ class TrialTable {
 
   // Depends on sizes, which are 0 until the table is in the document.
   fit() {
-    const [matches, trials] = [this.found.length, this.ctx.doc.trials.length];
+    const [matches, all] = [this.found.length, this.source.rows().length];
     const wide = this.box.clientWidth && this.width > this.box.clientWidth + 2 ? ` · ${this.columns.length} columns, scroll sideways` : "";
-    this.shown.textContent = (matches === trials ? count(matches, "trial") : `${matches.toLocaleString("en")} of ${count(trials, "trial")}`) + wide;
-    this.box.style.height = `${Math.min(MOST_HEIGHT, matches * ROW_HEIGHT + this.head.offsetHeight + 18)}px`;
+    this.shown.textContent = (matches === all ? count(matches, this.source.words.noun) : `${matches.toLocaleString("en")} of ${count(all, this.source.words.noun)}`) + wide;
+    this.box.style.height = `${Math.min(this.source.height || MOST_HEIGHT, matches * ROW_HEIGHT + this.head.offsetHeight + 18)}px`;
     this.draw();
   }
 
@@ -195,17 +209,23 @@ class TrialTable {
     this.rows.replaceChildren(...made);
   }
 
+  // The rows in sight again, where their values have changed and their order has not.
+  redraw() {
+    this.drawn = null;
+    this.draw();
+  }
+
   rowOf(place) {
     const row = this.found[place];
     const cells = this.columns.map((column) => {
       const value = column.get(row);
       const text = cellText(column, value);
-      const right = column.kind !== "text" && column.kind !== "status" && typeof value !== "string";
-      const cell = h("span", { class: `td ${right ? "right" : ""}`, role: "gridcell", title: text.length > 12 ? short(text, 400) : null }, column.kind === "status" ? chip(text) : short(text, 120));
+      const right = !LEFT.has(column.kind) && typeof value !== "string";
+      const cell = h("span", { class: `td ${right ? "right" : ""}`, role: "gridcell", title: text.length > 12 ? short(text, 400) : null }, column.draw ? column.draw(row, text) : column.kind === "status" ? chip(text) : short(text, 120));
       cell.style.width = `${column.width}px`;
       return cell;
     });
-    const line = h("div", { class: `tr ${place === this.at ? "at" : ""} ${row.place === 0 ? "first" : ""}`, role: "row", "data-trial": row.id, onclick: () => { this.at = place; this.draw(); this.ctx.open(row.id); } }, cells);
+    const line = h("div", { class: `tr ${place === this.at ? "at" : ""} ${this.source.first(row) ? "first" : ""}`, role: "row", [`data-${this.source.words.noun}`]: this.source.key(row), onclick: () => { this.at = place; this.draw(); this.source.open(row); } }, cells);
     line.style.top = `${place * ROW_HEIGHT}px`;
     return line;
   }
@@ -214,9 +234,13 @@ class TrialTable {
     const page = Math.max(1, Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.target !== this.box) return;
-    if (event.key === "Enter" && this.found[this.at]) {
+    const row = this.found[this.at];
+    if (event.key === "Enter" && row) {
       event.preventDefault();
-      this.ctx.open(this.found[this.at].id);
+      this.source.open(row);
+    } else if (event.key === " " && row && this.source.choose) {
+      event.preventDefault();
+      this.source.choose(row);
     } else if (event.key in moves && this.found.length) {
       event.preventDefault();
       this.at = Math.min(this.found.length - 1, Math.max(0, this.at + moves[event.key]));
@@ -226,4 +250,20 @@ class TrialTable {
       this.draw();
     }
   }
+}
+
+function trialTable(ctx) {
+  const { run } = ctx.doc.headline;
+  return new RowTable({
+    rows: () => ctx.doc.trials,
+    columns: () => trialColumns(ctx.doc),
+    status: (row) => row.status,
+    key: (row) => row.id,
+    first: (row) => row.place === 0,
+    tie: (a, b) => a.id - b.id,
+    open: (row) => ctx.open(row.id),
+    order: { name: ctx.doc.trials.some((row) => row.place !== undefined) ? "place" : "trial", down: false },
+    best: (column) => column.name === run.metric && run.mode === "max",
+    words: { noun: "trial", status: "Status", grid: "Trials; arrow keys move, Enter opens", example: "Filter: adam, lr<0.01, host=node-3 …" },
+  });
 }

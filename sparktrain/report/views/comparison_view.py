@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sparktrain.report.views.headline_view import Headline
 from sparktrain.report.views.report_document import ReportDocument
+from sparktrain.report.views.run_detail import facts_of
 from sparktrain.report.views.value_axis import ValueAxis, lines_axis
 
 MOST_RUNS = len(ascii_uppercase)
@@ -93,14 +94,7 @@ def comparison_of(documents: Sequence[ReportDocument]) -> RunComparison:
 
 
 def _facts(document: ReportDocument) -> dict[str, Any]:
-    """What may differ: not the name and the place of a run."""
-    run_facts = {"function": document.headline.run.function}
-    for subject, facts in document.views.environment.facts.items():
-        if subject != "run":
-            run_facts |= {f"{subject}: {fact.name}": fact.value for fact in facts if fact.name != "name"}
-    for dataset in document.views.environment.data:
-        run_facts |= {f"data: {dataset.name}": dataset.summary, f"data: {dataset.name}, columns": dataset.columns_text}
-    return run_facts
+    return {**facts_of(document.headline, document.views.environment)}
 
 
 def _side_by_side(columns: Sequence[dict[str, Any]]) -> tuple[ComparedValue, ...]:

@@ -20,6 +20,10 @@ def _no_integers() -> Integers:
     return np.zeros(0, np.int64)
 
 
+def _no_floats() -> Floats:
+    return np.zeros(0, np.float64)
+
+
 @dataclass(frozen=True)
 class ReportColumns:
     """The reports of chiefs that count, by trial and step. All columns have the same length."""
@@ -28,6 +32,8 @@ class ReportColumns:
     step: Integers = field(default_factory=_no_integers)
     metrics: dict[str, Floats] = field(default_factory=dict)
     """A column for each metric: NaN where a report has none of that name."""
+    at: Floats = field(default_factory=_no_floats)
+    """When, in seconds since 1970; 0 where that is not stored."""
 
     @classmethod
     def of(cls, table: "pa.Table | None") -> "ReportColumns":
@@ -35,7 +41,7 @@ class ReportColumns:
         if table is None or not len(table):
             return cls()
         chief = column(table, "rank") == CHIEF
-        trial, step = (column(table, name)[chief] for name in ("trial", "step"))
+        trial, step, time = (column(table, name)[chief] for name in ("trial", "step", "time"))
         codes, names = codes_of(table)
         codes = codes[chief]
         value = np.asarray(table["value"].to_numpy(), np.float64)[chief]
@@ -47,7 +53,7 @@ class ReportColumns:
             mask = codes == code
             metrics[names[code]] = np.full(int(first.sum()), np.nan)
             metrics[names[code]][report[mask]] = value[mask]
-        return cls(trial[first], step[first], metrics)
+        return cls(trial[first], step[first], metrics, time[first] / 1e6)
 
     def of_trial(self, trial: int) -> slice:
         """Where the rows of a trial are."""

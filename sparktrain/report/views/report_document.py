@@ -32,6 +32,8 @@ class Live(Struct, frozen=True):
     """`stop`, or none."""
     csrf: str
     """The token that a request which changes something must have."""
+    all_runs: str = ""
+    """The relative address of the page of all runs of the directory; empty where there is none."""
 
 
 class Views(Struct, frozen=True, kw_only=True):

@@ -124,7 +124,7 @@ class Journal:
         before = tail.read_new()
         refuse_removed(store, layout, before.removal)
         # Before the term is taken: a journal of a later version is refused without deposing its driver.
-        _newest(store, layout, before.term)
+        driver_of(store, layout, before.term)
         term = take(store, layout, identity, tail.highest)
         # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
         after = tail.read_new()
@@ -284,7 +284,7 @@ def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
 
     Raises RunDirectoryError for the journal of a later sparktrain.
     """
-    return _newest(store, layout, survey(store, layout).term)
+    return driver_of(store, layout, survey(store, layout).term)
 
 
 def refuse_removed(store: Store, layout: JournalLayout, number: int) -> None:
@@ -319,8 +319,11 @@ def take(store: Store, layout: JournalLayout, identity: DriverIdentity, highest:
     raise DeposedError(f"{store.where(layout.path)} was taken over by {_MOST_RIVALS} other drivers: try again")
 
 
-def _newest(store: Store, layout: JournalLayout, term: int) -> DriverIdentity | None:
-    """The driver that has claimed the newest term."""
+def driver_of(store: Store, layout: JournalLayout, term: int) -> DriverIdentity | None:
+    """The driver that has claimed a term; None for term 0, or where its file cannot be read. Blocks; raises OSError.
+
+    Raises RunDirectoryError for the journal of a later sparktrain.
+    """
     if term == 0:
         return None
     content = store.read(layout.term(term))

@@ -94,6 +94,15 @@ def test_ls_names_runs_that_cannot_be_read_and_shows_the_others(folder: Path, ca
     assert [each["name"] for each in document["problems"]] == ["spoilt"]
 
 
+def test_ls_counts_what_is_no_run_beside_the_runs(folder: Path, capfd: Capture) -> None:
+    typical(folder, "whole")
+    (folder / "notes.txt").write_text("not a run")
+    assert output_of(capfd, "ls", str(folder)).splitlines()[-1] == "1 other file or folder is no run"
+    (folder / "data").mkdir()
+    assert output_of(capfd, "status", str(folder)).splitlines()[-1] == "2 other files and folders are no runs"
+    assert json.loads(output_of(capfd, "ls", str(folder), "--json"))["left_out"] == 2
+
+
 def test_ls_of_what_is_no_run(tmp_path: Path, capfd: Capture) -> None:
     assert "there is no such directory" in refusal(capfd, "ls", str(tmp_path / "none"))
 

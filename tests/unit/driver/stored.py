@@ -41,6 +41,8 @@ from sparktrain.store.url import open_store
 
 BEGUN = 1_700_000_000.0
 """When the first driver of each of these runs started, in seconds since 1970."""
+PLAN_FIELDS = ("space", "sampler", "env", "origin", "refit", "warm")
+"""The options of a scripted run that are fields of its plan."""
 
 
 class ScriptedRun:
@@ -54,7 +56,7 @@ class ScriptedRun:
         self._scratch = folder.parent / "scratch"
         self._trials = 0
         gang = GangSpec(workers=options.pop("workers", 1), backend=Backend.NONE)
-        of_plan = {name: options.pop(name) for name in ("space", "sampler", "env") if name in options}
+        of_plan = {name: options.pop(name) for name in PLAN_FIELDS if name in options}
         spec = SweepSpec(name=name, seed=7, gang=gang, **{"metric": "accuracy", **options})
         code = Code(hashlib.sha256(b"function").hexdigest(), b"function")
         self.plan = Plan(

@@ -2,16 +2,14 @@
 
 import gzip
 import io
-import json
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparktrain.errors import JournalCorruptError, RunDirectoryError
-from sparktrain.page import page_feed
+from sparktrain.page import event_feed
 from sparktrain.page.log_ranges import LOG_BYTES
 from sparktrain.page.page_app import PageApp
 from sparktrain.page.page_feed import PageFeed
@@ -19,13 +17,11 @@ from sparktrain.page.page_settings import StopRequest
 from sparktrain.runs import watcher
 from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.locate import RunLocation
-from sparktrain.webserve.token_guard import TokenGuard
 from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical
+from tests.unit.page.sites import OWNER, READER, Answer, AskedSite
 
-OWNER, READER = "owner-token", "reader-token"
 
-
-class Site:
+class Site(AskedSite):
     """A page over a scripted run, asked without a server."""
 
     def __init__(self, run: ScriptedRun, stops: bool = True) -> None:
@@ -33,41 +29,10 @@ class Site:
         self.clock = HandClock()
         self.feed = PageFeed(run.place, self.clock)
         app = PageApp(run.place, self.feed, self.stopped.append if stops else None)
-        self._guard = TokenGuard(app, OWNER, "cookie", READER, "page")
-
-    def ask(self, path: str, query: str = "", method: str = "GET", token: str = OWNER, **headers: str) -> "Answer":
-        got: list[Any] = []
-        environ: dict[str, Any] = {
-            "REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query,
-            "HTTP_AUTHORIZATION": f"Bearer {token}", "wsgi.input": io.BytesIO(), **headers,
-        }  # fmt: skip
-        body = self._guard(environ, lambda status, headers: got.extend([status, dict(headers)]))
-        return Answer(got, body)
+        super().__init__(app)
 
     def csrf(self, token: str = OWNER) -> str:
         return str(self.ask("/state", token=token).json["live"]["csrf"])
-
-
-class Answer:
-    def __init__(self, got: list[Any], body: Iterable[bytes]) -> None:
-        self.pieces = iter(body)
-        self._got = got
-
-    @property
-    def code(self) -> int:
-        return int(self._got[0].split()[0])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self._got[1]  # type: ignore[no-any-return]
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(self.pieces)
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 @pytest.fixture
@@ -182,7 +147,7 @@ def test_views_follow_reports(run: ScriptedRun, site: Site) -> None:
 
 
 def test_a_reader_who_missed_too_much_gets_everything(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_feed, "KEPT_EVENTS", 4)
+    monkeypatch.setattr(event_feed, "KEPT_EVENTS", 4)
     site = Site(run)
     for number in range(6):
         run.report(2, 500 + number, accuracy=number / 1e4)

@@ -121,6 +121,24 @@ def test_only_what_is_new_is_read(run: ScriptedRun, asked: list[DriverIdentity])
     assert len(asked) == 2
 
 
+def test_a_driver_that_writes_is_not_asked(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
+    clock = HandClock()
+    observer = Observer(run.place, clock)
+    observer.look()
+    for step in range(5):
+        clock.at += ASK_INTERVAL_S + 1
+        run.report(2, 200 + step, accuracy=0.5)
+        assert observer.look().state is RunState.RUNNING
+    assert len(asked) == 1, "records show that it lives"
+    clock.at += ASK_INTERVAL_S + 1
+    observer.look()
+    assert len(asked) == 2, "a silent one is asked"
+    clock.at += 3600
+    run.report(2, 300, accuracy=0.5)
+    observer.look()
+    assert len(asked) == 3, "what it wrote before a long pause shows nothing"
+
+
 def test_a_run_that_no_driver_has_started(tmp_path: Path) -> None:
     view = looked_at(ScriptedRun(tmp_path / "runs"))
     assert (view.state, view.driver.identity, view.trials, view.remaining) == (RunState.GONE, None, (), 4)
