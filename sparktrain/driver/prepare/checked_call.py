@@ -89,6 +89,10 @@ class CheckedCall:
     """Agents to start, of a run; None for as many as it needs."""
     concurrent: int | None = None
     """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    weight: float = 1.0
+    """Its share of the slots, against the weights of other calls."""
+    priority: int = 0
+    """Calls of a higher one get slots first."""
     notes: tuple[str, ...] = ()
     """What zygotes leave to trials, and what the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
@@ -181,6 +185,8 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         choice=choice,
         agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
         concurrent=None if search is None else search.max_concurrent_trials,
+        weight=keywords.weight,
+        priority=keywords.priority,
         notes=packed.notes,
         warm=warm,
         data=data,

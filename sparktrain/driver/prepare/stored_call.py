@@ -72,6 +72,8 @@ def compose_again(
         env=env,
         agents=_agents(keywords),
         concurrent=keywords.max_concurrent_trials,
+        weight=keywords.weight,
+        priority=keywords.priority,
         notes=notes,
     )
 
