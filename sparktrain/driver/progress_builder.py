@@ -171,17 +171,17 @@ def _note(machine: Machine, sweep: Sweep, work: RunRequest, at: float, outlook: 
     if sweep.stop is not None and not sweep.ended:
         return f"stopping: {sweep.stop.reason}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    notes = ("", "", "", "")
-    if not sweep.ended:
-        notes = (
-            _unexplained(sweep),
-            _waiting(machine, sweep, work, at),
-            _unwell(machine, sweep),
-            _drained(machine, sweep),
-        )
-    waiting = (*notes, _crowded_out(machine, sweep))
-    if any(waiting):
-        return "; ".join(filter(None, (*waiting, missing)))
+    if sweep.ended:
+        return missing
+    notes = (
+        _unexplained(sweep),
+        _waiting(machine, sweep, work, at),
+        _unwell(machine, sweep),
+        _drained(machine, sweep),
+        _crowded_out(machine, sweep),
+    )
+    if any(notes):
+        return "; ".join(filter(None, (*notes, missing)))
     return missing if machine.is_ready(sweep.run) else "agents are loading the frameworks"
 
 
