@@ -1,8 +1,8 @@
 """Shares the agents of a pool among its runs. Pure.
 
 Agents change hands only between two members. `Allocator.grants` looks at those that can: of no run, or of one that is
-over; those that their run has no use for; those that have just lost their member; and for a run of higher priority, all
-without a member. Each goes to the run of the highest priority that could use it, and among equals to the one that is
+over; those that their run has no use for; those that have just lost their member; and for a run of higher priority, or one
+that has just come, all without a member. Each goes to the run of the highest priority that could use it, and among equals to the one that is
 furthest behind its weight (`shares`). So runs share by weights what they want, and what one does not want goes to the
 others.
 
@@ -183,6 +183,10 @@ class Allocator:
         for contender in contenders:
             contender.reserves = self._reservation.run == contender.run
         released = self._agents.take_released()
+        for agent in released:
+            if agent.run is not None and agent.run in self._shares:
+                share = self._shares[agent.run]
+                share.exempt = max(0, share.exempt - 1)
         moves: list[tuple[AgentState, RunId]] = []
         if any(contender.unmet for contender in contenders):
             contested = self._contested(contenders, released)
@@ -190,11 +194,14 @@ class Allocator:
         slots = len(self._agents)
         for contender in contenders:
             share = contender.share
-            share.in_use = contender.in_use
+            # An agent that loads code, or the frameworks, is of no use yet: a run once paid for the start of a pool.
+            loading = self._agents.free_count(contender.run) - self._agents.idle_count(contender.run)
+            share.in_use = max(contender.busy, contender.in_use - loading)
             is_hungry = contender.unmet > 0
             if is_hungry and not share.hungry:
                 let_in(share, self._shares.values(), slots)
             share.hungry = is_hungry
+            share.is_new = False
             if contender.free >= contender.claim.unit or not contender.claim.members:
                 self._reservation.formed(contender.run)
         return moves
@@ -208,10 +215,14 @@ class Allocator:
         contested.add(self.orphans() if self._has_orphans() else ())
         by_run: dict[RunId | None, Contender] = {contender.run: contender for contender in contenders}
         highest = max((contender.share.priority for contender in contenders if contender.unmet), default=None)
+        # What is not in use yet is shared with a run that has just come, as if both had come at the same time.
+        newest = max((contender.share.priority for contender in contenders if contender.share.is_new), default=None)
         shortfall = sum(contender.unmet for contender in contenders)
         for contender in contenders:
             movable: list[AgentState] = []
-            if highest is not None and contender.share.priority < highest:
+            priority = contender.share.priority
+            may_go = newest is not None and priority <= newest and not contender.reserves
+            if may_go or (highest is not None and priority < highest):
                 movable = self._agents.free(contender.run)
             elif contender.surplus and shortfall:
                 # The newest: the longest idle ones are the next that it would use.

@@ -5,6 +5,7 @@ run that is behind. A run that could not use its share keeps only a little of wh
 hold all slots for as long as it had none.
 """
 
+import math
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -31,11 +32,15 @@ class Share(Struct, gc=False):
     """Agents that count as used: with members, or there for members that it could start."""
     hungry: bool = False
     """It could use more agents than it has."""
+    is_new: bool = True
+    """It has just come."""
+    exempt: int = 0
+    """Agents that it had beyond its share when another run came: until their members end, they count as no use."""
 
     def count(self, at: float) -> None:
         """Count its use up to `at`."""
         if at > self.since:
-            self.used_s += self.in_use * (at - self.since)
+            self.used_s += max(0, self.in_use - self.exempt) * (at - self.since)
             self.since = at
 
     def after(self, agents: int) -> float:
@@ -50,7 +55,14 @@ class Share(Struct, gc=False):
 
 def let_in(share: Share, rivals: Iterable[Share], slots: int) -> None:
     """The run can use more agents again, or for the first time: it starts about where the hungry others are."""
-    hungry = [rival for rival in rivals if rival.hungry and rival is not share and rival.priority == share.priority]
+    equals = [rival for rival in rivals if rival is not share and rival.priority == share.priority]
+    if share.is_new:
+        weights = share.weight + sum(rival.weight for rival in equals)
+        # Without this, a run that was there first got too little for minutes, to make up for what no other one wanted.
+        for rival in equals:
+            excess = rival.in_use - math.ceil(slots * rival.weight / weights)
+            rival.exempt = max(rival.exempt, excess)
+    hungry = [rival for rival in equals if rival.hungry]
     if not hungry:
         return
     weights = share.weight + sum(rival.weight for rival in hungry)
