@@ -92,6 +92,10 @@ class Agents:
         """All agents that are alive, in the order in which they joined."""
         return list(self._all.values())
 
+    def has(self, count: int, fits: Callable[[AgentState], bool]) -> bool:
+        """Whether `count` agents fit. Looks no further than at these."""
+        return len(list(islice(filter(fits, self._all.values()), count))) == count
+
     def free(self, run: RunId | None) -> list[AgentState]:
         """The agents of a run that have no member, those that have been free for longest first; None: of no run."""
         return [self._all[agent] for agent in self._free.get(run, ())]

@@ -1,10 +1,10 @@
 """Shares the agents of a pool among its runs. Pure.
 
 Agents change hands only between two members. `Allocator.grants` looks at those that can: of no run, or of one that is
-over; those that their run has no use for; those that have just lost their member; and for a run of higher priority, or one
-that has just come, all without a member. Each goes to the run of the highest priority that could use it, and among equals to the one that is
-furthest behind its weight (`shares`). So runs share by weights what they want, and what one does not want goes to the
-others.
+over; those that their run has no use for; those that have just lost their member; and for a run of higher priority, or
+one that has just come, all without a member. Each goes to the run of the highest priority that could use it, and among
+equals to the one that is furthest behind its weight (`shares`). So runs share by weights what they want, and what one
+does not want goes to the others.
 
 A gang needs all of its agents at once. The run that is next gets what becomes free until the gang is complete, and
 no other one does: see `reservation`. With one run the allocator gives it everything.
@@ -181,7 +181,10 @@ class Allocator:
         """The agents that change hands, with their next run."""
         self._reservation.expire(at)
         for contender in contenders:
-            contender.reserves = self._reservation.run == contender.run
+            if self._reservation.run == contender.run:
+                contender.reserves = self._can_form(contender)
+                if not contender.reserves:
+                    self._reservation.formed(contender.run)
         released = self._agents.take_released()
         for agent in released:
             if agent.run is not None and agent.run in self._shares:
@@ -260,13 +263,15 @@ class Allocator:
             contender.free += contested.count_of(contender.run)
         return moves
 
+    def _can_form(self, contender: Contender) -> bool:
+        """Whether there are as many agents as a gang of the run needs: some may be lost, or of no use to it."""
+        return self._agents.has(contender.claim.unit, contender.accepts)
+
     def _reserve(self, contender: Contender, arrived: int, at: float) -> bool:
         """Whether the run may keep `arrived` agents for a gang that is not complete."""
-        unit = contender.claim.unit
         if not self._reservation.may_hold(contender.run, at):
             return False
-        # Agents that are lost for good, or that it cannot use, may leave too few for the gang.
-        if len(self._agents) < unit or sum(map(contender.accepts, self._agents.all())) < unit:
+        if not self._can_form(contender):
             return False
         contender.reserves = True
         self._reservation.hold(contender.run, contender.free + arrived, at)
