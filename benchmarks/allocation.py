@@ -5,7 +5,7 @@
 The shares are those of the product's state machine in virtual time, on 64 slots: two to twenty calls of weights 1 to 5,
 with trials of 0.5 to 2 s that report and save each 0.5 s. The cost is that of a real coordinator with simulated agents,
 as in `benchmarks.scaling`: CPU seconds within the allocator, of all that the coordinator's thread takes, while twenty
-calls run trials that end as soon as they start.
+calls run trials that report ten times and end as soon as they have started.
 """
 
 import argparse
@@ -40,6 +40,8 @@ URGENT_TARGET_S = 1.0
 COST_TARGET = 5.0
 """Percent of the coordinator's CPU."""
 CALLS = 20
+REPORTS = 10
+"""Reports of each trial, which ends as soon as it has started."""
 JOIN_TIMEOUT_S = 600.0
 
 
@@ -101,7 +103,7 @@ class Timed:
 
 async def cost(folder: str, calls: int, agents: int, trials: int) -> tuple[Timed, float, int]:
     """The allocator's CPU while the calls run, the coordinator's in seconds, and the events."""
-    crowd, clock = Crowd(agents), SystemClock()
+    crowd, clock = Crowd(agents, reports=REPORTS), SystemClock()
     coordinator = CountingCoordinator(Server(crowd, clock, {}, ()), clock, agents)
     machine: Any = coordinator._machine
     machine._allocate = timed = Timed(machine._allocate)

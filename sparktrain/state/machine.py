@@ -49,6 +49,8 @@ class Machine:
         """Those that are not over, in the order of their starts."""
         self._allocator = Allocator(self.agents)
         self._preempts_at = 0.0
+        self._changed = False
+        """A run has come to its end since agents were shared."""
 
     @property
     def last(self) -> Sweep | None:
@@ -101,6 +103,7 @@ class Machine:
             for run in ended:
                 del self._runs[run]
                 self._allocator.close(run)
+                self._changed = True
             # A run that ends gives its agents to the others at once.
             self._advance(self._allocate(event, fold), fold, event.at)
         return fold.parts(event.at)
@@ -179,6 +182,7 @@ class Machine:
     def _on_joined(self, event: on.AgentJoined, fold: "_Fold") -> None:
         agent = AgentState(event.agent, event.slot, event.host, event.address, event.gpus)
         self.agents.join(agent, event.at)
+        self._allocator.joined()
         if len(self._runs) == 1:
             [(run, machine)] = self._runs.items()
             fold.add(run, machine.prepare(agent))
@@ -270,17 +274,21 @@ class Machine:
             for agent in free_agents:
                 fold.add(run, machine.prepare(agent))
             return [run] if free_agents else []
-        contenders = [
-            self._allocator.contender(run, machine.claim(), machine.accepts, at) for run, machine in self._runs.items()
-        ]
-        gained = self._allocator.grants(contenders, at)
+        # The claims of other runs change with their own events alone, and with time.
+        concerns_all = isinstance(event, on.Ticked | on.RunStarted | on.AgentGone) or self._changed
+        self._changed = False
+        runs = list(self._runs) if concerns_all else [run for run in fold.commands if run in self._runs]
+        for run in runs:
+            machine = self._runs[run]
+            self._allocator.refresh(run, machine.claim(), machine.accepts, at)
+        gained = self._allocator.grants(runs, at)
         for agent, run in gained:
             if agent.run in self._runs:
                 self._runs[agent.run].forget(agent.id)
             fold.add(run, self._runs[run].prepare(agent))
         if at >= self._preempts_at or isinstance(event, on.RunStarted):
             self._preempts_at = at + PREEMPT_S
-            self._preempt(contenders, fold, at)
+            self._preempt(self._allocator.contenders, fold, at)
         return list(dict.fromkeys(run for _, run in gained))
 
     def _preempt(self, contenders: list[Contender], fold: "_Fold", at: float) -> None:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, RunId
 from sparktrain.state import machine
@@ -295,7 +296,10 @@ def partial_gangs(patch: pytest.MonkeyPatch) -> None:
 
 def equal_weights(patch: pytest.MonkeyPatch) -> None:
     """Weights do not count."""
-    patch.setattr(shares.Share, "after", lambda self, agents: self.used_s + agents)
+    intact = Allocator.open
+    patch.setattr(
+        Allocator, "open", lambda self, run, allotment, at: intact(self, run, replace(allotment, weight=1.0), at)
+    )
 
 
 def uncounted_use(patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ The cost of an event does not grow with the agents: events that free no agent an
 contest looks at the runs, and at the agents that are contested.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -22,7 +23,7 @@ from sparktrain.ids import AgentId, RunId
 from sparktrain.state.agents import Agents, AgentState, AgentStatus
 from sparktrain.state.allocation.claims import Claim
 from sparktrain.state.allocation.reservation import Reservation
-from sparktrain.state.allocation.shares import Share, let_in
+from sparktrain.state.allocation.shares import AHEAD_S, Share, let_in
 from sparktrain.state.events import Allotment
 
 SOFT_S = 2.0
@@ -43,6 +44,8 @@ class Contender(Struct, gc=False):
     busy: int
     accepts: Callable[[AgentState], bool]
     """Whether the run could use the agent."""
+    wants: int
+    """All members of the claim."""
     reserves: bool = False
     """It may keep agents for a gang that is not complete."""
 
@@ -54,7 +57,7 @@ class Contender(Struct, gc=False):
     @property
     def unmet(self) -> int:
         """Members that it could start and has no agents for."""
-        return max(0, self.claim.members - self.free)
+        return max(0, self.wants - self.free)
 
     @property
     def missing(self) -> int:
@@ -66,7 +69,7 @@ class Contender(Struct, gc=False):
     @property
     def surplus(self) -> int:
         """Agents that it cannot start anything on."""
-        useful = min(self.claim.members, self.free)
+        useful = min(self.wants, self.free)
         if not self.reserves and useful > self.claim.lacking:
             useful -= (useful - self.claim.lacking) % self.claim.unit
         return self.free - useful
@@ -131,16 +134,26 @@ class Allocator:
         self._reservation = Reservation()
         self._soft_since: dict[RunId, float] = {}
         """Since when agents of a run wait for its sampler."""
+        self._contenders: dict[RunId, Contender] = {}
+        self._unsettled = True
+        """Agents may change hands without an event of their own: of no run, beyond need, or for a higher priority."""
 
     def open(self, run: RunId, allotment: Allotment, at: float) -> None:
         """A run starts."""
+        self._unsettled = True
         self._shares[run] = Share(run, allotment.weight, allotment.priority, at)
 
     def close(self, run: RunId) -> None:
         """A run is over."""
+        self._unsettled = True
         del self._shares[run]
+        self._contenders.pop(run, None)
         self._soft_since.pop(run, None)
         self._reservation.formed(run)
+
+    def joined(self) -> None:
+        """An agent has joined, and is of no run."""
+        self._unsettled = True
 
     def share(self, run: RunId) -> Share:
         """What a run that is on has used."""
@@ -161,12 +174,25 @@ class Allocator:
             for agent in self._agents.free(run)
         ]
 
-    def contender(self, run: RunId, claim: Claim, accepts: Callable[[AgentState], bool], at: float) -> Contender:
-        """A run as it stands at `at`; `accepts` is whether it could use an agent."""
+    def refresh(self, run: RunId, claim: Claim, accepts: Callable[[AgentState], bool], at: float) -> None:
+        """An event has concerned the run; `accepts` is whether it could use an agent."""
         share = self._shares[run]
         share.count(at)
+        claim = self._hard(run, claim, at)
         free, busy = self._agents.free_count(run), self._agents.busy_count(run)
-        return Contender(share, self._hard(run, claim, at), free, busy, accepts)
+        contender = self._contenders.get(run)
+        if contender is None:
+            self._contenders[run] = Contender(share, claim, free, busy, accepts, claim.members)
+        else:
+            contender.claim = claim
+            contender.wants = claim.members
+            contender.free = free
+            contender.busy = busy
+
+    @property
+    def contenders(self) -> list[Contender]:
+        """The runs, as they stand since the newest grants."""
+        return list(self._contenders.values())
 
     def _hard(self, run: RunId, claim: Claim, at: float) -> Claim:
         """The claim without cases that the sampler takes long for, as long as idle agents wait for them."""
@@ -177,37 +203,96 @@ class Allocator:
         since = self._soft_since.setdefault(run, at)
         return claim if at < since + SOFT_S else Claim(claim.unit, claim.ready, 0, claim.lacking)
 
-    def grants(self, contenders: Sequence[Contender], at: float) -> list[tuple[AgentState, RunId]]:
-        """The agents that change hands, with their next run."""
-        self._reservation.expire(at)
-        for contender in contenders:
-            if self._reservation.run == contender.run:
-                contender.reserves = self._can_form(contender)
-                if not contender.reserves:
-                    self._reservation.formed(contender.run)
+    def grants(self, refreshed: Iterable[RunId], at: float) -> list[tuple[AgentState, RunId]]:
+        """The agents that change hands, with their next run. `refreshed`: the runs that have changed."""
         released = self._agents.take_released()
         for agent in released:
-            if agent.run is not None and agent.run in self._shares:
-                share = self._shares[agent.run]
+            if agent.run is not None and (share := self._shares.get(agent.run)) is not None:
                 share.exempt = max(0, share.exempt - 1)
+        quiet = self._reservation.run is None and not self._unsettled
+        changed = [self._contenders[run] for run in refreshed]
+        moves: list[tuple[AgentState, RunId]] | None
+        is_wanted = any(contender.unmet for contender in changed) or any(
+            share.hungry for share in self._shares.values()
+        )
+        if not is_wanted:
+            for contender in changed:
+                self._settle(contender, at)
+            return []
+        # Nearly all events are of this kind; a look at all that could change hands cost a quarter of the coordinator.
+        if (
+            quiet
+            and len(released) < 2
+            and not any(contender.share.is_new or contender.surplus for contender in changed)
+        ):
+            moves = self._next_of(released[0], changed, at) if released else []
+            if moves is not None:
+                for contender in changed:
+                    self._settle(contender, at)
+                return moves
+        return self._all_grants(released, at)
+
+    def _next_of(self, agent: AgentState, changed: list[Contender], at: float) -> list[tuple[AgentState, RunId]] | None:
+        """As `grants`, for one agent that has lost its member; None where more than this agent could change hands."""
+        owner = None if agent.run is None else self._contenders.get(agent.run)
+        if owner is None:
+            return None
+        owner.free -= 1
+        best: Contender | None = None
+        lowest = math.inf
+        for contender in self._contenders.values():
+            if contender.wants <= contender.free:
+                continue
+            share = contender.share
+            missing = 1 if contender.claim.unit == 1 else contender.missing
+            # Without a surplus, all that it has is in use: this is `order`, for equal priorities.
+            soon_s = (contender.busy + contender.free + missing) * AHEAD_S
+            virtual_s = (share.used_s + share.rate * (at - share.since) + soon_s) / share.weight
+            if virtual_s < lowest:
+                lowest = virtual_s
+                best = contender
+        if best is None or (best is owner and best.missing == 1):
+            owner.free += 1
+            return []
+        if best.missing > 1 or not best.accepts(agent):
+            owner.free += 1
+            return None
+        best.free += 1
+        changed.append(best)
+        return [(agent, best.run)]
+
+    def _all_grants(self, released: list[AgentState], at: float) -> list[tuple[AgentState, RunId]]:
+        contenders = self.contenders
+        self._reservation.expire(at)
+        for contender in contenders:
+            contender.share.count(at)
+            contender.reserves = self._reservation.run == contender.run and self._can_form(contender)
+            if self._reservation.run == contender.run and not contender.reserves:
+                self._reservation.formed(contender.run)
         moves: list[tuple[AgentState, RunId]] = []
         if any(contender.unmet for contender in contenders):
-            contested = self._contested(contenders, released)
-            moves = self._contest(contenders, contested, at)
-        slots = len(self._agents)
+            moves = self._contest(contenders, self._contested(contenders, released), at)
         for contender in contenders:
-            share = contender.share
-            # An agent that loads code, or the frameworks, is of no use yet: a run once paid for the start of a pool.
-            loading = self._agents.free_count(contender.run) - self._agents.idle_count(contender.run)
-            share.in_use = max(contender.busy, contender.in_use - loading)
-            is_hungry = contender.unmet > 0
-            if is_hungry and not share.hungry:
-                let_in(share, self._shares.values(), slots)
-            share.hungry = is_hungry
-            share.is_new = False
-            if contender.free >= contender.claim.unit or not contender.claim.members:
-                self._reservation.formed(contender.run)
+            self._settle(contender, at)
+        priorities = {contender.share.priority for contender in contenders}
+        surplus = any(contender.surplus for contender in contenders)
+        self._unsettled = len(priorities) > 1 or surplus or self._has_orphans()
         return moves
+
+    def _settle(self, contender: Contender, at: float) -> None:
+        """Note what the run uses from now on, and whether it could use more."""
+        share = contender.share
+        share.count(at)
+        # An agent that loads code, or the frameworks, is of no use yet: a run once paid for the start of a pool.
+        loading = self._agents.free_count(contender.run) - self._agents.idle_count(contender.run)
+        share.in_use = max(contender.busy, contender.in_use - loading)
+        is_hungry = contender.unmet > 0
+        if is_hungry and not share.hungry:
+            let_in(share, self._shares.values(), len(self._agents))
+        share.hungry = is_hungry
+        share.is_new = False
+        if contender.free >= contender.claim.unit or not contender.wants:
+            self._reservation.formed(contender.run)
 
     def _has_orphans(self) -> bool:
         return any(run not in self._shares for run in self._agents.runs_with_free())

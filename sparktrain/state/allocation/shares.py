@@ -37,10 +37,15 @@ class Share(Struct, gc=False):
     exempt: int = 0
     """Agents that it had beyond its share when another run came: until their members end, they count as no use."""
 
+    @property
+    def rate(self) -> int:
+        """Slot-seconds that count in a second."""
+        return max(0, self.in_use - self.exempt)
+
     def count(self, at: float) -> None:
         """Count its use up to `at`."""
         if at > self.since:
-            self.used_s += max(0, self.in_use - self.exempt) * (at - self.since)
+            self.used_s += self.rate * (at - self.since)
             self.since = at
 
     def after(self, agents: int) -> float:
