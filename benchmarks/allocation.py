@@ -60,7 +60,7 @@ def share_error(calls: int) -> float:
 
 
 def urgent() -> tuple[float, int]:
-    """The longest wait of urgent trials on a full pool, in seconds, and the steps that pre-empted trials repeat."""
+    """The longest wait of urgent trials on a full pool, in seconds, and the steps that preempted trials repeat."""
     patient = SimulatedCall(name="patient", steps=(100, 200))
     later = [
         SimulatedCall(name=f"urgent-{number}", priority=1, trials=1, start_s=10.0 + 7.13 * number)
@@ -136,7 +136,7 @@ def rows(agents: int, trials: int) -> list[tuple[str, str, str]]:
     table.append(
         ("an urgent trial on a full pool starts after", f"{wait_s:.2f} s", at_most(wait_s, URGENT_TARGET_S, " s"))
     )
-    table.append(("steps that pre-empted trials repeat", str(repeated), at_most(repeated, 0)))
+    table.append(("steps that preempted trials repeat", str(repeated), at_most(repeated, 0)))
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
         timed, cpu_s, events = asyncio.run(cost(folder, CALLS, agents, trials))
     percent = 100 * timed.cpu_s / cpu_s

@@ -243,7 +243,7 @@ class SharingKeywords(Keywords):
         default=1.0,
         panel=SPARK,
         details="A call of weight 2 gets twice the slots of one of weight 1, as long as both have use for them.",
-        page="sessions.md#several-calls-at-the-same-time",
+        page="sessions.md#several-calls-at-a-time",
     )
     priority: int = option(
         "Calls of a higher priority get slots first: trials of lower ones pause at their next checkpoint.",
@@ -251,7 +251,7 @@ class SharingKeywords(Keywords):
         default=0,
         panel=SPARK,
         details="A paused trial continues from that checkpoint. A trial that saves none is left to end.",
-        page="sessions.md#several-calls-at-the-same-time",
+        page="sessions.md#several-calls-at-a-time",
     )
 
 

@@ -96,7 +96,7 @@ class _Step(NamedTuple):
 
 @dataclass
 class VirtualPool:
-    """Calls on a pool of `slots`, with trials of which each step takes `step_s`."""
+    """Calls on a pool of `slots`, with trials that take `step_s` for each step."""
 
     calls: Sequence[SimulatedCall]
     slots: int
@@ -149,7 +149,7 @@ class VirtualPool:
                 self._feed(on.Ticked(self._at))
                 self._push(self._at + TICK_S, None)
             case SimulatedCall() as call:
-                self._begin(call)
+                self._start(call)
             case do.PrepareAgent(agent=agent, run=run):
                 self._send(agent, m.Ready(run))
             case on.Suggested():
@@ -163,7 +163,7 @@ class VirtualPool:
         process = self._processes.get(agent)
         return process is not None and process.member == member
 
-    def _begin(self, call: SimulatedCall) -> None:
+    def _start(self, call: SimulatedCall) -> None:
         run = RunId(call.name)
         self._running[run] = _Call(call)
         roles = (Role.CHIEF, *[Role.WORKER] * (call.size - 1))

@@ -15,6 +15,10 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state.liveness import Leases
 from sparktrain.state.transitions import check_move
 
+MOST_CODES = 16
+"""An agent counts as having the code of so many runs: it removes older code after some more, see `executor.code`, in an
+order that may differ a little."""
+
 
 class AgentStatus(Enum):
     """The status of an agent, as the coordinator sees it."""
@@ -45,8 +49,8 @@ class AgentState:
     status: AgentStatus = AgentStatus.PREPARING
     run: RunId | None = None
     """The run that it is of: no other one gives it members."""
-    codes: set[RunId] = field(default_factory=set)
-    """The runs that it has the code of."""
+    codes: dict[RunId, None] = field(default_factory=dict)
+    """The runs that it has the code of, the newest last."""
     member: Member | None = None
     former: Member | None = None
     """The name under which the process of its member has started, where that has another one since."""
@@ -58,6 +62,13 @@ class AgentState:
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         self.status = check_move(f"agent {self.id}", self.status, status, _LEGAL)
+
+    def learn(self, run: RunId) -> None:
+        """It has got the code of `run`."""
+        self.codes.pop(run, None)
+        self.codes[run] = None
+        if len(self.codes) > MOST_CODES:
+            del self.codes[next(iter(self.codes))]
 
     def rename(self, member: Member) -> None:
         """Its process is `member` from now on."""
@@ -161,7 +172,7 @@ class Agents:
     def forget_code(self, run: RunId) -> None:
         """A run starts: no agent has its code, though an earlier one may have had its name."""
         for agent in self._all.values():
-            agent.codes.discard(run)
+            agent.codes.pop(run, None)
 
     def prepare(self, agent: AgentState, run: RunId) -> bool:
         """The agent, which has no member, is of `run` from now on; returns whether it must get the code.
@@ -183,7 +194,7 @@ class Agents:
         """The agent has the code of `run`, or has started where it is of no run, and is idle."""
         agent.move(AgentStatus.IDLE)
         if run is not None:
-            agent.codes.add(run)
+            agent.learn(run)
         self._now_idle(agent)
 
     def occupy(self, agent: AgentState, member: Member) -> None:

@@ -194,7 +194,7 @@ class Machine:
             return
         self.agents.renew_lease(agent_id, at)
         if run is not None:
-            agent.codes.add(run)
+            agent.learn(run)
         # It may have been on its way to another run, which it has the code of.
         if agent.run not in self._runs or agent.run in agent.codes:
             self.agents.ready(agent, run)
@@ -350,4 +350,6 @@ class _Fold:
 
 
 def _frees_nothing(event: on.Event) -> bool:
+    if isinstance(event, on.Suggested):
+        return True  # what the sampler may still have is claimed already
     return isinstance(event, on.AgentSent) and isinstance(event.message, _FREES_NOTHING)

@@ -234,7 +234,7 @@ def test_the_loss_of_an_agent_costs_the_run_that_has_it(runs: Path, tmp_path: Pa
         [lost] = [each for each in coordinator._machine.agents.all() if each.member and each.member.run == "second"]
         (tmp_path / "entered-2").unlink()
         call(coordinator._server.drop(lost.id, "the test cuts it off"), 10.0)
-        wait_until((tmp_path / "entered-2").exists, SOON_S, "the trial of the second call runs again")
+        wait_until((tmp_path / "entered-2").exists, SOON_S, "the trial of the second call is restarted")
         (tmp_path / "hold").unlink()
         results = calls.join()
     assert [len(trial.restarts) for trial in results["first"].trials] == [0]

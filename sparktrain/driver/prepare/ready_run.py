@@ -35,7 +35,7 @@ def request_of(owned: OwnedRun, agents: int, display: Display, data: MemberData 
         owned=owned,
         sampler=sampler,
         total=None if sampler.total is None else sampler.total * spec.replication.size,
-        allotment=Allotment(agents=agents, most=agents, weight=call.weight, priority=call.priority),
+        allotment=Allotment(agents=agents, most=agents, weight=call.slots.weight, priority=call.slots.priority),
         display=display,
         driver_started=owned.run.driver_started,
         lookahead=0 if isinstance(base_sampler, AnsweringSampler) else 1,  # what a trial asks is answered once it runs
