@@ -2,7 +2,7 @@
 
 BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training torch faults hosts examples
-BENCHMARKS := local_start command_start coordinator scaling scaling_cases grpc_agents isolation keras_trials first_line heavy_tail stopping \
+BENCHMARKS := local_start command_start coordinator scaling scaling_cases allocation grpc_agents isolation keras_trials first_line heavy_tail stopping \
     recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death resume \
     hdfs_throughput journal reports suggest search_quality tracking report page runs_page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
 TORCH_BENCHMARKS := torch_feed torch_step torch_recovery

@@ -73,7 +73,7 @@ async def measured(crowd: Crowd, agents: int, work: RunRequest, trials: int) -> 
     async with asyncio.timeout(JOIN_TIMEOUT_S):
         await crowd.join()
         await coordinator.complete.wait()
-    beating = asyncio.create_task(crowd.beat())
+    beating = asyncio.create_task(crowd.heartbeat())
     join_s, watch, before = watch.cpu_s, Stopwatch(crowd), coordinator.events
     running = asyncio.create_task(coordinator.run(work))
     await asyncio.wait([running, asyncio.create_task(crowd.started_all.wait())], return_when=asyncio.FIRST_COMPLETED)

@@ -391,7 +391,8 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolAr
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
     Returns at once, while the agents start. The pool releases its slots at the end of the `with` block, by `close()`,
-    by Ctrl-C during a call, and after `idle_timeout` without a call; the next call then starts new agents.
+    by Ctrl-C during a call if no other one is on it, and after `idle_timeout` without a call; the next call then starts
+    new agents. Any number of calls may be on it, in several threads: they share the agents by `weight` and `priority`.
 
     Args:
         spark: the session to use, or `sparktrain.local()`; the active session by default.

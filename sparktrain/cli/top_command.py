@@ -82,7 +82,7 @@ class _Top:
         """Draw, and answer keys, until one ends it. Blocks."""
         from rich.live import Live
 
-        from sparktrain.display.live import SteadyConsole
+        from sparktrain.display.shared_stream import SteadyConsole
         from sparktrain.threads import spawn
 
         console = SteadyConsole(file=sys.stdout, highlight=False, force_jupyter=False)

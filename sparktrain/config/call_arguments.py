@@ -88,7 +88,11 @@ class LimitArguments(MemberArguments, total=False):
     gpus: int
     notice: str | PathLike[str] | None
 
-class CommonArguments(ProgressArguments, EnvironmentArguments, DataArguments, SliceArguments, LimitArguments, DirectoryArguments, total=False): ...
+class SharingArguments(TypedDict, total=False):
+    weight: float
+    priority: int
+
+class CommonArguments(SharingArguments, ProgressArguments, EnvironmentArguments, DataArguments, SliceArguments, LimitArguments, DirectoryArguments, total=False): ...
 
 class TrialsArguments(SearchArguments, AveragingArguments, CommonArguments, total=False):
     trial_timeout: float | timedelta | str | None
@@ -121,9 +125,9 @@ class StandbyArguments(TypedDict, total=False):
 
 class RunArguments(StandbyArguments, PoolRunArguments, total=False): ...
 
-class ResumeArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, StandbyArguments, ConcurrencyArguments, total=False): ...
+class ResumeArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, StandbyArguments, ConcurrencyArguments, SharingArguments, total=False): ...
 
-class ExtendArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, ConcurrencyArguments, total=False):
+class ExtendArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, ConcurrencyArguments, SharingArguments, total=False):
     trials: int | None
 
 class RefitArguments(RunArguments, total=False):

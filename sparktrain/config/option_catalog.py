@@ -17,12 +17,14 @@ from sparktrain.config.metric_names import Mode
 from sparktrain.config.option_rules import (
     CHANGED,
     FLAG,
+    LEAST_PRIORITY,
     MEMORY,
     MODULES,
     PLACE,
     TEXT,
     TIME,
     WAIT,
+    WEIGHT,
     ValueRule,
     checkpoint_choice,
     integer,
@@ -232,8 +234,35 @@ class LimitKeywords(MemberKeywords):
     )
 
 
+class SharingKeywords(Keywords):
+    """Options of calls that share the slots of a pool or a session with others."""
+
+    weight: float = option(
+        "Share of the slots, against the weights of other calls at the same time.",
+        WEIGHT,
+        default=1.0,
+        panel=SPARK,
+        details="A call of weight 2 gets twice the slots of one of weight 1, as long as both have use for them.",
+        page="sessions.md#several-calls-at-a-time",
+    )
+    priority: int = option(
+        "Calls of a higher priority get slots first: trials of lower ones pause at their next checkpoint.",
+        integer(LEAST_PRIORITY),
+        default=0,
+        panel=SPARK,
+        details="A paused trial continues from that checkpoint. A trial that saves none is left to end.",
+        page="sessions.md#several-calls-at-a-time",
+    )
+
+
 class CommonKeywords(
-    ProgressKeywords, EnvironmentKeywords, DataKeywords, SliceKeywords, LimitKeywords, DirectoryKeywords
+    SharingKeywords,
+    ProgressKeywords,
+    EnvironmentKeywords,
+    DataKeywords,
+    SliceKeywords,
+    LimitKeywords,
+    DirectoryKeywords,
 ):
     """Options of sweeps and of runs of one gang."""
 
@@ -338,11 +367,13 @@ class RunKeywords(StandbyKeywords, PoolRunKeywords):
     """Options of `run`."""
 
 
-class ResumeKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, StandbyKeywords, ConcurrencyKeywords):
+class ResumeKeywords(
+    CallbackKeywords, ProgressKeywords, EnvironmentKeywords, StandbyKeywords, ConcurrencyKeywords, SharingKeywords
+):
     """Options of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
 
 
-class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, ConcurrencyKeywords):
+class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, ConcurrencyKeywords, SharingKeywords):
     """Options of `extend`."""
 
     trials: int | None = option(

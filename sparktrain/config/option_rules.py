@@ -1,5 +1,6 @@
 """The rules of option values: how each kind is parsed, checked, and named in help."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -171,6 +172,20 @@ def checkpoint_choice(value: object, subject: str) -> str:
     return value
 
 
+def share_weight(value: object, subject: str = "weight") -> float:
+    """`value` as a weight among other calls: a finite number above 0, also from text. Raises SpecError."""
+    try:
+        weight = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        weight = math.nan
+    if not math.isfinite(weight) or weight <= 0:
+        raise SpecError(
+            f"{subject} ({shown(value)}) must be a finite number above 0: a call of weight 2 gets twice the slots of "
+            "one of weight 1; to run only on slots that no other call wants, pass priority=-1"
+        )
+    return weight
+
+
 def _parsed_integer(word: str, subject: str) -> int:
     try:
         return int(word)
@@ -178,6 +193,8 @@ def _parsed_integer(word: str, subject: str) -> int:
         raise SpecError(f"{subject} ({shown(word)}) must be a whole number: write digits, such as 2") from None
 
 
+LEAST_PRIORITY = -1000
+WEIGHT = ValueRule(share_weight, "N")
 TIME = ValueRule(seconds, "TIME", takes=Duration)
 WAIT = ValueRule(wait, "TIME", takes=Duration)
 MEMORY = ValueRule[int | None](

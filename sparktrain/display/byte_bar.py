@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sparktrain.display.live import SteadyConsole, is_live
+from sparktrain.display.live import is_live
+from sparktrain.display.shared_stream import SteadyConsole
 
 
 @contextmanager

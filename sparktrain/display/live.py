@@ -8,7 +8,6 @@ from io import StringIO
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
@@ -16,6 +15,8 @@ from sparktrain import formatting
 from sparktrain.boundary import message_of
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
+from sparktrain.display.shared_stream import STREAMS, SharedTerminal
+from sparktrain.errors import BugError
 from sparktrain.ipython_shell import ipython_shell
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.threads import spawn
@@ -127,33 +128,32 @@ class DrawingDisplay(Display):
 
 
 class TerminalDisplay(DrawingDisplay):
-    """A picture at the end of a terminal that changes in place; failures stay above it."""
+    """A picture at the end of a terminal that changes in place; failures stay above it.
+
+    Runs that are on at the same time have one block of it each.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        self._console = SteadyConsole(file=stream, highlight=False, force_jupyter=False)
+        self._stream = stream
         self._screen = sweep_view.Screen()
         self._causes: Counter[str] = Counter()
-        # Standard streams are left as they are: they belong to the caller's threads.
-        self._live = Live(
-            self._screen,
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
+        self._terminal: SharedTerminal | None = None
+
+    @property
+    def _shown(self) -> SharedTerminal:
+        if self._terminal is None:
+            raise BugError("a display draws before it is open")
+        return self._terminal
 
     def _open(self) -> None:
-        self._live.start()
+        self._terminal = STREAMS.enter_terminal(self._stream, self._screen)
 
     def _draw(self, progress: Progress) -> None:
-        self._screen.update(progress)
-        self._live.refresh()
+        self._shown.draw(lambda: self._screen.update(progress))
 
     def _draw_line(self, line: str) -> None:
-        self._console.print(Text(line))
+        self._shown.print(Text(line))
 
     def _draw_ended(self, trial: TrialResult) -> None:
         self._screen.trial_ended(trial)
@@ -162,17 +162,21 @@ class TerminalDisplay(DrawingDisplay):
         cause = trial.error.summary if trial.error else ""
         self._causes[cause] += 1
         if self._causes[cause] <= _SHOWN_PER_CAUSE:
-            self._console.print(self._screen.failed(trial))
+            if self._shown.is_shared and self._latest is not None:
+                self._shown.print(Text(f"{self._latest.name}:"))
+            self._shown.print(self._screen.failed(trial))
         if self._causes[cause] == _SHOWN_PER_CAUSE:
-            self._console.print("  further trials with this cause are only counted", style="dim")
+            self._shown.print("  further trials with this cause are only counted", style="dim")
 
     def _draw_restart(self, progress: Progress, line: str) -> None:
-        self._console.print(Text(line, style="yellow"))
+        name = f"{progress.name}: " if self._shown.is_shared else ""
+        self._shown.print(Text(f"{name}{line}", style="yellow"))
 
     def _end(self, progress: Progress | None) -> None:
-        self._live.stop()
+        terminal = self._shown
+        STREAMS.leave_terminal(self._stream, self._screen)
         if progress is not None:
-            self._console.print(sweep_view.summary(self._screen))
+            terminal.print(sweep_view.summary(self._screen))
 
 
 class NotebookDisplay(DrawingDisplay):
@@ -258,8 +262,11 @@ class LineDisplay(DrawingDisplay):
         """What had happened by then."""
         self._members_at: float | None = None
         """Seconds of the newest lines for the members of a gang."""
+        self._is_shared = False
+        """Another run has written to the stream since this one started."""
 
     def _draw(self, progress: Progress) -> None:
+        self._is_shared |= STREAMS.is_shared(self._stream)
         line = sweep_view.status_line(progress)
         if self._written is not None:
             pause = progress.seconds - self._written[0]
@@ -274,23 +281,33 @@ class LineDisplay(DrawingDisplay):
     def _write_members(self, progress: Progress) -> None:
         lines = gang_view.member_lines(progress) if gang_view.shows_members(progress) else []
         for line in lines:
-            self._write(f"    {line}")
+            self._write(f"    {self._name}{line}")
         self._members_at = progress.seconds if lines else self._members_at
 
     def _draw_line(self, line: str) -> None:
         self._write(line)
 
+    def _open(self) -> None:
+        STREAMS.enter_lines(self._stream)
+
     def _draw_restart(self, progress: Progress, line: str) -> None:
-        self._write(f"[{formatting.clock(progress.seconds)}] {line}")
+        self._write(f"[{formatting.clock(progress.seconds)}] {self._name}{line}")
+
+    @property
+    def _name(self) -> str:
+        """The name of the run, once others have written to the stream too; its status has the name anyway."""
+        self._is_shared |= STREAMS.is_shared(self._stream)
+        return f"{self._latest.name}: " if self._latest is not None and self._is_shared else ""
 
     def _draw_ended(self, trial: TrialResult) -> None:
         latest = self._latest
         time = formatting.clock(latest.seconds) if latest else "0:00"
-        self._write(f"[{time}] {sweep_view.ended_line(trial, latest.metric if latest else None)}")
+        self._write(f"[{time}] {self._name}{sweep_view.ended_line(trial, latest.metric if latest else None)}")
 
     def _end(self, progress: Progress | None) -> None:
         if progress is not None and (self._written is None or sweep_view.status_line(progress) != self._written[1]):
             self._write_status(progress, sweep_view.status_line(progress))
+        STREAMS.leave_lines(self._stream)
 
     def _write_status(self, progress: Progress, line: str) -> None:
         self._written = (progress.seconds, line)
@@ -307,14 +324,6 @@ class LineDisplay(DrawingDisplay):
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         self._stream.flush()
-
-
-class SteadyConsole(Console):
-    """A console that raises a broken pipe as any other error: rich would silence the standard output and exit."""
-
-    def on_broken_pipe(self) -> None:
-        """See base class."""
-        raise
 
 
 def choose_display(*, quiet: bool = False, stream: TextIO | None = None) -> Display:

@@ -122,6 +122,8 @@ class Screen:
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
+        self.parts = 1
+        """Into how many parts the terminal is divided: one for each run that is shown there."""
         self._rows = Rows()
         self._placed: list[RunningTrial | None] = []
         self._columns = Columns()
@@ -148,7 +150,7 @@ class Screen:
             return
         yield Text()
         yield from self._header(self.progress, options.max_width)
-        rows = min(_MOST_ROWS, max(1, console.height - _HEADER_LINES))
+        rows = min(_MOST_ROWS, max(1, console.height // self.parts - _HEADER_LINES))
         if gang_view.shows_members(self.progress):
             members = gang_view.members_of(self.progress)
             hidden = len(members[rows:])

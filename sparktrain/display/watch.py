@@ -8,7 +8,7 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.clock import Clock, pause
-from sparktrain.display.live import SteadyConsole
+from sparktrain.display.shared_stream import SteadyConsole
 from sparktrain.display.status_json import run_json
 from sparktrain.display.status_view import StatusScreen, status_line
 from sparktrain.runs.view import RunState, RunView

@@ -16,6 +16,7 @@ from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.session_pools import SESSION_POOLS
 from sparktrain.usercode.preload import keras_left_by_pool
 
 
@@ -31,7 +32,7 @@ class Admitted(NamedTuple):
 
 
 class OwnAgents:
-    """Agents that start for one run and end with it."""
+    """Agents that start for one run and end with it, or those of other calls that have the slots."""
 
     def __init__(self, engine: Engine, times: PoolTimes = POOL_TIMES) -> None:
         self.engine = engine
@@ -60,18 +61,17 @@ class OwnAgents:
     def _opened(self, admitted: Admitted) -> Iterator[AgentPool]:
         run, engine, agents, without_gpus = admitted
         pool = AgentPool(engine, agents, run.definition.plan.preload, None, without_gpus, self._times)
-        self._pool = pool
-        try:
-            # Where Spark jobs write the data first, agents that hold all slots would keep those jobs waiting forever.
-            pool.open(agents=not (engine.runs_jobs and run.waits_for_spark()))
-            yield pool
-        finally:
-            pool.close()
+        gang = run.definition.spec.gang
+        # Where Spark jobs write the data first, agents that hold all slots would keep those jobs waiting forever.
+        submit = not (engine.runs_jobs and run.waits_for_spark())
+        with SESSION_POOLS.entered(pool, gang.size + gang.standby, submit=submit) as shared_pool:
+            self._pool = shared_pool
+            yield shared_pool
 
-    def stop(self, reason: str, grace_s: float) -> None:
-        """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread."""
+    def stop(self, run: str, reason: str, grace_s: float) -> None:
+        """Stop a run, if it is on: it is advised to stop, and ended `grace_s` later. Any thread."""
         if (pool := self._pool) is not None:
-            pool.stop(reason, grace_s)
+            pool.stop(run, reason, grace_s)
 
 
 class HeldAgents(OwnAgents):
@@ -119,7 +119,7 @@ class PoolAgents:
     def admit(self, call: CheckedCall) -> Admitted:
         """Check a call against the pool, and attach its run. Blocks on the store.
 
-        Raises UserError, such as PoolError when the pool is closed, or on another run.
+        Raises UserError, such as PoolError when the pool is closed, or on a run of this name.
         """
         call = _with_notice(_sliced(call, self.engine.gpu_mib), self.engine)
         if note := keras_left_by_pool(call.definition.plan.preload, self._pool.preload):
@@ -131,16 +131,16 @@ class PoolAgents:
         preflight.check_standby(agents, None, gang, "the pool", f"open it with sparktrain.pool(agents={seats})")
         preflight.check_pool(agents, gang.size)
         slots_of_feeds(call, self.engine, agents)
-        self._pool.check_free()
+        self._pool.check_name(call.definition.spec.name)
         return Admitted(attach(call, self.engine, self._pool.driver_identity()), self.engine, agents)
 
     def pool(self, admitted: Admitted) -> AbstractContextManager[AgentPool]:
         """The pool, which stays open."""
         return nullcontext(self._pool)
 
-    def stop(self, reason: str, grace_s: float) -> None:
+    def stop(self, run: str, reason: str, grace_s: float) -> None:
         """As `OwnAgents.stop`."""
-        self._pool.stop(reason, grace_s)
+        self._pool.stop(run, reason, grace_s)
 
 
 OpenAgents = OwnAgents | PoolAgents

@@ -74,7 +74,7 @@ class BackgroundRun:
 
     def stop(self, reason: str) -> None:
         """End its members. Does not block."""
-        self._agents.stop(reason, 0.0)
+        self._agents.stop(self._call.definition.spec.name, reason, 0.0)
 
     def _work(self) -> None:
         try:

@@ -5,9 +5,12 @@ loop such as the sampler's. `feed` folds them one at a time, in their order; the
 with commands. Commands go through the run's `journal_writer`, which performs a command only once the records before
 it are durable. So a driver that takes over knows everything that any agent has acted on.
 
+Any number of runs may be on at the same time. The machine names the run of each command; all else that a run has here
+is in its `ActiveRun`: journal, uploads, sampler, display, error. An error in one run ends that run alone.
+
 The coordinator decides nothing, and never blocks: what waits for a store, Spark or user code runs in a thread
 (`aside`), and comes back as an event. Deadlines are the machine's, checked at each tick. An error in a decision ends
-the run and the coordinator, because the state may be half changed: the next driver starts from the journal. All
+all runs and the coordinator, because the state may be half changed: the next driver starts from the journal. All
 methods belong to the loop.
 """
 
@@ -25,15 +28,13 @@ from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
+from sparktrain.driver.active_run import ActiveRun
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.drain_events import AnnouncedDepartures, drain_event
-from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import ProgressPace, progress_of
+from sparktrain.driver.progress_builder import progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
-from sparktrain.driver.sampler_thread import SETTLE_TIMEOUT_S, SamplerThread
-from sparktrain.driver.uploads import Uploads
+from sparktrain.driver.sampler_thread import SETTLE_TIMEOUT_S
 from sparktrain.errors import (
     BugError,
     EnvironmentMismatchError,
@@ -45,7 +46,6 @@ from sparktrain.errors import (
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
-from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.runs.additions.drain_requests import pending_drains
 from sparktrain.runs.history import observation
 from sparktrain.runs.trial_result import result_of
@@ -56,7 +56,6 @@ from sparktrain.state.ending import Ending
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.run_machine import Commands
-from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
@@ -91,32 +90,8 @@ INTERRUPTED_SETTLE_S = 1.0
 logger = logging.getLogger("sparktrain")
 
 
-class ActiveRun:
-    """The current run of a coordinator."""
-
-    def __init__(
-        self, work: RunRequest, uploads: Uploads, recorder: MetricRecorder, writer: JournalWriter, clock: Clock
-    ) -> None:
-        self.work = work
-        self.id = RunId(work.spec.name)
-        self.uploads = uploads
-        self.recorder = recorder
-        self.writer = writer
-        self.tally = Tally(work.spec)
-        self.pace = ProgressPace()
-        self.started_at = clock.now()
-        self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
-        self.outlook = ""
-        """The cluster's last report about agents that have not joined."""
-        self.error: BaseException | None = None
-        """What went wrong in the driver itself, such as in the sampler."""
-        self.sampling = SamplerThread(clock)
-        self.hurried = False
-        """It was stopped at once, as by Ctrl-C."""
-
-
 class Coordinator:
-    """Owns the state of one pool of agents and of its current run."""
+    """Owns the state of one pool of agents and of its runs."""
 
     def __init__(
         self,
@@ -139,7 +114,7 @@ class Coordinator:
         self._machine = Machine(LEASE_S, 0.0 if loss_reasons is None else LOSS_REASON_TIMEOUT_S)
         self._inbox: deque[on.Event] = deque()
         self._folding = False
-        self._run: ActiveRun | None = None
+        self._runs: dict[RunId, ActiveRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
         """Why there are no more ticks or decisions, without which no run ends."""
@@ -159,7 +134,7 @@ class Coordinator:
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
-        """Stop the run, if any, dismiss every agent and stop listening; waits a few seconds for them to leave."""
+        """Stop all runs, dismiss every agent and stop listening; waits a few seconds for them to leave."""
         self.stop(reason, 0.0)  # or trials that dismissed agents end would count as lost
         await self._server.dismiss(reason)
         await self._server.close()
@@ -205,34 +180,29 @@ class Coordinator:
     async def run(self, work: RunRequest) -> RunOutcome:
         """Run all trials of `work`; returns when each is final and its files are stored.
 
-        Raises PoolError when another run is on or this coordinator is broken, EnvironmentMismatchError when an executor
-        has other versions.
+        Other runs may be on. Raises PoolError when one of this name is, or this coordinator is broken,
+        EnvironmentMismatchError when an executor has other versions.
         """
-        if self._run is not None:
-            name = self._run.work.spec.name
-            raise PoolError(f"the pool is on run {name!r}: wait for its end, or open a second pool")
+        name = RunId(work.spec.name)
+        if name in self._runs:
+            raise PoolError(f"the pool is on run {name!r}: wait for its end, or give this one another name")
         if self._broken is not None:
             raise _broken(self._broken)
-        uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        # The recorder stands before the journal: each report is stored before a checkpoint or a result that came after
-        # it counts.
-        recorder = MetricRecorder(
-            work.owned.journal, MetricLog(work.store, work.layout), self._clock, heard=work.reported
-        )
-        writer = JournalWriter(recorder, work.owned.contents.records, self._perform, self._clock, self._background)
-        self._run = run = ActiveRun(work, uploads, recorder, writer, self._clock)
+        if not self._runs:
+            self._server.notice_failures.clear()
+        run = ActiveRun(work, self._clock, self._server.knows, self._perform, self._background_of)
+        self._runs[name] = run
         try:
             if (tokens := work.owned.run.tokens) is not None:
                 self._hand_out(tokens)
-                self._background(self._keep_tokens(run, tokens))
+                self._background(self._keep_tokens(run, tokens), run=run)
             records = work.owned.contents.records
             self.feed(on.RunStarted(run.started_at, run.id, work.limits(), records, work.driver_started))
             # Count the trials of earlier drivers once: with 10,000 of them, a look at all took 0.16 s, ten times a
             # second.
-            run.tally = Tally(work.spec, self._sweep().trials.values())
-            self._background(self._look_out(run))
-            self._background(self._take_drains(run))
-            self._server.notice_failures.clear()
+            run.tally = Tally(work.spec, () if run.sweep is None else run.sweep.trials.values())
+            self._background(self._look_out(run), run=run)
+            self._background(self._take_drains(run), run=run)
             end = await run.end
             self._server.notice_failures.report(work.spec.notice)
             # A result has the path of its log and its files, so they must be stored before the caller gets it.
@@ -243,11 +213,11 @@ class Coordinator:
                 raise run.error
             if end.ending is Ending.UNAVAILABLE and self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
-            trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return RunOutcome(trials, end, self._sweep().ran_s, run.outlook, self._sweep().times.wall_s)
+            trials = tuple(result_of(trial, work) for trial in run.trials.trials.values())
+            return RunOutcome(trials, end, run.trials.ran_s, run.outlook, run.trials.times.wall_s)
         finally:
             run.sampling.close()
-            self._run = None
+            del self._runs[name]
 
     async def _settle_sampler(self, run: ActiveRun, end: do.EndRun) -> None:
         """Wait until the sampler has all results; not for one that hangs once the run is stopped, or out of time."""
@@ -262,19 +232,19 @@ class Coordinator:
         if problem := await run.sampling.settle(patience_s):
             logger.warning("run %s ends without its sampler: %s; a resume gives it what it lacks", run.id, problem)
 
-    def stop(self, reason: str, grace_s: float, ending: Ending = Ending.STOPPED) -> None:
-        """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
-        if self._run is not None:
-            self._run.hurried |= grace_s <= 0.0
-            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s, ending))
+    def stop(self, reason: str, grace_s: float, ending: Ending = Ending.STOPPED, run: str | None = None) -> None:
+        """Stop a run, or all of them: their trials are advised to stop, and ended `grace_s` later."""
+        for active in list(self._runs.values()):
+            if run in (None, active.id):
+                active.hurried |= grace_s <= 0.0
+                self.feed(on.StopAsked(self._clock.now(), active.id, reason, grace_s, ending))
 
-    def stop_trial(self, trial: TrialId, reason: str) -> None:
-        """Stop one trial of the run, if any: it is advised to stop, and ended a few seconds later."""
-        if self._run is not None:
-            self.feed(on.TrialStopAsked(self._clock.now(), self._run.id, trial, reason))
+    def stop_trial(self, run: str, trial: TrialId, reason: str) -> None:
+        """Stop one trial of a run, if that is on: it is advised to stop, and ended a few seconds later."""
+        self.feed(on.TrialStopAsked(self._clock.now(), RunId(run), trial, reason))
 
     def agents_unavailable(self, reason: str) -> None:
-        """No more agents will join: the run, if any, is over."""
+        """No more agents will join: all runs are over."""
         self.feed(on.AgentsUnavailable(self._clock.now(), reason))
 
     # ---- the loop
@@ -301,48 +271,50 @@ class Coordinator:
 
     def _fold(self, event: on.Event) -> None:
         try:
-            commands = self._machine.handle(event)
+            parts = self._machine.fold(event)
         except Exception as error:  # the state may be half changed: the next driver starts from the journal
             self._log(error)
             self._break(error)
             return
-        try:
-            self._take(commands)
-        except Exception as error:
-            self._log(error)
-            self._fail(self._run, error)
+        if isinstance(event, on.RunStarted):
+            self._runs[event.run].sweep = self._machine.last
+        for part in parts:
+            run = None if part.run is None else self._runs.get(part.run)
+            try:
+                self._take(run, part.commands)
+            except Exception as error:
+                self._log(error)
+                self._fail(run, error)
 
     def _receive(self, event: on.Event) -> None:
         """Feed an event of an agent. A checkpoint's path comes from the coordinator, whatever path the agent sent."""
         match event:
             # An agent that is compromised must not have files of another trial deleted or restored, so no path that it
             # sends is used.
-            case on.AgentSent(message=m.CheckpointStored() as message) if self._run is not None:
-                placed = checkpoints.placed(self._run.work.layout, message.member, message.checkpoint)
+            case on.AgentSent(message=m.CheckpointStored() as message) if message.member.run in self._runs:
+                layout = self._runs[message.member.run].work.layout
+                placed = checkpoints.placed(layout, message.member, message.checkpoint)
                 if placed is None:
                     logger.warning("agent %s claims an impossible checkpoint: %s", event.agent, message.checkpoint)
                     return
                 event = replace(event, message=replace(message, checkpoint=placed))
         self.feed(event)
 
-    def _take(self, commands: Commands) -> None:
-        if self._run is None:
+    def _take(self, run: ActiveRun | None, commands: Commands) -> None:
+        if run is None:
             for command in commands:
-                self._perform(command)
+                self._perform_for_all(command)
             return
         # All commands pass the writer, also those that wait for nothing: commands for one agent must keep their order.
-        writer = self._run.writer
         for command in commands:
-            writer.take(command)
-        if not writer.idle:
-            self._background(writer.write(self._cannot_write))
+            run.writer.take(command)
+        if not run.writer.idle:
+            self._background(run.writer.write(partial(self._cannot_write, run)), run=run)
 
-    def _cannot_write(self, error: Exception, dropped: Commands) -> None:
+    def _cannot_write(self, run: ActiveRun, error: Exception, dropped: Commands) -> None:
         """The journal has failed: later events would not be recorded, so the run ends here."""
-        if self._run is None:
-            return
-        self._run.error = self._run.error or error
-        self.stop(f"the journal cannot be written: {error}", 0.0)
+        run.error = run.error or error
+        self.stop(f"the journal cannot be written: {error}", 0.0, run=run.id)
         for command in dropped:
             # The machine waits for the end of each member that it has placed. These were never started, so no agent
             # will report it.
@@ -350,57 +322,55 @@ class Coordinator:
                 never = Outcome(0.0, failure=Failure(FailureKind.STOPPED, "not started: the journal cannot be written"))
                 self.feed(on.AgentSent(self._clock.now(), command.agent, m.MemberEnded(command.member, never)))
             elif isinstance(command, do.EndRun):
-                self._perform(command)
+                self._perform(run, command)
 
-    def _perform(self, command: do.Command) -> None:
+    def _perform_for_all(self, command: do.Command) -> None:
+        """Perform a command that is of no run."""
         match command:
-            case do.PlaceMember():
-                self._place_member(command)
-            case do.Suggest():
-                self._background(self._suggest(command))
-            case do.AskSampler():
-                self._background(self._ask(self._active(), command))
-            case do.ConcludeTrial(trial=trial, partial=partial_end):
-                self._conclude(self._sweep().trials[trial], partial_end)
-            case do.PrepareAgent(agent=agent, run=run):
-                definition = self._active().work.owned.definition
-                notice = definition.spec.notice or ""
-                self._server.send(agent, m.Prepare(run, definition.code, shared(definition.plan.preload), notice))
-            case do.RecordReports(member=member, reports=reports):
-                self._active().recorder.record(member, reports)
-            case do.Send(agent=agent, message=message):
-                if isinstance(message, m.RenameMember):
-                    self._active().uploads.rename(agent, message.member, message.successor)
-                self._server.send(agent, message)
-            case do.DeleteCheckpoints(checkpoints=doomed):
-                self._background(self._delete(self._active().work.store, doomed))
-            case do.SweepCheckpoints():
-                self._background(self._sweep_checkpoints(self._active().work, command))
             case do.DropAgent(agent=agent, reason=reason):
                 self._background(self._server.drop(agent, reason))
-            case do.EndRun(run=name, ending=ending, reason=reason):
-                if ending == Ending.FAILING:
-                    logger.warning("run %s has ended early: %s", name, reason)
-                self._active().end.set_result(command)
-            case do.ExcludeAgent(agent=agent, reason=reason):
-                logger.warning("agent %s gets no more trials of this run: %s", agent, reason)
             case do.Refused(agent=agent, reason=reason):
                 logger.info("a message of agent %s was refused: %s", agent, reason)
             case _:
+                raise BugError(f"no such command without a run: {type(command).__name__}")
+
+    def _perform(self, run: ActiveRun, command: do.Command) -> None:
+        """Perform a command of `run`, as its journal allows. Raises BugError for one that does not exist."""
+        match command:
+            case do.PlaceMember():
+                self._place_member(run, command)
+            case do.Suggest():
+                self._background(self._suggest(run, command), run=run)
+            case do.AskSampler():
+                self._background(self._ask(run, command), run=run)
+            case do.ConcludeTrial(trial=trial, partial=partial_end):
+                self._conclude(run, run.trials.trials[trial], partial_end)
+            case do.PrepareAgent(agent=agent):
+                definition = run.work.owned.definition
+                notice = definition.spec.notice or ""
+                self._server.send(agent, m.Prepare(run.id, definition.code, shared(definition.plan.preload), notice))
+            case do.RecordReports(member=member, reports=reports):
+                run.recorder.record(member, reports)
+            case do.Send(agent=agent, message=message):
+                if isinstance(message, m.RenameMember):
+                    run.uploads.rename(agent, message.member, message.successor)
+                self._server.send(agent, message)
+            case do.DeleteCheckpoints(checkpoints=doomed):
+                self._background(self._delete(run.work.store, doomed), run=run)
+            case do.SweepCheckpoints():
+                self._background(self._sweep_checkpoints(run.work, command), run=run)
+            case do.EndRun(run=name, ending=ending, reason=reason):
+                if ending == Ending.FAILING:
+                    logger.warning("run %s has ended early: %s", name, reason)
+                run.end.set_result(command)
+            case do.ExcludeAgent(agent=agent, reason=reason):
+                logger.warning("agent %s gets no more trials of this run: %s", agent, reason)
+            case do.DropAgent() | do.Refused():
+                self._perform_for_all(command)
+            case _:
                 raise BugError(f"no such command: {type(command).__name__}")
 
-    def _active(self) -> ActiveRun:
-        if self._run is None:
-            raise BugError("a command for a run came while there is none")
-        return self._run
-
-    def _sweep(self) -> Sweep:
-        if self._machine.last is None:
-            raise BugError("a command for a run came before the first")
-        return self._machine.last
-
-    def _place_member(self, start: do.PlaceMember) -> None:
-        run = self._active()
+    def _place_member(self, run: ActiveRun, start: do.PlaceMember) -> None:
         run.uploads.expect(start.agent, start.member)
         run.work.placed(start.member, start.params)
         self._server.send(start.agent, run.work.start_of(start))
@@ -425,8 +395,7 @@ class Coordinator:
         except OSError as error:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
-    async def _suggest(self, command: do.Suggest) -> None:
-        run = self._active()
+    async def _suggest(self, run: ActiveRun, command: do.Suggest) -> None:
         suggestion = await run.sampling.suggest(run.work.sampler, command.count)
         self.feed(
             on.Suggested(self._clock.now(), command.run, suggestion.cases, suggestion.exhausted, dict(suggestion.memo))
@@ -437,24 +406,30 @@ class Coordinator:
         answer_fields = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
         self.feed(on.QuestionAnswered(self._clock.now(), command.agent, command.member, command.number, *answer_fields))
 
-    def _conclude(self, trial: Trial, partial_end: bool) -> None:
-        run = self._active()
+    def _conclude(self, run: ActiveRun, trial: Trial, partial_end: bool) -> None:
         work = run.work
         if trial.status.observed and not partial_end:
-            end = observation(self._sweep().cases.end(trial), work.spec.metric)
-            self._background(run.sampling.observe(work.sampler, end))
+            end = observation(run.trials.cases.end(trial), work.spec.metric)
+            self._background(run.sampling.observe(work.sampler, end), run=run)
         run.tally.add(trial)
         work.trial_ended(result_of(trial, work))
 
     # ---- beside the loop
 
     def _background(
-        self, work: Coroutine[None, None, None], failed: Callable[[BaseException], None] | None = None
+        self,
+        work: Coroutine[None, None, None],
+        failed: Callable[[BaseException], None] | None = None,
+        *,
+        run: ActiveRun | None = None,
     ) -> None:
-        """Run `work` as a task; its error ends the run that it is for, or goes to `failed`."""
+        """Run `work` as a task; its error ends `run`, which it is for, or goes to `failed`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._done, failed or partial(self._fail, self._run)))
+        task.add_done_callback(partial(self._done, failed or partial(self._fail, run)))
+
+    def _background_of(self, work: Coroutine[None, None, None], run: ActiveRun) -> None:
+        self._background(work, run=run)
 
     def _done(self, failed: Callable[[BaseException], None], task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -471,29 +446,37 @@ class Coordinator:
 
     def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
         """End `run`, unless it is over; its caller gets the first error."""
-        if run is None or run is not self._run:
+        if run is None or not self._is_on(run):
             return
         run.error = run.error or (error if isinstance(error, Exception) else _broken(error))
         line = message_of(error).partition("\n")[0]
-        self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0)
+        self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0, run=run.id)
+
+    def _is_on(self, run: ActiveRun) -> bool:
+        return self._runs.get(run.id) is run
 
     def _break(self, error: BaseException) -> None:
-        """Ticks or decisions have failed: the run, if any, would wait forever, and ends at once, as does the
-        coordinator."""
+        """Ticks or decisions have failed: all runs would wait forever, and end at once, as does the coordinator."""
         self._broken = error
-        if self._run is not None and not self._run.end.done():
-            self._run.end.set_exception(self._run.error or _broken(error))
+        for run in self._runs.values():
+            if not run.end.done():
+                run.end.set_exception(run.error or _broken(error))
 
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep(TICK_S)
             self.feed(on.Ticked(self._clock.now()))
-            if self._run is not None and self._run.pace.is_due(self._clock.now()):
-                self._show_progress(self._run)
+            for run in list(self._runs.values()):
+                if run.pace.is_due(self._clock.now()):
+                    try:
+                        self._show_progress(run)
+                    except Exception as error:
+                        self._log(error)
+                        self._fail(run, error)
 
     async def _look_out(self, run: ActiveRun) -> None:
         """Ask the cluster what agents wait for, as long as some are missing."""
-        while self._run is run:
+        while self._is_on(run):
             # Ask only while agents are missing: each question is a request to the ResourceManager.
             missing = len(self._machine.agents) < run.work.agents
             outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
@@ -504,9 +487,9 @@ class Coordinator:
         """Feed what users ask to drain, as long as the run lasts."""
         rare_s = DRAINS_S if isinstance(run.work.store, LocalStore) else REMOTE_DRAINS_S
         attentive_until = self._clock.now()
-        while self._run is run:
+        while self._is_on(run):
             await self._clock.sleep(DRAINS_S if self._clock.now() < attentive_until else rare_s)
-            answered = frozenset(self._sweep().drains.answered)
+            answered = frozenset(run.trials.drains.answered)
             try:
                 read = partial(pending_drains, run.work.store, run.work.layout, answered)
                 requests = await aside(read, "sparktrain-drains")
@@ -516,7 +499,7 @@ class Coordinator:
                 continue
             if requests:
                 attentive_until = self._clock.now() + ATTENTIVE_S
-            for request in requests if self._run is run else ():
+            for request in requests if self._is_on(run) else ():
                 self.feed(drain_event(request, run.work, self._clock.now()))
 
     async def _explain_losses(self, loss_reasons: TaskFailures) -> None:
@@ -533,7 +516,7 @@ class Coordinator:
 
     async def _keep_tokens(self, run: ActiveRun, keeper: TokenKeeper) -> None:
         """Renew the agents' tokens before they expire, as long as the run lasts."""
-        while self._run is run:
+        while self._is_on(run):
             if keeper.is_due and await aside(keeper.renew, "sparktrain-tokens"):
                 self._hand_out(keeper)
             await self._clock.sleep(TOKENS_S)
@@ -546,26 +529,27 @@ class Coordinator:
         now = self._clock.now()
         behind_s = run.writer.behind_s
         slow = run.sampling.note
-        progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow)
+        progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow, sweep=run.sweep)
         # With thousands of running trials progress itself is work: the pace limits it to 2 % of the time.
         run.pace.record(now, self._clock.now() - now)
         run.work.display.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
-        if self._run is not None:
-            self._run.uploads.stored(agent, member, problem)
+        if (run := self._runs.get(member.run)) is not None:
+            run.uploads.stored(agent, member, problem)
 
     def _on_feed(self, message: m.MemberFeed, answer: Callable[[m.FeedEnded], None]) -> None:
-        run = self._run
-        if run is not None and run.id == message.member.run and run.work.streams is not None:
+        run = self._runs.get(message.member.run)
+        if run is not None and run.work.streams is not None:
             run.work.streams.on_feed(message, answer)
 
     async def _on_upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         # Closing cancels the uploads that have started; one that arrives a moment later was once stored as if nothing
         # had happened, and then cut off without a reason.
-        if self._run is None or self._run.id != header.member.run:
+        run = self._runs.get(header.member.run)
+        if run is None:
             raise ProtocolError(f"{header.name!r} of {header.member} comes when its run is over")
-        return await self._run.uploads.receive(header, chunks)
+        return await run.uploads.receive(header, chunks)
 
 
 def _broken(error: BaseException) -> PoolError:

@@ -50,7 +50,8 @@ def launch(call: CheckedCall, agents: AgentSource, display: Display | None = Non
         pool = stack.enter_context(agents.pool(admitted))
         # `run.json` takes the name before anything starts: of two drivers that pass here at once, one gets it.
         named = take_name(_with_known_backend(admitted.run, pool))
-        return _train(pool, named, display, stack.enter_context(listening(named)))
+        stack.enter_context(pool.entered(named.definition.spec.name))
+        return _train(pool, named, display, stack.enter_context(listening(named)), min(admitted.agents, pool.agents))
 
 
 def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
@@ -84,8 +85,11 @@ def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
     return replace(run, call=run.call.with_backend(choice.settled(has_horovod)))
 
 
-def _train(agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFeed | None) -> SweepResult:
-    """Run, write the result, and raise the error that ended the run early; `feed` reports to its callbacks."""
+def _train(
+    agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFeed | None, most_agents: int
+) -> SweepResult:
+    """Run on up to `most_agents` agents, write the result, and raise the error that ended the run early; `feed` reports
+    to its callbacks."""
     definition = run.definition
     spec = definition.spec
     display.start()
@@ -99,7 +103,7 @@ def _train(agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFee
                 stack.enter_context(served_page(run, agents, display))
                 data = _written_data(owned, agents, display)
                 streams = stack.enter_context(fed_streams(run.call, agents))
-                work = request_of(owned, agents.agents, display, data)
+                work = request_of(owned, most_agents, display, data)
                 keys = server_keys(spec.gang, spec.name)
                 work = replace(work, streams=streams, servers=keys, listener=feed)
             with _given_back(owned, PoolError):  # its slots were taken while data was written

@@ -6,6 +6,9 @@ thread blocks in `run`; each batch calls `_on_job_end` in a thread of its own; a
 another. `_job_lock` guards which batches are the pool's, and `_wants_jobs` whether a batch that ends gets a
 successor. What concerns the coordinator is passed to its event loop.
 
+Any number of calls may be on a pool, in any threads; the coordinator shares the agents among them. A signal ends the
+call of the main thread, and the pool closes with it unless others are on it.
+
 The invariant: of each part of its slots a pool has one batch at most, and only while it wants agents. So a batch that
 is dismissed is first taken off the books (`_retire_jobs`), then its agents are dismissed, and last the engine ends
 those that did not get the message, such as tasks that had not joined yet. Each of these waits has a deadline, also at
@@ -95,7 +98,7 @@ class _NumberedBatch(NamedTuple):
 
 
 class AgentPool:
-    """Agents of one engine. Its methods block, and belong to one thread at a time."""
+    """Agents of one engine. Its methods block, and may be called in any thread."""
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class AgentPool:
         """`agents` is the number in all; the last `without_gpus` of them have executors of their own without GPUs."""
         self.engine = engine
         self.agents = agents
+        self._first_agents = agents
         self._without_gpus = without_gpus
         self.preload = preload
         self._idle_timeout_s = idle_timeout_s
@@ -131,8 +135,10 @@ class AgentPool:
         self._outlook = engine.outlook(agents - without_gpus)
         self._idle: Future[None] | None = None
         self._unavailable: SparktrainError | None = None
-        self._on: str | None = None
-        """Name of its current run."""
+        self._on: set[str] = set()
+        """Names of the runs that it is on, or is about to be."""
+        self._grown: list[range] = []
+        """Slots that it has got since it was opened, each range with a batch of its own."""
 
     # ---- life
 
@@ -185,9 +191,14 @@ class AgentPool:
     def vacate(self, reason: str) -> None:
         """Dismiss the agents, so that their slots are free until the next run. Blocks for some seconds at most.
 
-        Raises PoolError when the pool is closed, or on a run.
+        Raises PoolError when the pool is closed, or on another run than the caller's.
         """
-        coordinator = self.check_free()
+        coordinator = self.check_open()
+        if len(self._on) > 1:
+            raise PoolError(
+                f"{reason}, and other calls have the slots ({', '.join(sorted(self._on))}): wait for their end, write "
+                "the data before them, or open the pool with fewer agents than the session has slots"
+            )
         self._cancel_idle()
         if jobs := self._retire_jobs():
             call(coordinator.dismiss(reason), CLOSE_TIMEOUT_S)
@@ -203,15 +214,32 @@ class AgentPool:
         """What a notebook shows of it. Any thread; does not block."""
         coordinator = self._coordinator
         alive = 0 if coordinator is None else coordinator.agents_alive
-        return PoolState(self.engine.name, self.agents, alive, self._on, coordinator is not None)
+        return PoolState(self.engine.name, self.agents, alive, tuple(sorted(self._on)), coordinator is not None)
 
-    def check_free(self) -> Coordinator:
-        """The coordinator. Raises PoolError when the pool is closed, or on a run."""
+    def check_open(self) -> Coordinator:
+        """The coordinator. Raises PoolError when the pool is closed."""
         if self._coordinator is None:
             raise PoolError("the pool is closed: open a new one with sparktrain.pool()")
-        if self._on is not None:
-            raise PoolError(f"the pool is on run {self._on!r}: wait for its end, or open a second pool")
         return self._coordinator
+
+    def check_name(self, name: str) -> None:
+        """Raises PoolError when the pool is closed, or on a run of this name."""
+        self.check_open()
+        if name in self._on:
+            raise PoolError(f"the pool is on run {name!r}: wait for its end, or give this call another name")
+
+    @contextmanager
+    def entered(self, name: str) -> Iterator[None]:
+        """The run of this name is on the pool, or about to be. Raises PoolError when one of this name is already."""
+        with self._job_lock:
+            self.check_name(name)
+            self._on.add(name)
+        try:
+            yield
+        finally:
+            self._on.discard(name)
+            if self._idle_timeout_s is not None and not self._on and self._coordinator is not None:
+                self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
 
     # ---- runs
 
@@ -224,10 +252,11 @@ class AgentPool:
 
         Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
         """
-        coordinator = self.check_free()
+        coordinator = self.check_open()
         clock = SystemClock()
         self._cancel_idle()
-        self._unavailable = None
+        if len(self._on) < 2:
+            self._unavailable = None
         self._want_jobs()
         until = clock.now() + timeout_s
         with _interrupts():
@@ -241,32 +270,27 @@ class AgentPool:
         return joined
 
     def run(self, work: RunRequest) -> tuple[RunOutcome, signal.Signals | None]:
-        """Run `work` to its end; returns its outcome, and SIGINT or SIGTERM where that ended it.
+        """Run `work`, which has `entered`, to its end; returns its outcome, and SIGINT or SIGTERM where that ended it.
 
-        Either of them, in the main thread, ends the trials at once, and closes the pool. Raises PoolError when the pool
-        is closed, or on another run.
+        Either of them, in the main thread, ends the trials at once, and closes the pool unless it is on other runs.
+        Raises PoolError when the pool is closed.
         """
-        with self._job_lock:
-            coordinator = self.check_free()
-            self._on = work.spec.name
+        coordinator = self.check_open()
         try:
             self._cancel_idle()
-            self._unavailable = None
-            self._relaunches = 0
+            if len(self._on) < 2:
+                self._unavailable = None
+                self._relaunches = 0
             self._want_jobs()
             with _interrupts():
                 running = submit(coordinator.run(work))
                 try:
-                    ran = wait(running)
+                    return wait(running), None
                 except KeyboardInterrupt:
                     return self._interrupted(running, work, "Ctrl-C", Ending.STOPPED), signal.SIGINT
                 except DriverTerminated:
                     return self._interrupted(running, work, "SIGTERM", Ending.TERMINATED), signal.SIGTERM
-            if self._idle_timeout_s is not None:
-                self._idle = submit(self._retire_when_idle(self._idle_timeout_s))
-            return ran, None
         finally:
-            self._on = None
             if coordinator.broken:
                 self.close()
 
@@ -276,7 +300,8 @@ class AgentPool:
         KeyboardInterrupt, or DriverTerminated, when the store hangs.
         """
         if (coordinator := self._coordinator) is not None:
-            deliver(partial(coordinator.stop, f"interrupted by {cause}", 0.0, ending), f"the stop by {cause}")
+            stop = partial(coordinator.stop, f"interrupted by {cause}", 0.0, ending, work.spec.name)
+            deliver(stop, f"the stop by {cause}")
         try:
             return wait(running, INTERRUPT_TIMEOUT_S)
         except TimeoutError as error:
@@ -288,7 +313,8 @@ class AgentPool:
             interruption = DriverTerminated if ending is Ending.TERMINATED else KeyboardInterrupt
             raise interruption(message) from error
         finally:
-            self.close()
+            if self._on <= {work.spec.name}:
+                self.close()
 
     def failure(self, ran: RunOutcome, start_timeout_s: float) -> SparktrainError | None:
         """The error that ended a run that lacked agents, if any."""
@@ -304,27 +330,45 @@ class AgentPool:
             f"({start_timeout_s:g} s)"
         )
 
-    def stop(self, reason: str, grace_s: float) -> None:
-        """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
+    def stop(self, run: str, reason: str, grace_s: float) -> None:
+        """Stop a run, if it is on: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
         if (coordinator := self._coordinator) is not None:
-            deliver(partial(coordinator.stop, reason, grace_s), f"the stop of the run ({reason})")
+            deliver(partial(coordinator.stop, reason, grace_s, run=run), f"the stop of run {run} ({reason})")
 
-    def stop_trial(self, trial: TrialId, reason: str) -> None:
-        """Stop one trial of the run, if any. Any thread; does not block."""
+    def stop_trial(self, run: str, trial: TrialId, reason: str) -> None:
+        """Stop one trial of a run, if that is on. Any thread; does not block."""
         if (coordinator := self._coordinator) is not None:
-            deliver(partial(coordinator.stop_trial, trial, reason), f"the stop of trial {trial} ({reason})")
+            deliver(partial(coordinator.stop_trial, run, trial, reason), f"the stop of trial {trial} ({reason})")
 
     # ---- the agents' jobs
 
     def _parts(self) -> list[range]:
         """The slots of each batch: those of the session's own executors, and those of executors without GPUs."""
         # On an executor like the session's, a parameter server holds a GPU that it never uses.
-        first = self.agents - self._without_gpus
-        return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
+        first = self._first_agents - self._without_gpus
+        without = [range(first, self._first_agents)] if self._without_gpus else []
+        return [range(first), *without, *self._grown]
+
+    def can_stand_for(self, pool: "AgentPool") -> bool:
+        """Whether calls that want `pool` can use this one: its agents are on the same slots, and of the same kind."""
+        kind = (self.engine.gpu_mib, self._without_gpus + pool._without_gpus)
+        is_open = self._coordinator is not None and not self._coordinator.broken
+        return is_open and self.engine.holder is pool.engine.holder and kind == (pool.engine.gpu_mib, 0)
+
+    def grow(self, agents: int) -> None:
+        """Have up to `agents` agents, as far as no other pool has the slots. Any thread; does not wait for them."""
+        with self._job_lock:
+            vacant = HOLDERS.vacant(self.engine.holder, self.engine.slots)
+            new_agents = min(agents - self.agents, vacant)
+            if self._without_gpus or new_agents <= 0:
+                return
+            self._grown.append(range(self.agents, self.agents + new_agents))
+            self.agents += new_agents
+        self._want_jobs()
 
     def _batch(self, number: int, slots: range, on_end: OnBatchEnd) -> AgentBatch:
         """A batch of agents, started. Raises what the engine raises when it can start none."""
-        apart = slots.start >= self.agents - self._without_gpus
+        apart = bool(self._without_gpus) and slots.start >= self.agents - self._without_gpus
         batch = self.engine.batch(self._ticket(number), slots, self._held, on_end, without_gpus=apart)
         batch.start()
         return batch
@@ -371,7 +415,7 @@ class AgentPool:
         """The jobs, which are expected to end from now on; with `idle` none when a call has just come."""
         with self._job_lock:
             # A call may have come between the end of the pause and this lock.
-            if idle and self._on is not None:
+            if idle and self._on:
                 return []
             self._wants_jobs = False
             jobs = [job.batch for job in self._jobs.values()]

@@ -13,7 +13,8 @@ from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
-from sparktrain.state.prospects import useful
+from sparktrain.state.prospects import has_member_of, useful
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 BEHIND_S = 5.0
@@ -22,6 +23,8 @@ BEHIND_S = 5.0
 SHARE = 0.02
 """Part of the time that the progress of a run may take: with thousands of running trials it is made less often."""
 LONGEST_PAUSE_S = 2.0
+_NAMED = 3
+"""How many other runs a note names."""
 
 
 class ProgressPace:
@@ -47,12 +50,14 @@ def progress_of(
     outlook: str = "",
     tally: Tally | None = None,
     slow: str = "",
+    sweep: Sweep | None = None,
 ) -> Progress:
-    """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
-    is the cluster's report about agents that have not joined, `slow` names a sampler that takes long. With a `tally` of
-    the ended trials, it looks at the others only."""
-    sweep = machine.last
+    """How a run of the machine stands at `at`, by default the newest; the journal is `behind_s` seconds at its newest
+    records. `outlook` is the cluster's report about agents that have not joined, `slow` names a sampler that takes
+    long. With a `tally` of the ended trials, it looks at the others only."""
+    sweep = sweep or machine.last
     assert sweep is not None
+    alive = machine.agents_of(sweep.run)
     trials = sweep.trials
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[trial_id] for trial_id in sorted(sweep.gangs) if trials[trial_id].status is TrialStatus.RUNNING]
@@ -60,7 +65,7 @@ def progress_of(
     best = ended.best
     queued = len(sweep.queue)
     elapsed = [trial.seconds for trial in running]
-    slots = min(len(machine.agents), work.agents) // work.spec.gang.size
+    slots = min(alive, work.agents) // work.spec.gang.size
     to_come = None if work.total is None else work.total - ended.done - len(running)
     again = [*active, *takewhile(lambda trial: trial.generation != NOT_FORMED, sweep.queue)]
     return Progress(
@@ -79,14 +84,14 @@ def progress_of(
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
         replicas=work.spec.replication.size,
-        agents_alive=len(machine.agents),
+        agents_alive=alive,
         agents_wanted=work.agents,
         restarts=ended.restarts + sum(trial.restart_history.losses for trial in again),
         running_trials=running,
         gang=work.spec.gang.size,
         in_step=work.spec.gang.in_step,
         causes=_causes(trials[TrialId(0)]) if work.total == 1 and trials else (),
-        note=_store_note(work, behind_s) or slow or _note(machine, work, at, outlook) or _unsaved(active),
+        note=_store_note(work, behind_s) or slow or _note(machine, sweep, work, at, outlook) or _unsaved(active),
     )
 
 
@@ -162,55 +167,66 @@ def _unsaved(trials: list[Trial]) -> str:
     return next(notes, "")
 
 
-def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
-    if (sweep := machine.sweep) is not None and sweep.stop is not None:
+def _note(machine: Machine, sweep: Sweep, work: RunRequest, at: float, outlook: str) -> str:
+    if sweep.stop is not None and not sweep.ended:
         return f"stopping: {sweep.stop.reason}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine), _drained(machine)
-    if any(waiting):
-        return "; ".join(filter(None, (*waiting, missing)))
-    return missing if machine.ready else "agents are loading the frameworks"
+    if sweep.ended:
+        return missing
+    notes = (
+        _unexplained(sweep),
+        _waiting(machine, sweep, work, at),
+        _unwell(machine, sweep),
+        _drained(machine, sweep),
+        _crowded_out(machine, sweep),
+    )
+    if any(notes):
+        return "; ".join(filter(None, (*notes, missing)))
+    return missing if machine.is_ready(sweep.run) else "agents are loading the frameworks"
 
 
-def _unexplained(machine: Machine) -> str:
+def _crowded_out(machine: Machine, sweep: Sweep) -> str:
+    """Note on the other runs of the pool, while they have all its agents."""
+    rivals = [run for run in machine.runs if run != sweep.run]
+    if not rivals or machine.agents_of(sweep.run) or not len(machine.agents):
+        return ""
+    return f"waiting for slots: {', '.join(rivals[:_NAMED])} {'has' if len(rivals) == 1 else 'have'} them"
+
+
+def _unexplained(sweep: Sweep) -> str:
     """Note on a trial that is about to be given up."""
-    gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
-    ended = (f"trial {gang.trial}" for gang in gangs if gang.status is GangStatus.ENDED)
+    ended = (f"trial {gang.trial}" for gang in sweep.gangs.values() if gang.status is GangStatus.ENDED)
     return next((f"waiting for Spark to report why the agent of {trial} was lost" for trial in ended), "")
 
 
-def _unwell(machine: Machine) -> str:
+def _unwell(machine: Machine, sweep: Sweep) -> str:
     """Note on agents that get no members, and on one that keeps the run waiting."""
-    sweep = machine.sweep
     agents = machine.agents.all()
-    if sweep is None:
-        return ""
     if (excluded := sweep.health.exclusions(agents)) or sweep.gangs or not sweep.queue:
         return excluded
     return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
 
 
-def _drained(machine: Machine) -> str:
+def _drained(machine: Machine, sweep: Sweep) -> str:
     """Note on drained agents that still have members."""
-    drains = machine.sweep.drains if machine.sweep is not None else None
-    if drains is None or not drains.open:
+    drains = sweep.drains
+    if not drains.open:
         return ""
-    busy = [agent for agent in machine.agents.all() if agent.member is not None and drains.covers(agent)]
+    busy = [agent for agent in machine.agents.all() if has_member_of(agent, sweep) and drains.covers(agent)]
     hosts = ", ".join(dict.fromkeys(agent.host for agent in busy))
     return f"draining {hosts}: {count(len(busy), 'member')} to move or finish" if busy else ""
 
 
-def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
+def _waiting(machine: Machine, sweep: Sweep, work: RunRequest, at: float) -> str:
     """Note on agents that the run needs to make progress."""
-    sweep = machine.sweep
     agents = len(machine.agents)
-    if sweep is not None and sweep.drains.active:
+    if sweep.drains.active:
         agents = useful(machine.agents.all(), sweep)
-    if sweep is not None and sweep.shortage.of_least_since is not None and sweep.ever_entered:
+    if sweep.shortage.of_least_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.shortage.of_least_since + sweep.spec.start_timeout_s - at)
         return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"
     if not agents:
         return f"waiting for agents (0 of {work.agents})"
-    if sweep is not None and agents < sweep.limits.least:
+    if agents < sweep.limits.least:
         return f"waiting for agents ({agents} of {sweep.limits.least})"
     return ""

@@ -22,7 +22,7 @@ from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.leaves import Leaves, leaves_for
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun, PlaceMember
-from sparktrain.state.events import RunLimits
+from sparktrain.state.events import Allotment, RunLimits
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import DriverStarted
 from sparktrain.store.base import Store
@@ -39,8 +39,8 @@ class RunRequest:
     sampler: Sampler
     total: int | None
     """Number of trials, where that is known."""
-    agents: int
-    """Number of agents that were asked for; only for display."""
+    allotment: Allotment
+    """How many agents the run gets."""
     display: Display
     driver_started: DriverStarted
     """The journal's record of this driver."""
@@ -54,6 +54,11 @@ class RunRequest:
     """How members reach the gang's own parameter servers."""
     listener: CallbackFeed | None = None
     """Reports to callbacks; None without any."""
+
+    @property
+    def agents(self) -> int:
+        """Number of agents that were asked for."""
+        return self.allotment.agents
 
     @cached_property
     def spec(self) -> SweepSpec:
@@ -145,7 +150,7 @@ class RunRequest:
             heals=self.streams is None and spec.member_options.healing,
             alike_failures=max(FIRST, 2 * slots) * replicas if spec.max_failures == "auto" else None,
             total=self.total,
-            agents=self.agents,
+            allotment=self.allotment,
             leaves=self.leaves,
         )
 

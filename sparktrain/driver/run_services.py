@@ -52,9 +52,9 @@ def served_page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterat
 
     def stop(trial: int | None) -> None:
         if trial is None or definition.plan.kind == "run":
-            agents.stop("stopped on its page", TIMEOUT_GRACE_S)
+            agents.stop(definition.spec.name, "stopped on its page", TIMEOUT_GRACE_S)
         else:
-            agents.stop_trial(TrialId(trial), "stopped on its page")
+            agents.stop_trial(definition.spec.name, TrialId(trial), "stopped on its page")
 
     address = agents.engine.address()
     # A process of its own reads the run directory for the page, so that browsers cost the driver nothing.

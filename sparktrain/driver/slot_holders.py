@@ -23,8 +23,8 @@ class Holders:
     ) -> tuple[int, ...]:
         """Have `holder` hold `count` of the `capacity` slots of `session` for `noun`; None: unknown capacity.
 
-        Returns the numbers of these slots, which no other holder has; a holder that has as many keeps them. Raises
-        PoolError when others leave too few: Spark would let it wait for their end.
+        Returns the numbers of these slots, which no other holder has; a holder keeps the first of those that it has.
+        Raises PoolError when others leave too few: Spark would let it wait for their end.
         """
         with self._lock:
             holder_session, slots = self._held.get(holder, (None, ()))
@@ -44,9 +44,17 @@ class Holders:
             # Numbers, and not only a count: two sweeps on one machine once both had its first GPU, because each counted
             # from 0.
             if holder_session is not session or len(slots) != count:
-                slots = tuple(islice((slot for slot in numbers() if slot not in booked), count))
+                retained = slots[:count] if holder_session is session else ()
+                unbooked = (slot for slot in numbers() if slot not in booked and slot not in retained)
+                slots = (*retained, *islice(unbooked, count - len(retained)))
             self._held[holder] = session, slots
             return slots
+
+    def vacant(self, session: object, capacity: int | None) -> int:
+        """How many of the `capacity` slots of `session` nothing holds; 0 where the capacity is unknown."""
+        with self._lock:
+            held = [slots for other_session, slots in self._held.values() if other_session is session]
+            return 0 if capacity is None else max(0, capacity - sum(map(len, held)))
 
     def free(self, holder: Hashable) -> None:
         """`holder` no longer holds any slot."""

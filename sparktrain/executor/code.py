@@ -13,7 +13,7 @@ from sparktrain.protocol.messages import Code
 from sparktrain.protocol.pipe_messages import LocalCode
 from sparktrain.store.folder_removal import discard, remove
 
-MOST_CODES = 3
+MOST_CODES = 24
 """An agent serves one run at a time; a member of the run before may still be ending."""
 
 _FUNCTION = "function"

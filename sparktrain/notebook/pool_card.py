@@ -14,8 +14,8 @@ class PoolState(NamedTuple):
     agents: int
     alive: int
     """Agents that have joined, and are still there."""
-    run: str | None
-    """The name of its current run."""
+    runs: tuple[str, ...]
+    """The names of the runs that it is on."""
     is_open: bool
 
 
@@ -24,7 +24,8 @@ def pool_line(state: PoolState) -> str:
     where = formatting.plain(state.engine)
     if not state.is_open:
         return f"pool on {where}: closed; open a new one with sparktrain.pool()"
-    work = "idle" if state.run is None else f"on run {formatting.plain(state.run)}"
+    names = ", ".join(map(formatting.plain, state.runs))
+    work = f"on {'run' if len(state.runs) == 1 else 'runs'} {names}" if names else "idle"
     return f"pool on {where}: {state.alive} of {formatting.count(state.agents, 'agent')}, {work}"
 
 

@@ -106,7 +106,7 @@ class VirtualRun:
         self._stop_s = stop_s
         self._machine = Machine(_FOREVER)
         spec = SweepSpec(name=_RUN, metric=metric, mode=mode, stopper=stopper, max_failures=None)
-        self._limits = on.RunLimits(spec=spec, lookahead=1, total=total, agents=slots)
+        self._limits = on.RunLimits(spec=spec, lookahead=1, total=total, allotment=on.Allotment(agents=slots))
         self._search = order or AsRecorded(total)
         self._proposed: list[int] = []
         """The recorded trial of each one."""

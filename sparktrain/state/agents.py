@@ -1,7 +1,12 @@
-"""An agent as the coordinator knows it, and all agents that are alive."""
+"""An agent as the coordinator knows it, and all agents that are alive.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+An agent is of one run at a time: of that which it has the code of, or gets it. It changes its run only between two
+members. Code that it has got stays with it, so that it comes back to a run at once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, islice
 
@@ -9,6 +14,10 @@ from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state.liveness import Leases
 from sparktrain.state.transitions import check_move
+
+MOST_CODES = 16
+"""An agent counts as having the code of so many runs: it removes older code after some more, see `executor.code`, in an
+order that may differ a little."""
 
 
 class AgentStatus(Enum):
@@ -38,8 +47,10 @@ class AgentState:
     gpus: int = 0
     """GPUs that Spark gives its members."""
     status: AgentStatus = AgentStatus.PREPARING
-    prepared: RunId | None = None
-    """The run that it has the code of."""
+    run: RunId | None = None
+    """The run that it is of: no other one gives it members."""
+    codes: dict[RunId, None] = field(default_factory=dict)
+    """The runs that it has the code of, the newest last."""
     member: Member | None = None
     former: Member | None = None
     """The name under which the process of its member has started, where that has another one since."""
@@ -52,6 +63,13 @@ class AgentState:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         self.status = check_move(f"agent {self.id}", self.status, status, _LEGAL)
 
+    def learn(self, run: RunId) -> None:
+        """It has got the code of `run`."""
+        self.codes.pop(run, None)
+        self.codes[run] = None
+        if len(self.codes) > MOST_CODES:
+            del self.codes[next(iter(self.codes))]
+
     def rename(self, member: Member) -> None:
         """Its process is `member` from now on."""
         self.former = self.member
@@ -59,14 +77,20 @@ class AgentState:
 
 
 class Agents:
-    """The agents that are alive, their leases, and the idle ones, longest idle first."""
+    """The agents that are alive, their leases, and those of each run that are idle, longest idle first."""
 
     def __init__(self, lease_s: float) -> None:
         self._leases = Leases(lease_s)
         self._all: dict[AgentId, AgentState] = {}
-        self._idle: dict[AgentId, None] = {}
-        self._idle_with_gpus: dict[AgentId, None] = {}
+        self._idle: dict[RunId | None, dict[AgentId, None]] = {}
+        self._idle_with_gpus: dict[RunId | None, dict[AgentId, None]] = {}
         """Those of `_idle` that have GPUs, in the same order."""
+        self._free: dict[RunId | None, dict[AgentId, None]] = {}
+        """Those without a member: idle, or being prepared."""
+        self._busy = Counter[RunId | None]()
+        """How many of each run have a member."""
+        self._released: dict[AgentId, None] = {}
+        """Those that have become free since the last `take_released`."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -79,9 +103,40 @@ class Agents:
         """All agents that are alive, in the order in which they joined."""
         return list(self._all.values())
 
+    def has(self, count: int, fits: Callable[[AgentState], bool]) -> bool:
+        """Whether `count` agents fit. Looks no further than at these."""
+        return len(list(islice(filter(fits, self._all.values()), count))) == count
+
+    def free(self, run: RunId | None) -> list[AgentState]:
+        """The agents of a run that have no member, those that have been free for longest first; None: of no run."""
+        return [self._all[agent] for agent in self._free.get(run, ())]
+
+    def free_count(self, run: RunId | None) -> int:
+        """How many agents of a run have no member."""
+        return len(self._free.get(run, ()))
+
+    def busy_count(self, run: RunId) -> int:
+        """How many agents of a run have a member."""
+        return self._busy[run]
+
+    def idle_count(self, run: RunId) -> int:
+        """How many agents of a run can start a member at once."""
+        return len(self._idle.get(run, ()))
+
+    def runs_with_free(self) -> Iterable[RunId | None]:
+        """The runs, also those that are over, with agents that have no member; None for agents of no run."""
+        return [run for run, agents in self._free.items() if agents]
+
+    def take_released(self) -> list[AgentState]:
+        """The agents that have become free since the last call and are alive."""
+        released = [self._all[agent] for agent in self._released if agent in self._all]
+        self._released.clear()
+        return released
+
     def join(self, agent: AgentState, at: float) -> None:
         """Add an agent that is not idle yet; its lease starts."""
         self._all[agent.id] = agent
+        self._free.setdefault(agent.run, {})[agent.id] = None
         self._leases.renew(agent.id, at)
 
     def renew_lease(self, agent: AgentId, at: float) -> None:
@@ -100,28 +155,56 @@ class Agents:
         """Agents with a lease that ran out before `at`, in the order in which they joined, and its length."""
         return self._leases.expired(at)
 
-    def remove(self, agent: AgentId) -> AgentState | None:
+    def remove(self, agent_id: AgentId) -> AgentState | None:
         """Remove a lost agent and its lease."""
-        self._leases.end(agent)
+        self._leases.end(agent_id)
+        agent = self._all.pop(agent_id, None)
+        if agent is None:
+            return None
         self._not_idle(agent)
-        return self._all.pop(agent, None)
+        self._released.pop(agent_id, None)
+        if agent.status is AgentStatus.BUSY:
+            self._busy[agent.run] -= 1
+        else:
+            del self._free[agent.run][agent_id]
+        return agent
 
-    def prepare(self, agent: AgentState) -> None:
-        """The agent gets a run's code, and is not idle until it reports `Ready`."""
-        agent.move(AgentStatus.PREPARING)
-        self._not_idle(agent.id)
+    def forget_code(self, run: RunId) -> None:
+        """A run starts: no agent has its code, though an earlier one may have had its name."""
+        for agent in self._all.values():
+            agent.codes.pop(run, None)
+
+    def prepare(self, agent: AgentState, run: RunId) -> bool:
+        """The agent, which has no member, is of `run` from now on; returns whether it must get the code.
+
+        Then it is not idle until it reports `Ready`.
+        """
+        self._not_idle(agent)
+        del self._free[agent.run][agent.id]
+        agent.run = run
+        self._free.setdefault(run, {})[agent.id] = None
+        if run not in agent.codes:
+            agent.move(AgentStatus.PREPARING)
+            return True
+        if agent.status is AgentStatus.IDLE:
+            self._now_idle(agent)
+        return False
 
     def ready(self, agent: AgentState, run: RunId | None) -> None:
-        """The agent has the code of `run` and is idle."""
+        """The agent has the code of `run`, or has started where it is of no run, and is idle."""
         agent.move(AgentStatus.IDLE)
-        agent.prepared = run
+        if run is not None:
+            agent.learn(run)
         self._now_idle(agent)
 
     def occupy(self, agent: AgentState, member: Member) -> None:
         """The agent, which is idle, gets a member."""
         agent.move(AgentStatus.BUSY)
         agent.member = member
-        self._not_idle(agent.id)
+        self._not_idle(agent)
+        del self._free[agent.run][agent.id]
+        self._busy[agent.run] += 1
+        self._released.pop(agent.id, None)
 
     def renamed(self, agent_id: AgentId, message: m.MemberMessage) -> m.MemberMessage:
         """The end of a process under its present name: its agent may have sent it before it knew that name."""
@@ -134,21 +217,23 @@ class Agents:
         """The agent's member has ended."""
         agent.move(AgentStatus.IDLE)
         agent.member = agent.former = None
+        self._busy[agent.run] -= 1
+        self._free.setdefault(agent.run, {})[agent.id] = None
+        self._released[agent.id] = None
         self._now_idle(agent)
 
     def _now_idle(self, agent: AgentState) -> None:
-        self._idle[agent.id] = None
+        self._idle.setdefault(agent.run, {})[agent.id] = None
         if agent.gpus:
-            self._idle_with_gpus[agent.id] = None
+            self._idle_with_gpus.setdefault(agent.run, {})[agent.id] = None
 
-    def _not_idle(self, agent: AgentId) -> None:
-        self._idle.pop(agent, None)
-        self._idle_with_gpus.pop(agent, None)
+    def _not_idle(self, agent: AgentState) -> None:
+        self._idle.get(agent.run, {}).pop(agent.id, None)
+        self._idle_with_gpus.get(agent.run, {}).pop(agent.id, None)
 
     def idle_for(self, run: RunId, most: int) -> list[AgentState]:
-        """Up to `most` idle agents that have the code of `run`, longest idle first."""
-        idle = (agent for agent in map(self._all.__getitem__, self._idle) if agent.prepared == run)
-        return list(islice(idle, most))
+        """Up to `most` idle agents of `run`, longest idle first."""
+        return [self._all[agent] for agent in islice(self._idle.get(run, ()), most)]
 
     def first_idle(self, run: RunId, fits: Callable[[AgentState], bool]) -> AgentState | None:
         """The idle agent for a trial of one member: one that `fits`, with GPUs if possible, longest idle.
@@ -157,5 +242,5 @@ class Agents:
         """
         # With 10,000 agents, sorting them for each of n trials took longer than their leases: the coordinator dropped
         # them all.
-        agents = map(self._all.__getitem__, chain(self._idle_with_gpus, self._idle))
-        return next((agent for agent in agents if agent.prepared == run and fits(agent)), None)
+        idle = chain(self._idle_with_gpus.get(run, ()), self._idle.get(run, ()))
+        return next((agent for agent in map(self._all.__getitem__, idle) if fits(agent)), None)

@@ -63,6 +63,19 @@ class LossExplained(Event, frozen=True, tag=True):
     """What happened, and what to do, in one line."""
 
 
+class Allotment(Struct, frozen=True, kw_only=True):
+    """How many agents a run gets of its pool, which other runs may use too."""
+
+    agents: int = 0
+    """Agents that the run asked for."""
+    most: int | None = None
+    """Agents that it may have at most, on a pool that has more; None: all of them."""
+    weight: float = 1.0
+    """Its share, measured against the weights of other runs."""
+    priority: int = 0
+    """Runs of a higher one get agents first, also those of trials of lower ones."""
+
+
 class RunLimits(Struct, frozen=True, kw_only=True):
     """What decisions about a run depend on: its specification, and what the call adds to it."""
 
@@ -88,10 +101,15 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """The number of failed trials that ends the run when the first ones all fail in the same way."""
     total: int | None = None
     """Number of trials, where that is known."""
-    agents: int = 0
-    """Agents that the run asked for."""
+    allotment: Allotment = Allotment()
+    """How many agents the run gets."""
     leaves: tuple[tuple[str, Distribution | tuple[Any, ...]], ...] = ()
     """The distributions and lists of the space, by their paths, for rules that change parameters."""
+
+    @property
+    def agents(self) -> int:
+        """Agents that the run asked for."""
+        return self.allotment.agents
 
     @property
     def size(self) -> int:
@@ -106,7 +124,7 @@ class RunLimits(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Event, frozen=True, tag=True):
-    """A run starts; the machine has no other."""
+    """A run starts, also while others are on; none of these has its name."""
 
     run: RunId
     limits: RunLimits

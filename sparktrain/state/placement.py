@@ -1,6 +1,6 @@
 """The next trial, and the agents that become the members of its gang. Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
@@ -10,12 +10,13 @@ from sparktrain.state.outcome import FailureKind
 from sparktrain.state.prospects import able, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
-from sparktrain.state.trial import Trial
+from sparktrain.state.trial import NOT_FORMED, Trial
+
+SHRINK_AFTER_S = 30.0
+"""How long a gang that may continue smaller waits for lost agents to be replaced."""
 
 
-def next_gang(
-    sweep: Sweep, agents: Agents, held: HeldSnapshots, size_of: Callable[[Trial], int], at: float
-) -> tuple[Trial, list[AgentState]] | None:
+def next_gang(sweep: Sweep, agents: Agents, held: HeldSnapshots, at: float) -> tuple[Trial, list[AgentState]] | None:
     """The next trial with enough idle agents for a gang, and those agents by rank; None when no gang can form.
 
     First come, first served: a trial that lacks agents takes them before those behind it. A trial that failed on a
@@ -24,11 +25,11 @@ def next_gang(
     """
     if not sweep.queue or (first := first_idle(agents, sweep, at)) is None:
         return None
-    if size_of(sweep.queue[0]) == 1 and _takes_any(sweep, sweep.queue[0], held):
+    if gang_size(sweep, sweep.queue[0], agents, at) == 1 and _takes_any(sweep, sweep.queue[0], held):
         return sweep.queue[0], [first]
     idle_agents = idle(agents, sweep, at)
     for trial in sweep.queue:
-        size = size_of(trial)
+        size = gang_size(sweep, trial, agents, at)
         allowed = _allowed(sweep, trial, agents, idle_agents, size)
         if len(allowed) >= size:
             shunned = _lost_on(trial)
@@ -36,6 +37,21 @@ def next_gang(
         if len(allowed) == len(idle_agents):
             return None
     return None
+
+
+def gang_size(sweep: Sweep, trial: Trial, agents: Agents, at: float) -> int:
+    """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
+    full_size = sweep.limits.size
+    smallest = sweep.spec.gang.min_workers
+    short_since = sweep.shortage.of_whole_since
+    has_formed = trial.generation != NOT_FORMED
+    if smallest is None or not has_formed:
+        return full_size
+    # Nothing replaces the agents that a drained gang leaves: it would wait for that in vain.
+    is_drained = bool(trial.restarts) and trial.restarts[-1].drained
+    if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
+        return full_size
+    return max(smallest, min(full_size, len(able(agents.all(), sweep))))
 
 
 def _takes_any(sweep: Sweep, trial: Trial, held: HeldSnapshots) -> bool:

@@ -1,5 +1,6 @@
 """Which agents a run can count on, and when it ends because it lacks them, or because its trials fail. Pure."""
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from sparktrain.state.agents import Agents, AgentState
@@ -21,11 +22,26 @@ def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     return [agent for agent in well if not drains.covers(agent)]
 
 
+def accepts(agent: AgentState, sweep: Sweep) -> bool:
+    """The agent may get members of the run, now or later: it is one of `able`."""
+    if sweep.health.all_well and not sweep.drains.active:
+        return True
+    excluded = agent.host in _hopeless_hosts(sweep) or sweep.health.excluded(agent)
+    return not (excluded or sweep.drains.covers(agent))
+
+
+def has_member_of(agent: AgentState, sweep: Sweep) -> bool:
+    """The agent has a member of this run, and of no other one."""
+    return agent.member is not None and agent.member.run == sweep.run
+
+
 def useful(agents: Iterable[AgentState], sweep: Sweep) -> int:
     """How many agents are `able`, or drained and have a member: what is left to finish there is no shortage."""
     agents = list(agents)
     drains = sweep.drains
-    busy = sum(agent.member is not None and drains.covers(agent) for agent in agents) if drains.active else 0
+    busy = 0
+    if drains.active:
+        busy = sum(has_member_of(agent, sweep) and drains.covers(agent) for agent in agents)
     return len(able(agents, sweep)) + busy
 
 
@@ -33,6 +49,18 @@ def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Agents that may get a member now, longest idle first."""
     idle_agents = able(agents.idle_for(sweep.run, len(agents)), sweep)
     return [agent for agent in idle_agents if not sweep.health.backs_off(agent, at)]
+
+
+def room(sweep: Sweep, agents: Agents) -> float:
+    """How many agents more the run may have."""
+    most = sweep.limits.allotment.most
+    return math.inf if most is None else most - agents.busy_count(sweep.run)
+
+
+def case_demand(sweep: Sweep, agents: Agents, at: float) -> int:
+    """Cases to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
+    start = int(min(len(idle(agents, sweep, at)), room(sweep, agents))) // sweep.limits.size
+    return -(-start // sweep.cases.size) + sweep.limits.lookahead if start or sweep.gangs else 0
 
 
 def first_idle(agents: Agents, sweep: Sweep, at: float) -> AgentState | None:

@@ -20,6 +20,8 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.allocation.claims import Claim, claim_of, lacking_members
+from sparktrain.state.allocation.preemption import stored as preempted
 from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
@@ -40,7 +42,7 @@ from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
-from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle, useful
+from sparktrain.state.prospects import accepts, case_demand, elsewhere, failing, hopeless, room, useful
 from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
 from sparktrain.state.sweep import Sweep
@@ -50,8 +52,6 @@ KILL_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL, for a member that ran out of time."""
 CAUSE_TIMEOUT_S = 1.0
 """How long a failure that may follow from another member's waits for a report of that one."""
-SHRINK_AFTER_S = 30.0
-"""How long a gang that may continue smaller waits for lost agents to be replaced."""
 STOP_TIMEOUT_S = 15.0
 """Until a stopped member must have ended; then its agent counts as lost."""
 
@@ -90,11 +90,24 @@ class RunMachine:
     # ---- agents
 
     def prepare(self, agent: AgentState) -> Commands:
-        """Give the agent the code of this run."""
-        self._agents.prepare(agent)
+        """The agent is this run's from now on, and gets its code, unless it has that."""
+        lacks_code = self._agents.prepare(agent, self.sweep.run)
         if agent.notice:
             self._draining.announce(agent)
-        return [do.PrepareAgent(agent.id, self.sweep.run)]
+        return [do.PrepareAgent(agent.id, self.sweep.run)] if lacks_code else []
+
+    def forget(self, agent: AgentId) -> None:
+        """The agent is another run's now, or lost to another one: what it holds in memory goes with its next member."""
+        self._memory.held.lost(agent)
+
+    def accepts(self, agent: AgentState) -> bool:
+        """The run could use the agent."""
+        return not agent.notice and accepts(agent, self.sweep)
+
+    def claim(self) -> Claim:
+        """How many agents more the run could use."""
+        lacking = lacking_members(self.sweep) if self.sweep.limits.size > 1 else 0
+        return claim_of(self.sweep, self._agents.busy_count(self.sweep.run), lacking)
 
     def on_agent_gone(self, agent_id: AgentId, reason: str, at: float) -> Commands:
         """The agent is lost, and its member with it."""
@@ -225,7 +238,7 @@ class RunMachine:
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
         gang.checkpoints.doomed += self.sweep.acknowledge(gang, checkpoint)
-        ends = self._draining.stored(gang, at)
+        ends = self._draining.stored(gang, at) or preempted(gang, self.sweep, at)
         return [*acks, *self._delete(gang), *(self._stop_members(gang, at) if ends else [])]
 
     def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
@@ -378,33 +391,15 @@ class RunMachine:
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        while seating := next_gang(
-            self.sweep, self._agents, self._memory.held, lambda trial: self._size(trial, at), at
+        size = self.sweep.limits.size
+        while room(self.sweep, self._agents) >= size and (
+            seating := next_gang(self.sweep, self._agents, self._memory.held, at)
         ):
             commands += self._form(*seating, at)
-        if self.sweep.wants_trials and (count := self._case_demand(at)):
+        if self.sweep.wants_trials and (count := case_demand(self.sweep, self._agents, at)):
             self.sweep.ask(count)
             commands.append(do.Suggest(self.sweep.run, count))
         return commands
-
-    def _case_demand(self, at: float) -> int:
-        """Cases to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
-        start = len(idle(self._agents, self.sweep, at)) // self.sweep.limits.size
-        return -(-start // self.sweep.cases.size) + self.sweep.limits.lookahead if start or self.sweep.gangs else 0
-
-    def _size(self, trial: Trial, at: float) -> int:
-        """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
-        full_size = self.sweep.limits.size
-        smallest = self.sweep.spec.gang.min_workers
-        short_since = self.sweep.shortage.of_whole_since
-        has_formed = trial.generation != NOT_FORMED
-        if smallest is None or not has_formed:
-            return full_size
-        # Nothing replaces the agents that a drained gang leaves: it would wait for that in vain.
-        is_drained = bool(trial.restarts) and trial.restarts[-1].drained
-        if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
-            return full_size
-        return max(smallest, min(full_size, len(able(self._agents.all(), self.sweep))))
 
     def _form(self, trial: Trial, agents: list[AgentState], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)

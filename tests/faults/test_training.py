@@ -11,7 +11,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.driver.engines import local_restarts
-from sparktrain.state import run_machine
+from sparktrain.state import placement
 from sparktrain.state.losses import growth, member_restart
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
@@ -148,7 +148,7 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot of the killed agent is lost for good, and the gang waits for no other."""
-    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
         smaller, _ = trained(
@@ -174,7 +174,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None, keeps: bool
 ) -> None:
     """`keeps`: the other member keeps its process while it is alone."""
-    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
@@ -211,7 +211,7 @@ def growing(backend: str) -> Callable[..., Any]:
 def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)

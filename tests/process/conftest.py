@@ -14,8 +14,8 @@ from tests.process.harness import MARK, Bench, marked
 
 MANY_TRIALS = (
     "boosting", "callbacks", "data", "failed_trials", "gang_runs", "live_page", "optuna", "population", "refit",
-    "repeated_cases", "resumed_calls", "sampled_sweeps", "sampler_faults", "several_metrics", "stopping", "sweeps",
-    "warm_start", "whole_runs",
+    "repeated_cases", "resumed_calls", "sampled_sweeps", "sampler_faults", "several_calls", "several_metrics",
+    "stopping", "sweeps", "warm_start", "whole_runs",
 )  # fmt: skip
 """Files that define their training functions."""
 

@@ -110,33 +110,36 @@ def test_a_call_from_another_thread_finds_the_session(spark: SparkSession, runs:
     assert found[0].metrics == {"y": 9.0}
 
 
-def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_continues(
-    spark: SparkSession, runs: Path, tmp_path: Path
-) -> None:
+def test_two_calls_share_a_pool_on_spark(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     hold, entered = tmp_path / "hold", tmp_path / "entered"
     hold.touch()
 
     def train(x: int) -> float:
         entered.touch()
-        wait_until(lambda: not hold.exists(), 60.0, "the second call was refused")
+        wait_until(lambda: not hold.exists(), 60.0, "the second call has ended")
         return float(x)
 
     first: list[st.SweepResult] = []
     options: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "progress": False}
-    with st.pool(spark, agents=1, preload=[]) as pool:
-        call = functools.partial(pool.sweep, train, {"x": [1, 2]}, name="first", **options)
+    with st.pool(spark, agents=2, preload=[]) as pool:
+        call = functools.partial(pool.sweep, train, {"x": [1, 2, 3]}, name="first", **options)
         thread = threading.Thread(target=lambda: first.append(call()))
         thread.start()
         try:
             wait_until(entered.exists, 60.0, "the first call trains")
-            with pytest.raises(st.PoolError, match="the pool is on run 'first': wait for its end, or open a second"):
-                pool.sweep(square, {"x": [1]}, name="second", **options)
+            with pytest.raises(st.PoolError, match="the pool is on run 'first': wait for its end, or give this call"):
+                pool.sweep(square, {"x": [1]}, name="first", **options)
+            second = threading.Thread(
+                target=lambda: first.append(pool.sweep(square, {"x": [5]}, name="second", **options))
+            )
+            second.start()
+            wait_until(lambda: "second" in pool._agents._on, 60.0, "the second call is on the pool")
         finally:
             hold.unlink()
             thread.join(60)
-        second = pool.sweep(square, {"x": [5]}, name="second", **options)
-    assert [trial.metrics for trial in first[0].trials] == [{"y": 1.0}, {"y": 2.0}]
-    assert second.trials[0].metrics == {"y": 25.0}
+            second.join(60)
+    results = {result.name: [trial.metrics for trial in result.trials] for result in first}
+    assert results == {"first": [{"y": 1.0}, {"y": 2.0}, {"y": 3.0}], "second": [{"y": 25.0}]}
     with pytest.raises(st.PoolError, match=r"the pool is closed: open a new one with sparktrain\.pool\(\)"):
         pool.sweep(square, {"x": [1]}, name="third", **options)
     assert not (runs / "third").exists()

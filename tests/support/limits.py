@@ -6,7 +6,7 @@ from typing import Any
 
 from sparktrain.config.gang_spec import GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.state.events import RunLimits
+from sparktrain.state.events import Allotment, RunLimits
 
 _OF_GANG = {field.name for field in fields(GangSpec)}
 
@@ -14,6 +14,7 @@ _OF_GANG = {field.name for field in fields(GangSpec)}
 def run_limits(size: int = 1, roles: Sequence[Role] = (), **values: Any) -> RunLimits:
     """The limits of a run with gangs of `size` members, or of members with these `roles`; no failures end it."""
     members = tuple(roles) or (Role.CHIEF, *[Role.WORKER] * (size - 1))
+    of_pool = {name: values.pop(name) for name in Allotment.__struct_fields__ if name in values}
     own = {name: values.pop(name) for name in RunLimits.__struct_fields__ if name in values}
     of_gang = {name: values.pop(name) for name in _OF_GANG if name in values}
     workers = sum(role in (Role.CHIEF, Role.WORKER) for role in members)
@@ -22,4 +23,4 @@ def run_limits(size: int = 1, roles: Sequence[Role] = (), **values: Any) -> RunL
     spec = SweepSpec(gang=GangSpec(workers=workers, **of_gang), **{"name": "run", "max_failures": None, **values})
     for name, value in unchecked.items():
         object.__setattr__(spec, name, value)
-    return RunLimits(spec=spec, roles=members, **own)
+    return RunLimits(spec=spec, roles=members, allotment=Allotment(**of_pool), **own)

@@ -22,6 +22,7 @@ from sparktrain.runs.plan import Plan, spec_fields
 from sparktrain.search.sampler import Sampler
 from sparktrain.search.space import Space
 from sparktrain.search.space_json import to_document
+from sparktrain.state.events import Allotment
 from sparktrain.state.records import DriverStarted
 from sparktrain.store.base import Store
 
@@ -75,7 +76,7 @@ def plain_request(
         owned=OwnedRun(run=run, journal=journal, contents=JournalContents((), 0, ())),
         sampler=sampler,
         total=sampler.total,
-        agents=agents,
+        allotment=Allotment(agents=agents),
         display=NullDisplay(),
         driver_started=DriverStarted(plan="", at=0.0),
     )

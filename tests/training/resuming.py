@@ -179,6 +179,9 @@ class Agent:
     def __init__(self) -> None:
         self._steps: list[int] = []
 
+    def take_asked(self, *, in_store: bool = False) -> bool:
+        return False
+
     def send(self, message: Snapshot) -> None:
         self._steps.append(message.step)
 

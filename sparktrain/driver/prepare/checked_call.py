@@ -73,6 +73,20 @@ class Observers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotRequest:
+    """The slots that a call asks for."""
+
+    agents: int | None = None
+    """Agents to start, of a run; None for as many as it needs."""
+    concurrent: int | None = None
+    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    weight: float = 1.0
+    """Its share, against the weights of other calls."""
+    priority: int = 0
+    """Calls of a higher one get slots first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckedCall:
     """A call with options, a function and data that fit each other."""
 
@@ -85,10 +99,7 @@ class CheckedCall:
     """The backend of Keras in its members."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
-    agents: int | None = None
-    """Agents to start, of a run; None for as many as it needs."""
-    concurrent: int | None = None
-    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    slots: SlotRequest = SlotRequest()
     notes: tuple[str, ...] = ()
     """What zygotes leave to trials, and what the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
@@ -97,6 +108,16 @@ class CheckedCall:
     """The datasets of this call; empty where the run directory alone describes them."""
     cache: MemberData = field(default_factory=MemberData)
     """Where the hosts of members cache datasets."""
+
+    @property
+    def agents(self) -> int | None:
+        """See `SlotRequest`."""
+        return self.slots.agents
+
+    @property
+    def concurrent(self) -> int | None:
+        """See `SlotRequest`."""
+        return self.slots.concurrent
 
     @cached_property
     def trials(self) -> int | None:
@@ -179,8 +200,12 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         env=env,
         keras=keras,
         choice=choice,
-        agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
-        concurrent=None if search is None else search.max_concurrent_trials,
+        slots=SlotRequest(
+            agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
+            concurrent=None if search is None else search.max_concurrent_trials,
+            weight=keywords.weight,
+            priority=keywords.priority,
+        ),
         notes=packed.notes,
         warm=warm,
         data=data,

@@ -15,6 +15,7 @@ from sparktrain.driver.sampler_thread import guarded_aside
 from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.history import past, past_answers
 from sparktrain.search.sampler import AnsweringSampler, Sampler
+from sparktrain.state.events import Allotment
 
 logger = logging.getLogger("sparktrain")
 
@@ -25,6 +26,7 @@ def request_of(owned: OwnedRun, agents: int, display: Display, data: MemberData 
     Blocks on the store. Raises OSError.
     """
     spec = owned.definition.spec
+    call = owned.run.call
     for note in owned.contents.notes:
         logger.warning("%s", note)
     base_sampler = owned.definition.new_sampler(max(1, agents // spec.gang.size))
@@ -33,11 +35,11 @@ def request_of(owned: OwnedRun, agents: int, display: Display, data: MemberData 
         owned=owned,
         sampler=sampler,
         total=None if sampler.total is None else sampler.total * spec.replication.size,
-        agents=agents,
+        allotment=Allotment(agents=agents, most=agents, weight=call.slots.weight, priority=call.slots.priority),
         display=display,
         driver_started=owned.run.driver_started,
         lookahead=0 if isinstance(base_sampler, AnsweringSampler) else 1,  # what a trial asks is answered once it runs
-        data=owned.run.call.cache if data is None else data,
+        data=call.cache if data is None else data,
     )
 
 

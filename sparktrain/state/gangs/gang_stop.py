@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sparktrain.ids import Rank
+from sparktrain.ids import Rank, RunId
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 
@@ -41,15 +41,17 @@ class GangFault(Struct, gc=False):
 
 
 class GangPause(Struct, gc=False, kw_only=True):
-    """The members of a gang pause, so that a larger one continues, or one on other agents."""
+    """The members of a gang pause, so that a larger one continues, or one on other agents, or later."""
 
     reason: str
     """Why the gang ends, in one line."""
     asked_at: float
     drained: Rank | None = None
-    """The first member on a drained agent; None where the gang grows."""
+    """The first member on a drained agent; None where the gang grows, or another run gets its agents."""
     in_store: bool = False
     """The gang ends at a checkpoint in the store, and not at snapshots in memory."""
+    by: RunId | None = None
+    """The run of higher priority that gets the agents of the gang."""
     paused: set[Rank] = set()
     """Members that have paused, with a snapshot in memory."""
     complete: bool = False

@@ -13,11 +13,13 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state import records as fact
 from sparktrain.state.agents import Agents, AgentState
-from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.allocation.preemption import may_pause
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.gangs.gang_stop import GangPause
 from sparktrain.state.losses.drains import drained_agents, matching_agents
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.prospects import has_member_of
 from sparktrain.state.sweep import Sweep
 
 DRAINED = "drained"
@@ -84,7 +86,7 @@ class Draining:
         drains = self._sweep.drains
         if not drains.open:
             return []
-        busy = [agent for agent in self._agents.all() if agent.member is not None and drains.covers(agent)]
+        busy = [agent for agent in self._agents.all() if has_member_of(agent, self._sweep) and drains.covers(agent)]
         for request, decided in list(drains.open.items()):
             if not any(_concerns(decided, agent) for agent in busy) and not self._lacks_copies():
                 drains.complete(request)
@@ -152,10 +154,7 @@ class Draining:
         return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in asked]
 
     def _may_pause(self, gang: Gang) -> bool:
-        absent = bool(gang.attendance.ended or gang.absences.by_rank)
-        failing = gang.fault.first is not None or gang.stop.has_started or absent
-        ends = self._sweep.stop is not None or self._sweep.trials[gang.trial].stopping
-        return not (failing or ends) and gang.status is GangStatus.RUNNING
+        return may_pause(gang, self._sweep)
 
     def _outlives(self, gang: Gang) -> bool:
         """The members take snapshots in memory, and an agent that is not drained will hold the next one."""

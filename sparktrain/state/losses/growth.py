@@ -77,7 +77,13 @@ class Growths:
         Not without the agents for that: then the members train on by themselves.
         """
         pause = gang.stop.pause
-        if pause is None or pause.drained is not None or gang.stop.has_started or gang.fault.cause is not None:
+        if (
+            pause is None
+            or pause.in_store
+            or pause.drained is not None
+            or gang.stop.has_started
+            or gang.fault.cause is not None
+        ):
             return False
         pause.paused.add(rank)
         if len(pause.paused) < len(gang.ranks) or not idle(self._agents, self._sweep, at):

@@ -339,6 +339,9 @@ class CheckpointSaver:
             )
         facts = {"epoch": epoch, "batch": batch, "extra": extra, "parts": parts}
         self._save(step, model, (_keep(keep), _score(score)), facts)
+        # Steps that a loop makes between this checkpoint and the end of its process would be repeated elsewhere.
+        if self._rank == 0 and self.is_move_due():
+            self.await_move()
 
     def save_of_all(
         self,

@@ -5,14 +5,17 @@ import os
 import pty
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.display.live import LineDisplay, TerminalDisplay
 from sparktrain.display.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
+from sparktrain.display.shared_stream import STREAMS
 from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Restart
@@ -48,6 +51,60 @@ def lines_of(*updates: Progress) -> list[str]:
 
 
 STATUS = "mnist: 0 of 2 trials done, 0 running, 2 queued; agents 0 of 0"
+
+
+def test_the_lines_of_several_runs_have_their_names() -> None:
+    stream = io.StringIO()
+    first, second = LineDisplay(stream), LineDisplay(stream)
+    first.start()
+    first.update(progress(done=1))
+    until(lambda: "mnist: 1 of 2" in stream.getvalue())
+    first.trial_ended(succeeded(0))
+    until(lambda: "trial 0" in stream.getvalue())
+    second.start()
+    second.update(replace(progress(), name="other"))
+    until(lambda: "other: 0 of 2" in stream.getvalue())
+    first.trial_ended(succeeded(1))
+    second.trial_ended(succeeded(0))
+    first.close()
+    second.close()
+    lines = stream.getvalue().splitlines()
+    assert "[0:01] trial 0 succeeded in 1.0 s: accuracy 0.5000" in lines
+    assert "[0:01] mnist: trial 1 succeeded in 1.0 s: accuracy 0.5000" in lines
+    assert "[0:01] other: trial 0 succeeded in 1.0 s: accuracy 0.5000" in lines
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what a display's thread draws."""
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_runs_on_one_terminal_have_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    first, second = TerminalDisplay(stream), TerminalDisplay(stream)
+    for shown, name in ((first, "mnist"), (second, "other")):
+        shown.start()
+        shown.update(replace(progress(), name=name))
+    newest = lambda: stream.getvalue().rpartition("\x1b[2K")[2]  # noqa: E731
+    until(lambda: "mnist" in newest() and "other" in newest())
+    second.trial_ended(failed(0))
+    until(lambda: "ValueError: units" in stream.getvalue())
+    assert "other:" in stream.getvalue()
+    first.close()
+    until(lambda: "other" in newest())
+    second.close()
+    assert not STREAMS._terminals
+
+
+class Terminal(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_lines() -> None:

@@ -1,6 +1,7 @@
 """A run that cannot start, on a pool that stays open: others may have it at once."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,8 +52,11 @@ class Pool:
     def __init__(self, run: Callable[..., Any]) -> None:
         self.run = run
 
-    def check_free(self) -> None:
+    def check_name(self, name: str) -> None:
         pass
+
+    def entered(self, name: str) -> nullcontext[None]:
+        return nullcontext()
 
     def driver_identity(self) -> DriverIdentity:
         return POOL

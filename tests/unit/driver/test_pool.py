@@ -219,7 +219,9 @@ def test_a_job_that_ends_just_before_the_idle_end_is_the_last_until_the_next_cal
 def test_an_idle_end_lets_a_call_be_that_has_just_come() -> None:
     pool = a_pool()
     FakeCoordinator.opened[0].ends = lambda: pool._retire_jobs(idle=True)
-    assert pool.run(a_run())[0] == []  # type: ignore[arg-type, comparison-overlap] # as far as it is looked at
+    work = a_run()
+    with pool.entered(work.spec.name):
+        assert pool.run(work)[0] == []  # type: ignore[arg-type, comparison-overlap] # as far as it is looked at
     assert pool._retire_jobs(idle=True) == Job.started  # type: ignore[comparison-overlap] # a job of this test
 
 
@@ -371,7 +373,7 @@ def test_a_pool_whose_coordinator_broke_is_closed(monkeypatch: pytest.MonkeyPatc
         pool.run(a_run())  # type: ignore[arg-type] # as far as it is looked at
     assert FakeCoordinator.opened[0].closed == 1
     with pytest.raises(PoolError, match="closed"):
-        pool.check_free()
+        pool.check_open()
 
 
 def a_run() -> types.SimpleNamespace:

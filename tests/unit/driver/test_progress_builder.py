@@ -21,6 +21,7 @@ from sparktrain.runs.trial_result import result_of
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single
 from sparktrain.state import commands as do
+from sparktrain.state.events import Allotment
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
 from sparktrain.state.restart_history import RestartHistory
@@ -288,7 +289,7 @@ def test_the_time_left_is_that_of_trials_and_no_part_of_the_start_or_the_driver(
     world.succeed("a")  # after one second
     sweep = world.machine.sweep
     assert sweep is not None
-    long = replace(with_spec(work, SweepSpec(name="run")), total=4, agents=1)
+    long = replace(with_spec(work, SweepSpec(name="run")), total=4, allotment=Allotment(agents=1))
     assert progress_of(world.machine, long, world.at).eta_s == pytest.approx(3)
     resumed = Tally(long.spec, sweep.trials.values())
     assert progress_of(world.machine, long, world.at + 500, tally=resumed).eta_s == pytest.approx(3)

@@ -74,11 +74,11 @@ def test_an_interrupted_write_is_repeated(tmp_path: Path, monkeypatch: pytest.Mo
 def test_only_the_most_recently_used_code_stays(tmp_path: Path) -> None:
     wanted = code(b"often")
     often = keep(wanted, tmp_path)
-    for number in range(20):
+    for number in range(2 * MOST_CODES):
         newest = keep(code(f"{number}".encode()), tmp_path)
         assert keep(wanted, tmp_path) == often
     assert len(os.listdir(tmp_path)) == MOST_CODES
-    assert content(newest)["function"] == b"19"
+    assert content(newest)["function"] == str(2 * MOST_CODES - 1).encode()
     assert content(often)["function"] == b"often"
 
 

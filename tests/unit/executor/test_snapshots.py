@@ -181,6 +181,9 @@ class Pipe:
         self._keep = lambda snapshot: desk.keeper.store(start, home, snapshot)
         self._answers: queue.Queue[pm.SnapshotAnswered] = queue.Queue()
 
+    def take_asked(self, *, in_store: bool = False) -> bool:
+        return False
+
     def send(self, message: pm.Snapshot) -> None:
         keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
         keeping.add_done_callback(lambda done: self._answers.put(done.result()))

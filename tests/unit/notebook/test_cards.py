@@ -160,9 +160,10 @@ class Agents:
 @pytest.mark.parametrize(
     ("state", "line"),
     [
-        (PoolState("local[2]", 2, 1, None, True), "pool on local[2]: 1 of 2 agents, idle"),
-        (PoolState("yarn", 1, 1, "<b>", True), "pool on yarn: 1 of 1 agent, on run <b>"),
-        (PoolState("yarn", 2, 0, None, False), "pool on yarn: closed; open a new one with sparktrain.pool()"),
+        (PoolState("local[2]", 2, 1, (), True), "pool on local[2]: 1 of 2 agents, idle"),
+        (PoolState("yarn", 1, 1, ("<b>",), True), "pool on yarn: 1 of 1 agent, on run <b>"),
+        (PoolState("yarn", 1, 1, ("a", "b"), True), "pool on yarn: 1 of 1 agent, on runs a, b"),
+        (PoolState("yarn", 2, 0, (), False), "pool on yarn: closed; open a new one with sparktrain.pool()"),
     ],
 )
 def test_a_pool(state: PoolState, line: str) -> None:

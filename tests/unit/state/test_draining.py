@@ -10,9 +10,9 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
 from sparktrain.state.outcome import FailureKind, Loss
+from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import DrainCompleted, DrainDecided
 from sparktrain.state.recovery import recovered
-from sparktrain.state.run_machine import SHRINK_AFTER_S
 from tests.support.limits import run_limits
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World

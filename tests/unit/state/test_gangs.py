@@ -9,8 +9,9 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.gangs.gang import GangStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
-from sparktrain.state.run_machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
+from sparktrain.state.run_machine import CAUSE_TIMEOUT_S
 from sparktrain.state.sweep import REPORT_INTERVAL_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World

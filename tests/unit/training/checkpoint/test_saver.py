@@ -32,6 +32,13 @@ class Agent:
         self.unsaved: list[Unsaved] = []
         self.at_once = at_once
         self.gone = False
+        self.moves = False
+
+    def take_asked(self, *, in_store: bool = False) -> bool:
+        """Whether the trial is to continue elsewhere, since the last call."""
+        moves = self.moves and in_store
+        self.moves = False
+        return moves
 
     def send(self, message: Snapshot | Unsaved) -> None:
         if self.gone:
@@ -79,6 +86,21 @@ def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
     assert (restored.step, restored.epoch, restored.batch, restored["position"]) == (10, 1, 7, 3)
     assert restored["weights"].tolist() == [0.0] * 4
     first.finish(SOON_S)
+
+
+def test_a_loop_makes_no_step_after_the_checkpoint_with_which_it_continues_elsewhere(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saving = checkpoints(agent, tmp_path)
+    waited: list[float] = []
+    monkeypatch.setattr(saver, "pause", waited.append)
+    saving.save(1)
+    assert not waited
+    agent.moves = True
+    saving.save(2)
+    assert waited == [saver.MOVE_S]
+    assert [agent.snapshots.get_nowait().step for _ in range(2)] == [1, 2], "it waits for the checkpoint first"
+    saving.finish(SOON_S)
 
 
 def test_the_global_generators_resume(agent: Agent, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Which run of a pool gets which agents, where several runs are on. Pure."""
