@@ -35,7 +35,7 @@ class AttachedRun:
     """The run in the directory; None where the run is new."""
     retry_failed: bool = False
     replaces: bool = False
-    """YARN has started this driver for the same call, in place of the last owner of the run."""
+    """YARN, or an agent, has started this driver for the same call, in place of the last owner of the run."""
     tokens: TokenKeeper | None = None
     """Delegation tokens for the store, where agents need some."""
     local: bool = False
@@ -107,7 +107,7 @@ def _resumed(call: CheckedCall, stored_run: StoredRun, driver: DriverIdentity) -
     before = stored_run.plan
     rules = call.resume_rules
     check_alone(stored_run, call.definition.where, driver)
-    replaces = stored_run.driver is not None and driver.replaces(stored_run.driver)
+    replaces = rules.succeeds or (stored_run.driver is not None and driver.replaces(stored_run.driver))
     resumed = _as_started(call, before)
     failed = len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
     # a failed function would fail once more: a retry is with the corrected code

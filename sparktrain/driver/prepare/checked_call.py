@@ -14,6 +14,7 @@ from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.config.option_rules import CoordinatorPlace
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
@@ -49,6 +50,8 @@ class ResumeRules:
     retry_failed: bool = False
     extends: bool = False
     """The call gives a run that exists more trials, or a wider space."""
+    succeeds: bool = False
+    """This driver takes the place of a lost one of the same call, which has the same rules."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,26 @@ class Observers:
         )
 
 
+@dataclass(frozen=True)
+class SlotLimits:
+    """How many slots of the session a call takes."""
+
+    agents: int | None = None
+    """Agents to start, of a run; None for as many as it needs."""
+    concurrent: int | None = None
+    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+
+
+@dataclass(frozen=True)
+class CoordinatorRequest:
+    """Where a call wants its coordinator."""
+
+    place: CoordinatorPlace | None = None
+    """None where the call names no place."""
+    directory: str = ""
+    """The directory of its runs as the caller wrote it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckedCall:
     """A call with options, a function and data that fit each other."""
@@ -85,10 +108,8 @@ class CheckedCall:
     """The backend of Keras in its members."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
-    agents: int | None = None
-    """Agents to start, of a run; None for as many as it needs."""
-    concurrent: int | None = None
-    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    coordinator: CoordinatorRequest = CoordinatorRequest()
+    slots: SlotLimits = SlotLimits()
     notes: tuple[str, ...] = ()
     """What zygotes leave to trials, and what the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
@@ -179,13 +200,19 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         env=env,
         keras=keras,
         choice=choice,
-        agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
-        concurrent=None if search is None else search.max_concurrent_trials,
+        coordinator=CoordinatorRequest(keywords.coordinator, keywords.dir),
+        slots=_slot_limits(keywords),
         notes=packed.notes,
         warm=warm,
         data=data,
         cache=MemberData(cache_dir=_absolute(keywords.data_cache), cache_bytes=keywords.data_cache_limit),
     )
+
+
+def _slot_limits(keywords: LaunchKeywords | RunKeywords) -> SlotLimits:
+    if isinstance(keywords, RunKeywords):
+        return SlotLimits(agents=keywords.agents)
+    return SlotLimits(concurrent=keywords.max_concurrent_trials)
 
 
 def _check_streams(gang: GangSpec, data: DataPlan) -> None:

@@ -7,7 +7,13 @@ import msgspec
 from sparktrain.config.option_catalog import ExtendKeywords, ResumeKeywords
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.forwarded_env import environment
-from sparktrain.driver.prepare.checked_call import CheckedCall, Observers, ResumeRules
+from sparktrain.driver.prepare.checked_call import (
+    CheckedCall,
+    CoordinatorRequest,
+    Observers,
+    ResumeRules,
+    SlotLimits,
+)
 from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.runs import plan as plans
@@ -70,8 +76,8 @@ def compose_again(
         ),
         observers=observers,
         env=env,
-        agents=_agents(keywords),
-        concurrent=keywords.max_concurrent_trials,
+        coordinator=CoordinatorRequest(keywords.coordinator, directory),
+        slots=SlotLimits(_agents(keywords), keywords.max_concurrent_trials),
         notes=notes,
     )
 

@@ -86,7 +86,7 @@ def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_p
         resumed(one, max_concurrent_trials=2)
     options = SweepOptions(metric="loss", dir=str(tmp_path), backend="none", preload=[], max_concurrent_trials=4)
     call = compose(train, grid(lr=[1]), options)
-    assert call.concurrent == 4
+    assert call.slots.concurrent == 4
     many = named(call)
     assert resumed(many, max_concurrent_trials=2).concurrent == 2
     with pytest.raises(

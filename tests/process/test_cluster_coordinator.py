@@ -1,0 +1,143 @@
+"""A coordinator beside an agent: the client drives nothing, and a successor continues when it is lost."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.errors import FunctionError
+from sparktrain.rundir.coordinator_folder import CoordinatorFolder
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.additions.stop_requests import ask_stop
+from sparktrain.store.localfs import LocalStore
+from tests.support.process_cluster import coordinators, sweep_in_cluster
+from tests.support.processes import wait_until
+
+STARTS_S = 60.0
+ENDS_S = 90.0
+
+
+def held(x: int, folder: str, ctx: Any) -> dict[str, float]:
+    """Note each start, and train as long as FOLDER/hold exists."""
+    Path(folder, f"start-{x}-{ctx.generation}").touch()
+    step = 0
+    while Path(folder, "hold").exists():
+        step += 1
+        ctx.report(step, y=float(step))
+        pause(0.05)
+    return {"y": float(x)}
+
+
+def doubled(x: int) -> dict[str, float]:
+    return {"y": 2.0 * x}
+
+
+class Unloadable:
+    def __reduce__(self) -> Any:
+        return (__import__, ("no_such_module_of_ours",))
+
+
+@contextmanager
+def holding(folder: Path, **options: Any) -> Iterator[Future[Any]]:
+    """A sweep with two trials that train while FOLDER/hold exists: its future, once both do."""
+    (folder / "hold").touch()
+    space = {"x": [0, 1], "folder": [str(folder)]}
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(sweep_in_cluster, held, space, folder, **options)
+        try:
+            wait_until(lambda: running.done() or len(list(folder.glob("start-*-1"))) == 2, STARTS_S, "both trials run")
+            yield running
+        finally:
+            (folder / "hold").unlink(missing_ok=True)
+
+
+def folder_of(directory: Path) -> CoordinatorFolder:
+    """The folder of the only call."""
+    store = LocalStore(str(directory / "runs"))
+    [call] = {path.split("/")[2] for path in store.list("run/coordinators")}
+    return CoordinatorFolder(store, RunLayout("run").coordinator(call))
+
+
+def test_a_sweep_has_its_coordinator_beside_an_agent(tmp_path: Path) -> None:
+    result = sweep_in_cluster(doubled, {"x": [1, 2, 3]}, tmp_path)
+    assert [(trial.status, trial.metrics) for trial in result.trials] == [
+        ("succeeded", {"y": 2.0 * x}) for x in (1, 2, 3)
+    ]
+    assert result.best.metrics == {"y": 6.0}
+    assert (tmp_path / "runs/run/results.json").exists()
+    assert not coordinators()
+    again = sweep_in_cluster(doubled, {"x": [1, 2, 3]}, tmp_path)
+    assert [trial.metrics for trial in again.trials] == [trial.metrics for trial in result.trials]
+
+
+def kill_coordinator() -> None:
+    [coordinator] = coordinators()
+    coordinator.kill()
+
+
+def kill_its_agent() -> None:
+    [coordinator] = coordinators()
+    parent = coordinator.parent()
+    assert parent is not None
+    parent.kill()
+
+
+@pytest.mark.parametrize("kill", [kill_coordinator, kill_its_agent])
+def test_another_agent_takes_over_from_a_lost_coordinator(
+    tmp_path: Path, kill: Callable[[], None], record_property: Any
+) -> None:
+    clock = SystemClock()
+    with holding(tmp_path) as running:
+        killed_at = clock.now()
+        kill()
+        folder = folder_of(tmp_path)
+        wait_until(lambda: folder.look().number == 2, STARTS_S, "a successor listens")
+        record_property("seconds until a successor listens", round(clock.now() - killed_at, 1))
+    result = running.result(ENDS_S)
+    assert [(trial.status, trial.metrics) for trial in result.trials] == [
+        ("succeeded", {"y": float(x)}) for x in (0, 1)
+    ]
+    assert not coordinators()
+
+
+def test_a_stop_in_the_run_directory_reaches_the_coordinator(tmp_path: Path) -> None:
+    with holding(tmp_path) as running:
+        ask_stop(LocalStore(str(tmp_path / "runs")), RunLayout("run"), "enough", trial=1)
+        wait_until(lambda: "pruned" in _statuses(tmp_path), ENDS_S, "trial 1 is stopped")
+        ask_stop(LocalStore(str(tmp_path / "runs")), RunLayout("run"), "enough of all")
+        result = running.result(ENDS_S)
+    assert (result.status, result.reason) == ("stopped", "enough of all")
+    assert [trial.status for trial in result.trials] == ["stopped", "pruned"]
+
+
+def _statuses(folder: Path) -> list[str]:
+    import sparktrain as st
+
+    return [trial.status for trial in st.load(folder / "runs/run").trials]
+
+
+def test_the_client_raises_what_ends_the_run(tmp_path: Path) -> None:
+    bad = Unloadable()
+
+    def train(x: int) -> dict[str, float]:
+        return {"y": float(x), "z": float(bad is None)}
+
+    with pytest.raises(FunctionError, match=r"cannot be loaded on executors.*no_such_module_of_ours"):
+        sweep_in_cluster(train, {"x": [1]}, tmp_path)
+
+
+def test_values_of_variables_are_in_no_file(tmp_path: Path) -> None:
+    def train(x: int) -> dict[str, float]:
+        import os
+
+        return {"y": float(len(os.environ["TOKEN"]))}
+
+    result = sweep_in_cluster(train, {"x": [1]}, tmp_path, env={"TOKEN": "s3cr3t-of-a-trial"})
+    assert result.trials[0].metrics == {"y": 17.0}
+    stored = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert stored
+    assert not [content for content in stored if b"s3cr3t-of-a-trial" in content or b"PRIVATE KEY" in content]
