@@ -77,7 +77,13 @@ class Facts(Struct, frozen=True):
     @property
     def address(self) -> driver_address.Address:
         """Where the coordinator listens. Raises SessionError when there is no such address."""
-        return driver_address.address_of(self.conf, on_one_machine=self.on_one_machine)
+        conf = self.conf
+        if self.connect:
+            # With Connect these are of the server, where Spark's driver is: this process could not even listen there.
+            of_server = ("spark.driver.host", "spark.driver.bindAddress")
+            foreign = {key for key in of_server if key in conf and not driver_address.is_ours(conf[key])}
+            conf = {key: value for key, value in conf.items() if key not in foreign}
+        return driver_address.address_of(conf, on_one_machine=self.on_one_machine)
 
     def number(self, key: str, default: int) -> int:
         """The whole number at `key`, or `default` where it is not set."""

@@ -41,6 +41,14 @@ class CoordinatorAddress(Struct, frozen=True):
     """Of its key."""
 
 
+class CoordinatorHeartbeat(Struct, frozen=True):
+    """A heartbeat of a coordinator, for processes that cannot reach it."""
+
+    at: float
+    """When, in seconds since 1970 by the clock of its host."""
+    fingerprint: str
+
+
 class CallEnd(Struct, frozen=True):
     """How a call has ended: `results.json` has the result where it raises nothing."""
 
@@ -88,6 +96,12 @@ class CoordinatorFolder:
         """Let agents know where this coordinator listens."""
         self._store.put_if_absent(self._layout.address(number), msgspec.json.encode(address))
 
+    def heartbeat(self, number: int, count: int, heartbeat: CoordinatorHeartbeat) -> None:
+        """Show that coordinator `number` lives, for the `count`th time: the sign before is deleted."""
+        self._store.put_if_absent(self._layout.heartbeat(number, count), msgspec.json.encode(heartbeat))
+        if count > 1:
+            self._store.delete(self._layout.heartbeat(number, count - 1))
+
     def finish(self, end: CallEnd) -> None:
         """The call is over; the first end counts."""
         self._store.put_if_absent(self._layout.end, msgspec.json.encode(end))
@@ -98,3 +112,28 @@ class CoordinatorFolder:
             return msgspec.json.decode(self._store.read(path), type=kind)
         except (msgspec.MsgspecError, FileNotFoundError):
             return None
+
+
+def newest_heartbeat(store: Store, folder: str) -> CoordinatorHeartbeat | None:
+    """The newest heartbeat of any coordinator below `folder`, by its time. Blocks; raises OSError."""
+    heartbeats = []
+    for path in store.list(folder):
+        if path.rpartition("/")[2].startswith("heartbeat-"):
+            try:
+                heartbeats.append(msgspec.json.decode(store.read(path), type=CoordinatorHeartbeat))
+            except (msgspec.MsgspecError, FileNotFoundError):  # of another program, or replaced meanwhile
+                continue
+    return max(heartbeats, key=lambda heartbeat: heartbeat.at, default=None)
+
+
+def newest_error(store: Store, folder: str) -> CallEnd | None:
+    """The end of a call below `folder` that has raised an error; None where none has. Blocks; raises OSError."""
+    for path in store.list(folder):
+        if path.rpartition("/")[2] == "end.json":
+            try:
+                end = msgspec.json.decode(store.read(path), type=CallEnd)
+            except (msgspec.MsgspecError, FileNotFoundError):
+                continue
+            if end.error:
+                return end
+    return None

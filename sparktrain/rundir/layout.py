@@ -22,7 +22,7 @@ _OWN_FILES = re.compile(
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
     | (?:enqueued|labels|drains|stops)/\d{{13,}}-{_HEX}{{8}}\.json
-    | coordinators/{_HEX}{{12}}/(?:call|end|(?:claim|address)-\d{{4,}})\.json
+    | coordinators/{_HEX}{{12}}/(?:call|end|(?:claim|address)-\d{{4,}}|heartbeat-\d{{4,}}-\d{{8,}})\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -181,6 +181,10 @@ class CoordinatorLayout(Struct, frozen=True):
     def address(self, number: int) -> str:
         """Where the coordinator of this number listens."""
         return f"{self.path}/address-{number:04d}.json"
+
+    def heartbeat(self, number: int, count: int) -> str:
+        """A heartbeat of the coordinator of this number."""
+        return f"{self.path}/heartbeat-{number:04d}-{count:08d}.json"
 
 
 class BlockName(NamedTuple):

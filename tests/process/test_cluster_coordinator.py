@@ -1,5 +1,6 @@
 """A coordinator beside an agent: the client drives nothing, and a successor continues when it is lost."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -8,13 +9,15 @@ from typing import Any
 
 import pytest
 
+import sparktrain as st
 from sparktrain.clock import SystemClock, pause
+from sparktrain.driver.clustered.run_handle import submitted
 from sparktrain.errors import FunctionError
 from sparktrain.rundir.coordinator_folder import CoordinatorFolder
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.stop_requests import ask_stop
 from sparktrain.store.localfs import LocalStore
-from tests.support.process_cluster import coordinators, sweep_in_cluster
+from tests.support.process_cluster import cluster_call, coordinators, sweep_in_cluster
 from tests.support.processes import wait_until
 
 STARTS_S = 60.0
@@ -115,8 +118,6 @@ def test_a_stop_in_the_run_directory_reaches_the_coordinator(tmp_path: Path) -> 
 
 
 def _statuses(folder: Path) -> list[str]:
-    import sparktrain as st
-
     return [trial.status for trial in st.load(folder / "runs/run").trials]
 
 
@@ -141,3 +142,44 @@ def test_values_of_variables_are_in_no_file(tmp_path: Path) -> None:
     stored = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert stored
     assert not [content for content in stored if b"s3cr3t-of-a-trial" in content or b"PRIVATE KEY" in content]
+
+
+def submitted_sweep(folder: Path) -> Any:
+    """The handle of a sweep of two trials that last while FOLDER/hold exists."""
+    (folder / "hold").touch()
+    space = {"x": [0, 1], "folder": [str(folder)]}
+    return submitted(*cluster_call(held, space, folder))
+
+
+def test_a_submitted_run_is_reached_by_its_handle_and_by_its_directory(tmp_path: Path) -> None:
+    handle = submitted_sweep(tmp_path)
+    wait_until(lambda: len(list(tmp_path.glob("start-*-1"))) == 2, STARTS_S, "both trials run")
+    other = st.attach(tmp_path / "runs/run")
+    assert (other.name, other.status, other.progress["running"]) == ("run", "running", 2)
+    with pytest.raises(TimeoutError, match=r"run run has not ended within 0\.1 s"):
+        other.result(timeout=0.1)
+    (tmp_path / "hold").unlink()
+
+    async def awaited() -> Any:
+        return await handle
+
+    result = asyncio.run(awaited())
+    assert [trial.metrics for trial in result.trials] == [{"y": 0.0}, {"y": 1.0}]
+    again = st.attach(tmp_path / "runs/run").result()
+    assert isinstance(again, st.SweepResult)
+    assert [trial.metrics for trial in again.trials] == [{"y": 0.0}, {"y": 1.0}]
+    assert (other.status, other.progress["done"]) == ("succeeded", 2)
+
+
+def test_a_handle_stops_its_run(tmp_path: Path) -> None:
+    handle = submitted_sweep(tmp_path)
+    wait_until(lambda: len(list(tmp_path.glob("start-*-1"))) == 2, STARTS_S, "both trials run")
+    st.attach(tmp_path / "runs/run").stop("seen enough")
+    result = handle.result(ENDS_S)
+    assert (result.status, result.reason) == ("stopped", "seen enough")
+    (tmp_path / "hold").unlink()
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(st.RunDirectoryError, match="is no run directory"):
+        st.attach(tmp_path)

@@ -12,7 +12,7 @@ from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.local_engine import LocalEngine
 from sparktrain.driver.launch import launch
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare.checked_call import compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.executor.scout import scout
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.results.sweep_result import SweepResult
@@ -35,9 +35,16 @@ class ProcessCluster(LocalEngine):
 
 def sweep_in_cluster(function: Any, space: dict[str, Sequence[Any]], folder: Path, **options: Any) -> SweepResult:
     """A sweep on two agents with its coordinator beside one of them; its runs are in FOLDER/runs."""
+    return launch(*cluster_call(function, space, folder, **options))
+
+
+def cluster_call(
+    function: Any, space: dict[str, Sequence[Any]], folder: Path, **options: Any
+) -> tuple[CheckedCall, OwnAgents]:
+    """The call of such a sweep, and its agents."""
     given = {"metric": "y", "mode": "max", "backend": "none", "name": "run", "progress": False, "preload": []}
     chosen = SweepOptions(coordinator="cluster", dir=str(folder / "runs"), **(given | options))
-    return launch(compose(function, space, chosen), OwnAgents(ProcessCluster(st.local(slots=2))))
+    return compose(function, space, chosen), OwnAgents(ProcessCluster(st.local(slots=2)))
 
 
 def coordinators(above: int | None = None) -> list[psutil.Process]:

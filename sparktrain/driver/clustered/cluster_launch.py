@@ -23,8 +23,8 @@ from sparktrain.driver.clustered.following import CallFollower, error_of, interr
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.driver.finish import finished, interrupted
 from sparktrain.driver.first_lines import nothing_run, opening
-from sparktrain.driver.known_backend import with_known_backend
 from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.errors import AgentsLostError, FunctionError, SparktrainError, SpecError
 from sparktrain.executor.cluster_dialer import JOIN_S
@@ -121,7 +121,7 @@ def launch_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, wh
 
 def follow_run(started: StartedRun, display: Display) -> SweepResult:
     """Show a run that was started to its end; its result. Blocks, and raises as `launch_in_cluster`."""
-    follower = CallFollower(started.place, started.folder, started.agents, display)
+    follower = CallFollower(started.place, lambda view: started.folder.look().end, started.agents, display)
     with _left(started), interruptible():
         try:
             end = follower.follow(started.gone)

@@ -15,11 +15,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from sparktrain import errors, process_tree
+from sparktrain.clock import SystemClock, pause
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_sources import Admitted, OwnAgents
 from sparktrain.driver.clustered.cluster_call import ClusterCall, read_call
@@ -29,14 +31,18 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.protocol.certificates import RunCertificates, server_fingerprint
 from sparktrain.protocol.coordinator_office import CoordinatorOffice, CoordinatorSecrets
-from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorAddress, CoordinatorFolder
+from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorAddress, CoordinatorFolder, CoordinatorHeartbeat
 from sparktrain.rundir.journal.writer import newest_driver
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import answers
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
+from sparktrain.threads import spawn
 from sparktrain.usercode.serialize import unpickled
+
+HEARTBEAT_S = 10.0
+"""Interval of the heartbeats."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -52,7 +58,7 @@ def main() -> None:
     office = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=CoordinatorOffice)
     sys.path[:] = [*office.sys_path, *(path for path in sys.path if path not in office.sys_path)]
     logging.basicConfig(format="sparktrain coordinator: %(message)s", level=logging.WARNING)
-    with held("agent-held", Path.cwd()) as scratch, closing(TokenFile(scratch)) as tokens:
+    with held("agent-held", str(Path.cwd())) as scratch, closing(TokenFile(scratch)) as tokens:
         if office.tokens:
             tokens.keep(office.tokens)
         # In a thread: only in the main thread a call would take over the signals.
@@ -85,6 +91,7 @@ class HostedCoordinator:
         self._fingerprint = server_fingerprint(self._secrets.server.certificate)
         self._store = open_store(office.store)
         self._layout = RunLayout(office.run)
+        self._heartbeats = False
         self._folder = CoordinatorFolder(self._store, self._layout.coordinator(office.call))
 
     def run(self) -> None:
@@ -124,6 +131,19 @@ class HostedCoordinator:
     def _publish(self, port: int) -> None:
         address = CoordinatorAddress(self._office.hosts, port, self._fingerprint)
         self._folder.publish(self._office.number, address)
+        if not self._heartbeats:
+            self._heartbeats = True
+            spawn(self._heartbeat, "sparktrain-heartbeats")
+
+    def _heartbeat(self) -> None:
+        """Show that this coordinator lives, as long as this process does: clients cannot ask it."""
+        for number in count(1):
+            try:
+                heartbeat = CoordinatorHeartbeat(SystemClock().wall(), self._fingerprint)
+                self._folder.heartbeat(self._office.number, number, heartbeat)
+            except OSError as error:  # the next one may come through
+                logger.warning("no heartbeat could be stored: %s", error)
+            pause(HEARTBEAT_S)
 
     def _stands_back(self) -> bool:
         """Whether an earlier coordinator of this call answers: then agents get its address again."""

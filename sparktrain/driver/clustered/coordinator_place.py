@@ -69,9 +69,10 @@ def _unreachable(call: CheckedCall, engine: Engine) -> str:
     """Why executors do not reach this process; empty where one of them does. Blocks."""
     try:
         address = engine.address()
-    except SessionError as error:
+        listener = socket.create_server((address.bind, address.port))
+    except (SessionError, OSError) as error:
         return f"executors cannot reach this client ({error})"
-    with _listening(address.bind, address.port) as port:
+    with _accepting(listener) as port:
         ticket = ScoutTicket(StoreAddress(""), "", address.hosts, port)
         report = engine.scout(ticket, call.definition.spec.start_timeout_s)
     if report.reaches_client:
@@ -80,9 +81,9 @@ def _unreachable(call: CheckedCall, engine: Engine) -> str:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[int]:
-    """A port of this machine that accepts connections and closes them."""
-    with socket.create_server((host, port)) as server:
+def _accepting(server: socket.socket) -> Iterator[int]:
+    """Accept connections and close them; yields the port."""
+    with server:
 
         def accept() -> None:
             with suppress(OSError):

@@ -12,7 +12,7 @@ from sparktrain.display.progress import Display
 from sparktrain.display.view_progress import progress_of_view
 from sparktrain.errors import AgentsLostError, InfraError, RunDirectoryError, SparktrainError
 from sparktrain.results.sweep_result import SweepResult, sweep_result
-from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
+from sparktrain.rundir.coordinator_folder import CallEnd
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
@@ -31,9 +31,12 @@ logger = logging.getLogger("sparktrain")
 class CallFollower:
     """Follows one call. For one thread at a time."""
 
-    def __init__(self, place: RunLocation, folder: CoordinatorFolder, agents: int, display: Display) -> None:
+    def __init__(
+        self, place: RunLocation, end: Callable[[RunView | None], CallEnd | None], agents: int, display: Display
+    ) -> None:
+        """`end` returns how the call has ended, where it has; it gets the newest view, and blocks on the store."""
         self._place = place
-        self._folder = folder
+        self._end_of = end
         self._agents = agents
         self._display = display
         self._clock = SystemClock()
@@ -54,10 +57,9 @@ class CallFollower:
         """
         lost_at: float | None = None
         while True:
-            # The end first: what the directory shows after it is all there is.
-            end = self._end()
             self._show()
-            if end is not None:
+            if (end := self._end()) is not None:
+                self._show()  # the directory has all of the run now
                 return end
             now = self._clock.now()
             if until is not None and now >= until:
@@ -74,7 +76,7 @@ class CallFollower:
 
     def _end(self) -> CallEnd | None:
         try:
-            return self._folder.look().end
+            return self._end_of(self._view)
         except OSError as error:
             logger.info("the run directory does not answer: %s", error)
             return None

@@ -106,7 +106,8 @@ def _resumed(call: CheckedCall, stored_run: StoredRun, driver: DriverIdentity) -
     """The run that `driver` resumes. Raises as `attach`."""
     before = stored_run.plan
     rules = call.resume_rules
-    check_alone(stored_run, call.definition.where, driver)
+    if not rules.succeeds:  # the agent that has started this driver knows that the last one is lost
+        check_alone(stored_run, call.definition.store, call.definition.layout, driver)
     replaces = rules.succeeds or (stored_run.driver is not None and driver.replaces(stored_run.driver))
     resumed = _as_started(call, before)
     failed = len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
