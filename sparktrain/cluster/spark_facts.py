@@ -78,11 +78,10 @@ class Facts(Struct, frozen=True):
     def address(self) -> driver_address.Address:
         """Where the coordinator listens. Raises SessionError when there is no such address."""
         conf = self.conf
-        if self.connect:
-            # With Connect these are of the server, where Spark's driver is: this process could not even listen there.
-            of_server = ("spark.driver.host", "spark.driver.bindAddress")
-            foreign = {key for key in of_server if key in conf and not driver_address.is_ours(conf[key])}
-            conf = {key: value for key, value in conf.items() if key not in foreign}
+        bind = conf.get("spark.driver.bindAddress")
+        # With Connect it is the server's, where Spark's driver is: this process could not even listen there.
+        if self.connect and bind is not None and not driver_address.is_ours(bind):
+            conf = {key: value for key, value in conf.items() if key != "spark.driver.bindAddress"}
         return driver_address.address_of(conf, on_one_machine=self.on_one_machine)
 
     def number(self, key: str, default: int) -> int:

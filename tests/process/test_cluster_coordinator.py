@@ -1,6 +1,7 @@
 """A coordinator beside an agent: the client drives nothing, and a successor continues when it is lost."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -77,6 +78,36 @@ def test_a_sweep_has_its_coordinator_beside_an_agent(tmp_path: Path) -> None:
     assert [trial.metrics for trial in again.trials] == [trial.metrics for trial in result.trials]
 
 
+class Notes(st.Callback):
+    """Writes into a file what it hears, in whichever process that is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def trial_ended(self, trial: Any) -> None:
+        """See base class."""
+        import os
+
+        with self.path.open("a") as file:
+            file.write(f"{os.getpid()} {trial.status}\n")
+
+
+def added(x: int, ctx: Any) -> dict[str, float]:
+    """The sum of the ranks of a gang, which its members tell each other."""
+    return {"y": x + 10.0 * ctx.size}
+
+
+def test_a_gang_and_callbacks_have_a_coordinator_in_the_cluster(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    result = sweep_in_cluster(
+        added, {"x": [1]}, tmp_path, workers_per_trial=2, callbacks=[Notes(heard)], env={"A": "1"}
+    )
+    assert [(trial.metrics, len(trial.members)) for trial in result.trials] == [({"y": 21.0}, 2)]
+    [(pid, status)] = [line.split() for line in heard.read_text().splitlines()]
+    assert status == "succeeded"
+    assert int(pid) != os.getpid(), "the coordinator calls it"
+
+
 def kill_coordinator() -> None:
     [coordinator] = coordinators()
     coordinator.kill()
@@ -89,7 +120,16 @@ def kill_its_agent() -> None:
     parent.kill()
 
 
-@pytest.mark.parametrize("kill", [kill_coordinator, kill_its_agent])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(
+            kill_coordinator,
+            marks=pytest.mark.all(case="a coordinator in the cluster is killed", covered_by="its agent is killed"),
+        ),
+        kill_its_agent,
+    ],
+)
 def test_another_agent_takes_over_from_a_lost_coordinator(
     tmp_path: Path, kill: Callable[[], None], record_property: Any
 ) -> None:
@@ -107,6 +147,7 @@ def test_another_agent_takes_over_from_a_lost_coordinator(
     assert not coordinators()
 
 
+@pytest.mark.all(case="a trial and a run stop by requests in the run directory", covered_by="a handle stops its run")
 def test_a_stop_in_the_run_directory_reaches_the_coordinator(tmp_path: Path) -> None:
     with holding(tmp_path) as running:
         ask_stop(LocalStore(str(tmp_path / "runs")), RunLayout("run"), "enough", trial=1)

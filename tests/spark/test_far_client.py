@@ -19,6 +19,10 @@ ENDS_S = 90.0
 SQUARES = {"status": "succeeded", "metrics": [{"y": 0.0}, {"y": 1.0}]}
 
 pytestmark = [
+    pytest.mark.all(
+        case="a client behind a firewall trains on a Connect server on other hosts; it and an executor are killed",
+        covered_by="`process/test_cluster_coordinator`: agents of this machine",
+    ),
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         os.getuid() != 0 or shutil.which("ip") is None or shutil.which("nft") is None,

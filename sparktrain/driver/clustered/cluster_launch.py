@@ -16,6 +16,7 @@ import msgspec
 from sparktrain.clock import SystemClock
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OwnAgents
+from sparktrain.driver.clustered.client_services import client_services
 from sparktrain.driver.clustered.cluster_call import ClusterCall, write_call
 from sparktrain.driver.clustered.cluster_job import ClusterJob
 from sparktrain.driver.clustered.coordinator_place import scout
@@ -122,7 +123,8 @@ def launch_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, wh
 def follow_run(started: StartedRun, display: Display) -> SweepResult:
     """Show a run that was started to its end; its result. Blocks, and raises as `launch_in_cluster`."""
     follower = CallFollower(started.place, lambda view: started.folder.look().end, started.agents, display)
-    with _left(started), interruptible():
+    observers = started.run.call.observers
+    with _left(started), client_services(started.place, observers, display), interruptible():
         try:
             end = follower.follow(started.gone)
             interrupts = False

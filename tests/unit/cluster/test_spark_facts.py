@@ -133,4 +133,4 @@ def test_the_address_of_a_connect_client_is_not_that_of_its_server(monkeypatch: 
     monkeypatch.setattr(spark_facts.driver_address.socket, "gethostname", lambda: "laptop")
     of_server = {"spark.driver.host": "10.0.0.4", "spark.driver.bindAddress": "10.0.0.4"}
     address = Facts("spark://10.0.0.1:7077", of_server, CORES, connect=True).address
-    assert (address.bind, address.hosts) == ("laptop", ("laptop",))
+    assert (address.bind, address.hosts) == ("laptop", ("laptop", "10.0.0.4"))
