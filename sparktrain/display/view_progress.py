@@ -1,7 +1,8 @@
 """The progress of a run as its directory shows it, for the displays of a call that does not drive it."""
 
 from sparktrain.display import standing
-from sparktrain.display.progress import Progress, RunningTrial
+from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
+from sparktrain.ids import CHIEF
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
@@ -47,4 +48,24 @@ def _running(trial: TrialView, now: float) -> RunningTrial:
         step=trial.step,
         metrics={} if report is None else report.metrics,
         host=result.host,
+        members=_members(trial),
+    )
+
+
+def _members(trial: TrialView) -> tuple[MemberLine, ...]:
+    """The members of a gang that has formed; the journal has the steps of its chief alone."""
+    members = trial.result.members
+    if len(members) < 2 or trial.since is None:
+        return ()
+    report = trial.report
+    return tuple(
+        MemberLine(
+            rank=member.rank,
+            host=member.host,
+            role=member.role,
+            state=MemberState.TRAINING,
+            step=trial.step if member.rank == CHIEF else None,
+            metrics=report.metrics if report is not None and member.rank == CHIEF else {},
+        )
+        for member in members
     )

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,22 +54,24 @@ class FarCluster:
 
 
 @contextmanager
-def far_cluster(folder: Path) -> Iterator[FarCluster]:
-    """The cluster, ready; killed at the end. Needs root. Blocks for a minute."""
+def far_cluster(folder: Path, conf: Mapping[str, str] | None = None) -> Iterator[FarCluster]:
+    """The cluster, ready, with `conf` of its server; killed at the end. Needs root. Blocks for a minute."""
     with bridged_hosts(WORKERS + 2) as network, ExitStack() as stack:
         *workers, server, client = network.hosts
         subprocess.run([*client.enter, "nft", "-f", "-"], input=_REFUSE.encode(), check=True, timeout=30)
         enter = [list(host.enter) for host in workers]
         spark = stack.enter_context(standalone(folder, [host.address for host in workers], network.address, enter))
         log = folder / "connect.log"
-        process = _start_server(folder, server, spark.url, log)
+        process = _start_server(folder, server, spark.url, log, conf or {})
         stack.callback(process.wait)
         stack.callback(_kill_all, process.pid)
         wait_until(lambda: "Spark Connect server started" in log.read_text(errors="replace"), READY_S, "Connect serves")
         yield FarCluster(network, spark, server, client)
 
 
-def _start_server(folder: Path, host: Host, master: str, log: Path) -> "subprocess.Popen[bytes]":
+def _start_server(
+    folder: Path, host: Host, master: str, log: Path, more: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
     conf = {
         "spark.driver.host": host.address,
         "spark.driver.bindAddress": host.address,
@@ -82,6 +84,7 @@ def _start_server(folder: Path, host: Host, master: str, log: Path) -> "subproce
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "spark.executor.extraJavaOptions": jvm_here(),
         "spark.driver.extraJavaOptions": jvm_here(),
+        **more,
     }
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     program = os.path.join(spark_home(), "bin", "spark-submit")

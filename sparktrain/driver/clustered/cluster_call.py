@@ -104,6 +104,18 @@ def read_call(store: Store, layout: RunLayout, call: str) -> ClusterCall:
     return stored_call
 
 
+def most_agents(store: Store, layout: RunLayout) -> int:
+    """The most agents that a call with its coordinator in the cluster has asked for; 0 where none was. Blocks."""
+    agents = [0]
+    for path in store.list(layout.coordinators):
+        if path.endswith("/call.json"):
+            try:
+                agents.append(msgspec.json.decode(store.read(path), type=ClusterCall).agents)
+            except (msgspec.MsgspecError, FileNotFoundError):  # of another version, or deleted meanwhile
+                continue
+    return max(agents)
+
+
 def check_storable(call: CheckedCall) -> None:
     """Raise SpecError for a sampler or a space that a run directory cannot hold, or a stream."""
     plan = call.definition.plan

@@ -9,6 +9,7 @@ from sparktrain.display import standing
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display, NullDisplay
 from sparktrain.driver.agent_sources import OpenAgents, OwnAgents
+from sparktrain.driver.clustered.cluster_call import most_agents
 from sparktrain.driver.clustered.cluster_launch import LEAVE_S, StartedRun, start_in_cluster
 from sparktrain.driver.clustered.coordinator_place import check_cluster_call
 from sparktrain.driver.clustered.following import CallFollower, error_of
@@ -54,7 +55,7 @@ class FollowedRun:
 
         Raises as `RunHandle.result`.
         """
-        agents = 0 if self._started is None else self._started.agents
+        agents = most_agents(self.place.store, self.place.layout) if self._started is None else self._started.agents
         follower = CallFollower(self.place, self._end, agents, display)
         end = follower.follow(self._gone, None if timeout_s is None else self._clock.now() + timeout_s)
         if end is None:
