@@ -88,7 +88,7 @@ def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_p
     call = compose(train, grid(lr=[1]), options)
     assert call.slots.concurrent == 4
     many = named(call)
-    assert resumed(many, max_concurrent_trials=2).concurrent == 2
+    assert resumed(many, max_concurrent_trials=2).slots.concurrent == 2
     with pytest.raises(
         SpecError, match=r"^agents \(3\) is for a run, and .* holds a sweep: pass max_concurrent_trials$"
     ):
