@@ -1,4 +1,4 @@
-"""A training that does not read which rank it has before `fit`, and that notes its processes and its traces."""
+"""A training that notes its processes and its traces. Before `fit` it reads its rank only with the feed "rank"."""
 
 import os
 from pathlib import Path
@@ -32,15 +32,17 @@ class Hold(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
 
 
 def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
-    """Train on arrays or a dataset that is shuffled, by `ctx.shard`."""
+    """Train on arrays or a dataset that is shuffled, by `ctx.shard`; with the feed "rank" read the rank before."""
     keras.utils.set_random_seed(7)
     notes = Path(folder)
     (notes / f"pid-{os.getpid()}").touch()
+    if feed == "rank":
+        (notes / f"rank-{ctx.rank}-{os.getpid()}").touch()
     x, y = examples()
     model = compiled(ctx)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Hold(notes, ctx, HOLDS[:holds])]
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
-    if feed == "arrays":
+    if feed in ("arrays", "rank"):
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)
     else:
         batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=ctx.seed).batch(BATCH)

@@ -93,3 +93,28 @@ def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_th
         assert facts["history"] == expected_facts["history"]
     survivors = {(tmp_path / "broken" / "notes" / f"held-1-{rank}").read_text() for rank in (0, 1)}
     assert str(members[1][1]["pid"]) in survivors, "the first process that waited trains to the end"
+
+
+@pytest.mark.all(
+    case="a process that waits, with a function that has read its rank",
+    covered_by="one that waits for any rank; `unit/state/test_standbys`",
+)
+def test_a_process_with_a_function_that_has_read_its_rank_takes_the_place_of_that_rank_alone(
+    pool: st.Pool, tmp_path: Path
+) -> None:
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    _, expected, _ = trained(pool, tmp_path / "whole", "rank", [], 0)
+    result, members, _ = trained(pool, tmp_path / "broken", "rank", [1, 0], 1)
+    assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
+        (1, True, 0),
+        (0, True, 0),
+    ], [restart.cause for restart in result.restarts]
+    for (variables, facts), (expected_variables, _) in zip(members, expected, strict=True):
+        assert not [name for name in variables if variables[name] != expected_variables[name]]
+        assert facts["traces"] == 1
+    notes = tmp_path / "broken" / "notes"
+    pid = (notes / "held-1-1").read_text()
+    assert (notes / f"rank-1-{pid}").exists(), "the process that has waited for rank 1 trains in its place"
+    ranks_read = sorted(path.name.split("-")[1] for path in notes.glob("rank-*"))
+    assert ranks_read.count("0") == 2, "the chief, and the process that took its place: it started after the loss"
