@@ -93,7 +93,7 @@ class Notes(st.Callback):
 
 
 def added(x: int, ctx: Any) -> dict[str, float]:
-    """The sum of the ranks of a gang, which its members tell each other."""
+    """The sum of the ranks of a gang, which each member knows."""
     return {"y": x + 10.0 * ctx.size}
 
 
