@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +22,7 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.stop_requests import ask_stop
 from sparktrain.store.localfs import LocalStore
 from tests.support.process_cluster import cluster_call, coordinators, sweep_in_cluster
-from tests.support.processes import wait_until
+from tests.support.processes import Sighted, wait_until
 
 STARTS_S = 60.0
 ENDS_S = 90.0
@@ -224,3 +227,36 @@ def test_a_handle_stops_its_run(tmp_path: Path) -> None:
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(st.RunDirectoryError, match="is no run directory"):
         st.attach(tmp_path)
+
+
+@pytest.mark.all(case="a coordinator in the cluster freezes, and wakes up", covered_by="its agent is killed")
+def test_a_frozen_coordinator_is_succeeded_and_ends_when_it_wakes_up(tmp_path: Path) -> None:
+    with holding(tmp_path) as running:
+        [frozen] = coordinators()
+        frozen.suspend()
+        folder = folder_of(tmp_path)
+        wait_until(lambda: folder.look().number == 2, ENDS_S, "a successor listens")
+        wait_until(lambda: len(list(tmp_path.glob("start-*-2"))) == 2, ENDS_S, "both trials run again")
+        frozen.resume()
+        wait_until(lambda: not Sighted([frozen.pid]).alive(), STARTS_S, "it finds that it is deposed")
+        assert len(coordinators()) == 1
+    result = running.result(ENDS_S)
+    assert [(trial.status, trial.metrics) for trial in result.trials] == [
+        ("succeeded", {"y": float(x)}) for x in (0, 1)
+    ]
+
+
+def test_ctrl_c_stops_the_run_and_names_how_to_continue(tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    line = [sys.executable, "-m", "tests.process.cluster_client", str(tmp_path)]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as client:
+        try:
+            wait_until(lambda: len(list(tmp_path.glob("start-*-1"))) == 2, STARTS_S, "both trials run")
+            client.send_signal(signal.SIGINT)
+            _, printed = client.communicate(timeout=ENDS_S)
+        finally:
+            client.kill()
+    assert "KeyboardInterrupt: run run was interrupted" in printed
+    assert "0 of 2 trials succeeded" in printed
+    result = st.load(tmp_path / "runs/run")
+    assert (result.status, result.reason) == ("stopped", "interrupted by Ctrl-C")
