@@ -3,7 +3,7 @@
 BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training torch faults hosts examples
 BENCHMARKS := local_start command_start coordinator scaling scaling_cases allocation grpc_agents isolation keras_trials first_line heavy_tail stopping \
-    recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death resume \
+    recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death cluster_coordinator resume \
     hdfs_throughput journal reports suggest search_quality tracking report page runs_page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
 TORCH_BENCHMARKS := torch_feed torch_step torch_recovery
 CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs local_engine log member open_streams orphans parameter_server \
@@ -16,7 +16,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn test test-unit test-core test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-core test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -59,6 +59,9 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy && \
 	echo && echo "The processes of both members, from their logs:" && \
 	$(BIN)/sparktrain logs $$runs/fashion --all | grep "in process"
+
+demo-connect: setup tools ## a Connect server and workers on hosts of their own; a client that no host can connect to is killed, and another one attaches
+	$(BIN)/python -m scripts.demo_connect
 
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what tests need of Debian: Chromium, which opens the pages of runs, and `ip` and `tc`, which make several hosts
-# of this machine. Does nothing where they are. Exit status 2: something is missing that only an administrator can add.
+# Installs what tests need of Debian: Chromium, which opens the pages of runs, `ip` and `tc`, which make several hosts
+# of this machine, and `nft`, which closes one of them off. Does nothing where they are. Exit status 2: something is
+# missing that only an administrator can add.
 set -euo pipefail
 
 log=$(mktemp)
@@ -18,6 +19,7 @@ is_there() { [[ -x $(PATH=$PATH:/usr/sbin:/sbin command -v "$1") ]]; }
 missing=()
 is_there chromium || missing+=(chromium)
 { is_there ip && is_there tc; } || missing+=(iproute2)
+is_there nft || missing+=(nftables)
 [[ ${missing[*]} ]] || exit 0
 [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
   fail "install these Debian packages first, as root: apt-get install ${missing[*]}" 2

@@ -53,7 +53,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sparktrain import data, ml, optuna, sklearn, testing
-    from sparktrain.api import Pool, extend, launch, pool, refit, resume, run, session, sweep
+    from sparktrain.api import Pool, attach, extend, launch, pool, refit, resume, run, session, submit, sweep
     from sparktrain.config.distribution import (
         Distribution,
         choice,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
     from sparktrain.config.tracking_options import MLflow
     from sparktrain.datasets.columns import Column, ColumnKind
+    from sparktrain.driver.clustered.run_handle import RunHandle
     from sparktrain.driver.engines.local_engine import LocalMachine, local
     from sparktrain.notebook.plot import Plot
     from sparktrain.notebook.result_plots import ResultPlots
@@ -104,6 +105,7 @@ _HOMES = {
     "Column": "sparktrain.datasets.columns",
     "ColumnKind": "sparktrain.datasets.columns",
     "Pool": "sparktrain.api",
+    "attach": "sparktrain.api",
     "extend": "sparktrain.api",
     "launch": "sparktrain.api",
     "pool": "sparktrain.api",
@@ -111,7 +113,9 @@ _HOMES = {
     "resume": "sparktrain.api",
     "run": "sparktrain.api",
     "session": "sparktrain.api",
+    "submit": "sparktrain.api",
     "sweep": "sparktrain.api",
+    "RunHandle": "sparktrain.driver.clustered.run_handle",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
     "predict": "sparktrain.prediction",
@@ -276,6 +280,7 @@ __all__ = [
     "Role",
     "RunDirectoryError",
     "RunFailedError",
+    "RunHandle",
     "RunLostError",
     "RunResult",
     "RunStoppedError",
@@ -310,6 +315,7 @@ __all__ = [
     "When",
     "Wilcoxon",
     "Zipped",
+    "attach",
     "cases",
     "choice",
     "data",
@@ -334,6 +340,7 @@ __all__ = [
     "session",
     "sklearn",
     "space",
+    "submit",
     "sweep",
     "testing",
     "uniform",

@@ -6,7 +6,7 @@ Wiring alone; other modules decide.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from sparktrain.boundary import users_call
 from sparktrain.config.call_arguments import (
@@ -37,6 +37,7 @@ from sparktrain.config.option_catalog import (
 from sparktrain.config.quantities import MIB
 from sparktrain.driver.agent_sources import HeldAgents, OpenAgents, OwnAgents, PoolAgents
 from sparktrain.driver.backend_choice import keras_setting
+from sparktrain.driver.clustered.run_handle import RunHandle, attached, submitted
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.refit import compose_refit
 from sparktrain.driver.engines.local_engine import LocalMachine
@@ -234,6 +235,56 @@ def extend(
     keywords = settled(ExtendKeywords, options, "extend")
     call = compose_again(directory_of(run), keywords, Extension(keywords.trials, space))
     return launch_call(call, agents_of(spark))
+
+
+@users_call
+def submit(
+    train: Callable[..., Any],
+    space: "SpaceLike | None" = None,
+    *,
+    kind: Literal["sweep", "run", "launch"] = "sweep",
+    spark: "Session | LocalMachine | None" = None,
+    **options: Any,
+) -> RunHandle:
+    """Start a run that does not need this process any more, and return at once.
+
+    Its coordinator is in the cluster. `docs/sessions.md` describes how long it lives where. From any process on any
+    day, `attach` returns the same handle. Blocks until Spark has its agents.
+
+    Args:
+        train: the training function, as for the call that `kind` names.
+        space: what that call takes after the function: a space, for a run the parameters, for launch a dict of lists.
+        kind: which call it is.
+        spark: the session to use; the active one by default.
+        **options: the options of that call. `dir` must be a store that all hosts reach.
+
+    Returns:
+        The handle of the run: `result()`, `stop()`, `progress`, and `await handle`.
+
+    Raises:
+        UserError: the call is wrong, and raises before anything starts. InfraError: the cluster failed.
+    """
+    if kind not in ("sweep", "run", "launch"):
+        raise SpecError(f"kind ({kind!r}) must be 'sweep', 'run' or 'launch'")
+    _check_place("submit", spark)
+    if options.setdefault("coordinator", "cluster") != "cluster":
+        raise SpecError("submit() with coordinator='driver': a run that outlives this process has it in the cluster")
+    if kind == "run":
+        call = compose(train, single({} if space is None else cast(Mapping[str, Any], space)), RunOptions(**options))
+    else:
+        accepted = SweepKeywords if kind == "sweep" else LaunchKeywords
+        chosen = SweepOptions(settled(LaunchKeywords, options, kind, accepted))
+        call = compose(train, zipped(cast(Any, space)) if kind == "launch" else space, chosen)
+    return submitted(call, agents_of(spark))
+
+
+@users_call
+def attach(directory: str | PathLike[str]) -> RunHandle:
+    """The handle of the run in `directory`, whichever process has started it. Needs no Spark; blocks on the store.
+
+    Raises RunDirectoryError when there is no run, or another version of sparktrain wrote it.
+    """
+    return RunHandle(attached(directory_of(directory, "directory")))
 
 
 def sweep_as(

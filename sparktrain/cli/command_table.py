@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "check_command",
     "predict": "predict_command",
     "submit": "submit_commands",
+    "attach": "attach_command",
     "pack": "submit_commands",
     "ls": "runs_commands",
     "diff": "runs_commands",

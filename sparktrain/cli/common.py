@@ -93,21 +93,25 @@ class CommandOutcome:
 
 def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
     """Run `work`, show the result, and turn every error into its exit code. Blocks."""
-    from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
-
     if not request.debug:
         # Py4J logs a traceback for each socket that Ctrl-C closes under it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    return watch_to_end(work, as_json=request.as_json, debug=request.debug)
+
+
+def watch_to_end(work: Callable[[], CommandOutcome], *, as_json: bool, debug: bool) -> int:
+    """As `perform`, for a command without options of training."""
+    from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 
     def show() -> int:
-        with _results(request.as_json) as descriptor:
+        with _results(as_json) as descriptor:
             ended = work()
-            out = Output(descriptor, request.as_json)
+            out = Output(descriptor, as_json)
             with suppress(BrokenPipeError):  # the reader has seen enough
                 _show(ended, out)
             return CODE_OF_STATUS[ended.result.status]
 
-    return _guarded(show, request.debug)
+    return _guarded(show, debug)
 
 
 def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:

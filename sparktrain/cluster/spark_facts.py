@@ -77,7 +77,12 @@ class Facts(Struct, frozen=True):
     @property
     def address(self) -> driver_address.Address:
         """Where the coordinator listens. Raises SessionError when there is no such address."""
-        return driver_address.address_of(self.conf, on_one_machine=self.on_one_machine)
+        conf = self.conf
+        bind = conf.get("spark.driver.bindAddress")
+        # With Connect it is the server's, where Spark's driver is: this process could not even listen there.
+        if self.connect and bind is not None and not driver_address.is_ours(bind):
+            conf = {key: value for key, value in conf.items() if key != "spark.driver.bindAddress"}
+        return driver_address.address_of(conf, on_one_machine=self.on_one_machine)
 
     def number(self, key: str, default: int) -> int:
         """The whole number at `key`, or `default` where it is not set."""

@@ -106,6 +106,9 @@ class PoolLaunchArguments(CallbackArguments, TrialsArguments, total=False):
 class PoolSweepArguments(CallbackArguments, TrialsArguments, total=False):
     metric: Required[str]
 
+class PlaceArguments(TypedDict, total=False):
+    coordinator: Literal['driver', 'cluster'] | None
+
 class ConcurrencyArguments(TypedDict, total=False):
     max_concurrent_trials: int | None
 
@@ -113,9 +116,9 @@ class StudyArguments(ConcurrencyArguments, TrialsArguments, total=False): ...
 
 class FoldSearchArguments(CallbackArguments, ConcurrencyArguments, TrialsArguments, total=False): ...
 
-class LaunchArguments(ConcurrencyArguments, PoolLaunchArguments, total=False): ...
+class LaunchArguments(PlaceArguments, ConcurrencyArguments, PoolLaunchArguments, total=False): ...
 
-class SweepArguments(ConcurrencyArguments, PoolSweepArguments, total=False): ...
+class SweepArguments(PlaceArguments, ConcurrencyArguments, PoolSweepArguments, total=False): ...
 
 class PoolRunArguments(CallbackArguments, GangArguments, CommonArguments, total=False):
     metric: str | None
@@ -123,11 +126,11 @@ class PoolRunArguments(CallbackArguments, GangArguments, CommonArguments, total=
 class StandbyArguments(TypedDict, total=False):
     agents: int | None
 
-class RunArguments(StandbyArguments, PoolRunArguments, total=False): ...
+class RunArguments(PlaceArguments, StandbyArguments, PoolRunArguments, total=False): ...
 
-class ResumeArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, StandbyArguments, ConcurrencyArguments, SharingArguments, total=False): ...
+class ResumeArguments(PlaceArguments, CallbackArguments, ProgressArguments, EnvironmentArguments, StandbyArguments, ConcurrencyArguments, SharingArguments, total=False): ...
 
-class ExtendArguments(CallbackArguments, ProgressArguments, EnvironmentArguments, ConcurrencyArguments, SharingArguments, total=False):
+class ExtendArguments(PlaceArguments, CallbackArguments, ProgressArguments, EnvironmentArguments, ConcurrencyArguments, SharingArguments, total=False):
     trials: int | None
 
 class RefitArguments(RunArguments, total=False):

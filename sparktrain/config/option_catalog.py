@@ -25,8 +25,10 @@ from sparktrain.config.option_rules import (
     TIME,
     WAIT,
     WEIGHT,
+    CoordinatorPlace,
     ValueRule,
     checkpoint_choice,
+    coordinator_place,
     integer,
     notice_or_none,
 )
@@ -308,6 +310,20 @@ class PoolSweepKeywords(CallbackKeywords, TrialsKeywords):
     metric: str = _metric(required=True)
 
 
+class PlaceKeywords(Keywords):
+    """Options of calls that start agents of their own for one run."""
+
+    coordinator: CoordinatorPlace | None = option(
+        "Where the coordinator of the run is: in this process (driver), or beside an agent (cluster).",
+        ValueRule(coordinator_place, "PLACE", takes=CoordinatorPlace),
+        panel=SPARK,
+        default_text="driver; cluster if executors of a Spark Connect session cannot reach this process",
+        details="With cluster, nothing connects to this process, and its end does not end the run, as long as Spark "
+        "keeps the job. `dir` must be a store that all hosts reach.",
+        page="sessions.md#the-coordinator-in-the-cluster",
+    )
+
+
 class ConcurrencyKeywords(Keywords):
     """Options of sweeps that start their own agents."""
 
@@ -331,11 +347,11 @@ class FoldSearchKeywords(CallbackKeywords, ConcurrencyKeywords, TrialsKeywords):
     """Options of `sklearn.search_cv`, which has its metric, folds and data of its own."""
 
 
-class LaunchKeywords(ConcurrencyKeywords, PoolLaunchKeywords):
+class LaunchKeywords(PlaceKeywords, ConcurrencyKeywords, PoolLaunchKeywords):
     """Options of `launch`, and of the command line's `sweep`."""
 
 
-class SweepKeywords(ConcurrencyKeywords, PoolSweepKeywords):
+class SweepKeywords(PlaceKeywords, ConcurrencyKeywords, PoolSweepKeywords):
     """Options of `sweep`."""
 
 
@@ -363,17 +379,25 @@ class StandbyKeywords(Keywords):
     )
 
 
-class RunKeywords(StandbyKeywords, PoolRunKeywords):
+class RunKeywords(PlaceKeywords, StandbyKeywords, PoolRunKeywords):
     """Options of `run`."""
 
 
 class ResumeKeywords(
-    CallbackKeywords, ProgressKeywords, EnvironmentKeywords, StandbyKeywords, ConcurrencyKeywords, SharingKeywords
+    PlaceKeywords,
+    CallbackKeywords,
+    ProgressKeywords,
+    EnvironmentKeywords,
+    StandbyKeywords,
+    ConcurrencyKeywords,
+    SharingKeywords,
 ):
     """Options of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
 
 
-class ExtendKeywords(CallbackKeywords, ProgressKeywords, EnvironmentKeywords, ConcurrencyKeywords, SharingKeywords):
+class ExtendKeywords(
+    PlaceKeywords, CallbackKeywords, ProgressKeywords, EnvironmentKeywords, ConcurrencyKeywords, SharingKeywords
+):
     """Options of `extend`."""
 
     trials: int | None = option(

@@ -17,6 +17,8 @@ Change = Literal["code", "space", "data", "metric", "seed", "gang"]
 CHANGES: tuple[str, ...] = get_args(Change)
 """What must not change between two drivers of a run, unless the later one allows it."""
 
+CoordinatorPlace = Literal["driver", "cluster"]
+
 _NOTICES = "'/run/leaving' or 'http://169.254.169.254/latest/meta-data/spot/instance-action'"
 
 T = TypeVar("T")
@@ -161,6 +163,17 @@ def changes(value: object, subject: str = "allow_changed") -> tuple[str, ...]:
             hint = did_you_mean(change, CHANGES) if isinstance(change, str) else ""
             raise SpecError(f"{subject} ({shown(change)}) must name what may change: {', '.join(CHANGES)}{hint}")
     return tuple(map(str, named))
+
+
+def coordinator_place(value: Any, subject: str) -> CoordinatorPlace | None:
+    """Where a coordinator is. Raises SpecError."""
+    if value is None:
+        return None
+    if value == "driver":
+        return "driver"
+    if value == "cluster":
+        return "cluster"
+    raise SpecError(f"{subject} ({shown(value)}) must be 'driver' or 'cluster'")
 
 
 def checkpoint_choice(value: object, subject: str) -> str:

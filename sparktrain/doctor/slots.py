@@ -31,14 +31,15 @@ class Roll(Struct, frozen=True):
     """Why some or all slots did not answer."""
 
 
-def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
-    """The findings from all answers; `gpus`: Spark should give each slot one or more GPUs."""
+def slots_findings(roll: Roll, driver: Driver, gpus: bool, *, remote: bool = False) -> list[Finding]:
+    """The findings from all answers; `gpus`: Spark should give each slot one or more GPUs, `remote`: the session is of
+    Spark Connect, so that executors need not reach this process."""
     answers = roll.answers
     if not answers:
         step = "repeat it when the executors have started; else see the log of Spark's driver and executors"
         return [failed("executors", f"no slot has answered: {roll.error}", step)]
-    checks = [_came(roll), *_reached(answers), *_versions(answers, driver), *_java(answers, driver), *_between(answers)]
-    return [*checks, *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
+    checks = [_came(roll), *_reached(answers, remote), *_versions(answers, driver), *_java(answers, driver)]
+    return [*checks, *_between(answers), *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
 
 
 def _came(roll: Roll) -> Finding:
@@ -65,11 +66,20 @@ def _came(roll: Roll) -> Finding:
     return passed("executors", f"{formatting.count(roll.queried_slots, 'slot')} answered, on {hosts}")
 
 
-def _reached(answers: Sequence[SlotReport]) -> list[Finding]:
+def _reached(answers: Sequence[SlotReport], remote: bool) -> list[Finding]:
     lost = [answer for answer in answers if answer.visit.problem]
     if not lost:
-        return [passed("driver reachable", "every slot connects to the driver, by mutual TLS")]
+        place = ": the coordinator of a run is in this process" if remote else ""
+        return [passed("driver reachable", f"every slot connects to the driver, by mutual TLS{place}")]
     first = f"slot {lost[0].slot} on {lost[0].host}: {lost[0].visit.problem}"
+    if remote and len(lost) == len(answers):
+        return [
+            warned(
+                "driver reachable",
+                f"executors cannot reach this client ({first}): the coordinator of a run is in the cluster",
+                "pass a dir= that all hosts reach, such as hdfs:///runs or s3://bucket/runs",
+            )
+        ]
     extent = f" ({len(lost)} of {len(answers)} slots)" if len(answers) > 1 else ""
     return [of_message("driver reachable", Level.FAIL, unreachable(first + extent))]
 

@@ -49,7 +49,7 @@ class OwnAgents:
         engine = self.engine.sharing(spec.gpu_mib)
         _check_fit(call, engine)
         engine.check_cluster()
-        agents, without_gpus = engine.agents_for(spec, call.agents, call.trials, call.concurrent)
+        agents, without_gpus = engine.agents_for(spec, call.slots.agents, call.trials, call.slots.concurrent)
         slots_of_feeds(call, engine, agents)
         return Admitted(attach(call, engine), engine, agents, without_gpus)
 

@@ -7,22 +7,23 @@ from signal import SIGTERM
 
 from sparktrain.boundary import DriverTerminated
 from sparktrain.cluster import preflight
-from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
-from sparktrain.driver.backend_choice import HOROVOD, check_needed_keras, check_reported_keras
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
+from sparktrain.driver.clustered.cluster_launch import launch_in_cluster
+from sparktrain.driver.clustered.coordinator_place import runs_in_cluster
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.driver.prepare.owned_run import OwnedRun, claim
 from sparktrain.driver.prepare.ready_run import request_of
-from sparktrain.driver.run_services import fed_streams, served_board, served_page
+from sparktrain.driver.run_services import fed_streams, performed_stops, served_board, served_page
 from sparktrain.errors import PoolError
 from sparktrain.protocol.server_keys import server_keys
 from sparktrain.results.sweep_result import SweepResult
@@ -39,17 +40,22 @@ def launch(call: CheckedCall, agents: AgentSource, display: Display | None = Non
         display = choose_display(quiet=not call.observers.progress)
     with ExitStack() as stack:
         if isinstance(agents, LateAgents):
-            preflight.check_agents(call.agents)
+            preflight.check_agents(call.slots.agents)
             # Java and Spark take 13 to 25 s to start: a run in which nothing is left to do is shown without them.
             if not call.needs_session and (sweep_result := _finished(attach(call), display)) is not None:
                 return sweep_result
             agents = OwnAgents(stack.enter_context(agents.engine()))
+        # A pool, and agents that several calls share, stay with this process.
+        if type(agents) is OwnAgents and (why := runs_in_cluster(call, agents.engine)) is not None:
+            return launch_in_cluster(call, agents, display, why)
         admitted = agents.admit(call)
         if (sweep_result := _finished(admitted.run, display)) is not None:
             return sweep_result
         pool = stack.enter_context(agents.pool(admitted))
         # `run.json` takes the name before anything starts: of two drivers that pass here at once, one gets it.
-        named = take_name(_with_known_backend(admitted.run, pool))
+        start_s = call.definition.spec.start_timeout_s
+        known_run = with_known_backend(admitted.run, lambda: pool.reported(start_s), inherits=pool.engine.inherits)
+        named = take_name(known_run)
         stack.enter_context(pool.entered(named.definition.spec.name))
         return _train(pool, named, display, stack.enter_context(listening(named)), min(admitted.agents, pool.agents))
 
@@ -64,25 +70,6 @@ def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
         display.print_line(nothing_run(finished_result))
         display.close()
     return finished_result
-
-
-def _with_known_backend(run: AttachedRun, agents: AgentPool) -> AttachedRun:
-    """The run with a backend that its agents have. Blocks until one has joined, where the driver cannot know.
-
-    Raises ResourceError where they lack that of the run, and SpecError where Keras has another backend there.
-    """
-    spec = run.definition.spec
-    preflight.check_executors(spec.gang, lambda package: agents.have(package, spec.start_timeout_s))
-    keras = run.call.keras
-    if (keras.expected[0] or keras.needed) and not agents.engine.inherits:
-        reported = agents.reported(spec.start_timeout_s).get(KERAS_BACKEND, "")
-        check_reported_keras(keras.expected, reported)
-        check_needed_keras(spec.gang, keras.needed, reported)
-    choice = run.call.choice
-    if choice is None or not choice.tentative:
-        return run
-    has_horovod = agents.have(HOROVOD, spec.start_timeout_s)
-    return replace(run, call=run.call.with_backend(choice.settled(has_horovod)))
 
 
 def _train(
@@ -101,6 +88,7 @@ def _train(
             with _given_back(owned):
                 stack.enter_context(served_board(run, agents.engine, display))
                 stack.enter_context(served_page(run, agents, display))
+                stack.enter_context(performed_stops(run, agents))
                 data = _written_data(owned, agents, display)
                 streams = stack.enter_context(fed_streams(run.call, agents))
                 work = request_of(owned, most_agents, display, data)

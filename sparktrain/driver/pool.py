@@ -156,7 +156,7 @@ class AgentPool:
 
     def _open(self, agents: bool) -> None:
         address = self.engine.address()
-        self._certificates = CertificateKeeper(self._id)
+        self._certificates = self.engine.certificates(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
         server = Server(listener, SystemClock(), installed_versions(), self.preload, self._certificates, claims)

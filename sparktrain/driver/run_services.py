@@ -1,7 +1,9 @@
 """What is served while a run lasts: its TensorBoard, its page, and the feeds of its streams."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from threading import Event
 
 from sparktrain.board.board import Board
 from sparktrain.clock import SystemClock
@@ -16,9 +18,19 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.ids import TrialId
 from sparktrain.page.live_page import LivePage
 from sparktrain.rundir.board_address import announced
+from sparktrain.runs.additions.stop_requests import pending_stops, stop_names
 from sparktrain.runs.board_feed import BoardFeed
 from sparktrain.runs.locate import RunLocation
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
+from sparktrain.store.localfs import LocalStore
+from sparktrain.threads import spawn
+
+STOPS_S = 1.0
+"""Interval at which a run looks for what users ask it to stop, in a folder."""
+REMOTE_STOPS_S = 4.0
+"""The same in any other store, where each look is a request to a service that other runs use too."""
+
+logger = logging.getLogger("sparktrain")
 
 
 @contextmanager
@@ -61,6 +73,41 @@ def served_page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterat
     with LivePage.start(definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
         display.print_line(f"{definition.layout.path}: page: {page.url}")
         yield
+
+
+@contextmanager
+def performed_stops(run: AttachedRun, agents: AgentPool) -> Iterator[None]:
+    """Do what users ask in the run directory: stop the run, or one of its trials. Blocks on the store; raises OSError.
+
+    Requests from before the context are of earlier drivers, and left aside, but for those of a call that a lost
+    coordinator has handed on.
+    """
+    store = run.definition.store
+    layout = run.definition.layout
+    name = run.definition.spec.name
+    known_ids = set() if run.replaces else set(stop_names(store, layout))
+    over = Event()
+    look_s = STOPS_S if isinstance(store, LocalStore) else REMOTE_STOPS_S
+
+    def perform() -> None:
+        while not over.wait(look_s):
+            try:
+                requests = pending_stops(store, layout, known_ids)
+            except OSError as error:  # a request can wait for the store
+                logger.debug("requests to stop cannot be read now: %s", error)
+                continue
+            for request in requests:
+                known_ids.add(request.id)
+                if request.trial is None or run.definition.plan.kind == "run":
+                    agents.stop(name, request.reason, request.grace_s)
+                else:
+                    agents.stop_trial(name, TrialId(request.trial), request.reason)
+
+    spawn(perform, "sparktrain-stops")
+    try:
+        yield
+    finally:
+        over.set()
 
 
 @contextmanager

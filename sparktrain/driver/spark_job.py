@@ -15,7 +15,8 @@ from sparktrain.cluster.import_failures import Missing, missing_in
 from sparktrain.cluster.spark_facts import FAILURES_KEY
 from sparktrain.cluster.task_failures import failures_of, finished_of
 from sparktrain.driver.engines.engine import AgentBatch, JobEnd, OnBatchEnd
-from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, checkup_task
+from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, checkup_task, scout_task
+from sparktrain.protocol.scouting import ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
 
 MISSING_FAILURES = 4
@@ -141,12 +142,12 @@ class AgentJob(SlotJob, AgentBatch):
         self._on_end(end)
 
 
-class CheckupJob(SlotJob):
-    """The Spark job that has each slot report about its host."""
+class ReportJob(SlotJob):
+    """A Spark job of tasks that each return a report."""
 
-    def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
-        super().__init__(spark, f"sparktrain-{ticket.pool}", range(slots))
-        self._ticket = ticket
+    def __init__(self, spark: SparkSession, name: str, slots: int, task: Callable[..., Any]) -> None:
+        super().__init__(spark, f"sparktrain-{name}", range(slots))
+        self._task = task
         self.reports: tuple[str, ...] = ()
         """Each slot's report, as JSON; empty before the job's end."""
         self.error: str | None = None
@@ -156,10 +157,24 @@ class CheckupJob(SlotJob):
 
     def _work(self) -> None:
         try:
-            rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), REPORT_SCHEMA)
+            rows = self._rows(self._task, REPORT_SCHEMA)
             self.reports = tuple(row.report for row in rows)
         except BaseException as error:  # as above
             self.error, self.missing = first_line(error), missing_in(str(error))
+
+
+class CheckupJob(ReportJob):
+    """The Spark job that has each slot report about its host."""
+
+    def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
+        super().__init__(spark, ticket.pool, slots, functools.partial(checkup_task, ticket=ticket))
+
+
+class ScoutJob(ReportJob):
+    """The Spark job that has one slot report what it sees of a run directory, and of the client."""
+
+    def __init__(self, spark: SparkSession, ticket: ScoutTicket) -> None:
+        super().__init__(spark, f"scout-{uuid.uuid4().hex[:12]}", 1, functools.partial(scout_task, ticket=ticket))
 
 
 def without_gpus(cores: int, cpus: int) -> ResourceProfile:

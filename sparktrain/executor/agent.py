@@ -24,7 +24,9 @@ from pathlib import Path
 from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import BugError, InfraError, ProtocolError
+from sparktrain.executor.cluster_dialer import ClusterDialer
 from sparktrain.executor.code import keep
+from sparktrain.executor.coordinator_process import END_TIMEOUT_S, CoordinatorProcess
 from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
@@ -73,12 +75,30 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
         # Fork before any channel of gRPC exists in this process: its threads do not come along.
         warm.start()
         departure = Departure(SystemClock(), place.jvm)
-        attendance = Attendance(place, ticket, warm, tokens, memory=memory, departure=departure)
-        end = asyncio.run(_until_due(attendance, departure))
+        coordinator = CoordinatorProcess(scratch / "coordinator")
+        dialer = _dialer_of(place, ticket, tokens, coordinator)
+        attendance = Attendance(place, ticket, warm, tokens, dialer, memory=memory, departure=departure)
+        try:
+            end = asyncio.run(_until_due(attendance, departure))
+        except BaseException:
+            coordinator.close(0.0)
+            raise
+        # An agent that was dismissed leaves before the result is written, and its end would be that of its coordinator.
+        # Where this process will be gone, another agent starts the successor.
+        coordinator.close(0.0 if isinstance(end, int) else END_TIMEOUT_S)
     if isinstance(end, int):
         end_by(end)
         raise BugError(f"the agent's process outlives signal {end}")
     return end
+
+
+def _dialer_of(place: Placement, ticket: AgentTicket, tokens: TokenFile, coordinator: CoordinatorProcess) -> Dialer:
+    """What finds the coordinator: in the driver, or where an agent of the call has started it."""
+    if ticket.home is None:
+        return GrpcDialer(ticket)
+    if ticket.home.tokens:
+        tokens.keep(ticket.home.tokens)
+    return ClusterDialer(ticket, ticket.home, place, coordinator, tuple(sys.path))
 
 
 async def _until_due(attendance: "Attendance", departure: Departure) -> tuple[str, bool] | int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sparktrain.protocol.scouting import ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
 
 EXIT_SCHEMA = "slot long, reason string, reached boolean"
@@ -30,3 +31,11 @@ def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iter
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
     yield pa.RecordBatch.from_pydict({"slot": [slot], "report": [check_up(slot, ticket)]})
+
+
+def scout_task(batches: Iterator[pa.RecordBatch], ticket: ScoutTicket) -> Iterator[pa.RecordBatch]:
+    """Report what this executor sees of a run directory and of the client; the partition's only row is a number."""
+    from sparktrain.executor.scout import scout  # as above
+
+    [number] = [value for batch in batches for value in batch.column(0).to_pylist()]
+    yield pa.RecordBatch.from_pydict({"slot": [number], "report": [scout(ticket)]})

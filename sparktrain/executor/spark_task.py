@@ -11,6 +11,7 @@ from sparktrain import process_tree
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
+from sparktrain.executor.own_address import executor_hosts
 from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -45,6 +46,9 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
     cpus = task.cpus() if task is not None else None
+    jvm = process_tree.parent_of(os.getppid()) if task is not None else None
+    # No coordinator exists yet towards which there were a way: what reaches this host is what reaches Spark's executor.
+    address = executor_hosts(jvm)[0] if ticket.home is not None else _address_towards(ticket.hosts, ticket.port)
     spark_task = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
     return Placement(
         slot=slot,
@@ -54,11 +58,16 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         cpus=cpus,
         gpus=gpus,
         devices=devices(gpus),
-        versions=installed_versions(REPORTED) | _keras(),
-        address=_address_towards(ticket.hosts, ticket.port),
+        versions=reported_versions(),
+        address=address,
         task=spark_task,
-        jvm=process_tree.parent_of(os.getppid()) if task is not None else None,
+        jvm=jvm,
     )
+
+
+def reported_versions() -> dict[str, str]:
+    """What an executor reports about its Python when an agent joins."""
+    return installed_versions(REPORTED) | _keras()
 
 
 def _keras() -> dict[str, str]:

@@ -104,7 +104,7 @@ class ZygoteProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._scratch,
-                env=_zygote_env(os.environ, self._env),
+                env=clean_environment(os.environ, self._env),
                 start_new_session=True,
             )
         _live_zygotes.add(self._process.pid)
@@ -312,7 +312,12 @@ def resource_limits(cores: int | None) -> dict[str, str]:
     return {name: value for name, value in limits.items() if name not in os.environ}
 
 
-def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+def agent_environment() -> dict[str, str]:
+    """`clean_environment` of this process: for a process beside the zygote."""
+    return clean_environment(os.environ, {})
+
+
+def clean_environment(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """The agent's environment without Spark's secrets, and with the path of this package."""
     env = {
         name: value

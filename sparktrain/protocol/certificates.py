@@ -94,10 +94,17 @@ class CertificateKeeper:
     trust the authorities of both. An agent without a renewal since its start can join for the lifetime of one set.
     """
 
-    def __init__(self, run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        valid_days: float = VALID_DAYS,
+        clock: Clock | None = None,
+        first: RunCertificates | None = None,
+    ) -> None:
+        """`first` is a set that was made elsewhere; None for a new one."""
         self._valid_days = valid_days
         self._clock = clock or SystemClock()
-        self._older = self._newer = issue(run, valid_days, self._clock)
+        self._older = self._newer = first or issue(run, valid_days, self._clock)
 
     @property
     def server(self) -> CertificateBundle:

@@ -1,8 +1,26 @@
 """What an agent needs to find its coordinator and to authenticate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.protocol.credentials import CertificateBundle
+
+
+@dataclass(frozen=True)
+class CoordinatorHome:
+    """Where agents find a coordinator that one of them starts, and what they start it with."""
+
+    store: StoreAddress = field(repr=False)
+    run: str
+    """The name of the run, and of its directory."""
+    call: str
+    """The call, twelve hexadecimal digits: another call for the same run has other coordinators."""
+    fingerprint: str
+    """Of the key that every coordinator of the call proves itself by."""
+    secrets: bytes = field(repr=False)
+    """What only the process of a coordinator reads: `CoordinatorSecrets`, encoded."""
+    tokens: bytes = field(default=b"", repr=False)
+    """A token file of Hadoop, by which an agent reads the run directory; empty where the store needs none."""
 
 
 @dataclass(frozen=True)
@@ -24,3 +42,5 @@ class AgentTicket:
     where Spark ends the agent's task when the driver is gone."""
     batch: int = 0
     """The number of the agent's batch in its pool, which accepts no agent of a batch that has ended."""
+    home: CoordinatorHome | None = None
+    """Set where the coordinator is in the cluster: then the ticket has no hosts and no port."""

@@ -21,7 +21,8 @@ _OWN_FILES = re.compile(
     rf"""
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
-    | (?:enqueued|labels|drains)/\d{{13,}}-{_HEX}{{8}}\.json
+    | (?:enqueued|labels|drains|stops)/\d{{13,}}-{_HEX}{{8}}\.json
+    | coordinators/{_HEX}{{12}}/(?:call|end|(?:claim|address)-\d{{4,}}|heartbeat-\d{{4,}}-\d{{8,}})\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -39,7 +40,8 @@ _OWN_FILES = re.compile(
 _OWN_FOLDERS = re.compile(
     rf"""
     (?:
-        plans | code | boards | enqueued | labels | drains | journal | reports
+        plans | code | boards | enqueued | labels | drains | stops | journal | reports
+        | coordinators(?:/{_HEX}{{12}})?
         | data(?:/[^/]+-{_HEX}{{12}})? | feeds(?:/[^/]+-{_HEX}{{8}})?
         | trials(?:/\d{{4,}}(?:
             /checkpoints(?:/gen-\d{{4,}}(?:-restart-\d+)?(?:/data)?)?
@@ -155,6 +157,34 @@ class JournalLayout(Struct, frozen=True):
     def snapshot(self, term: int, number: int) -> str:
         """A compacted form of all records up to the batch of this term and number."""
         return f"{self.path}/snapshot-{term:04d}-{number:08d}"
+
+
+class CoordinatorLayout(Struct, frozen=True):
+    """The paths of one call that has its coordinator in the cluster: each file is written once."""
+
+    path: str
+
+    @property
+    def call(self) -> str:
+        """What the call asks for beyond its plan."""
+        return f"{self.path}/call.json"
+
+    @property
+    def end(self) -> str:
+        """How the call has ended."""
+        return f"{self.path}/end.json"
+
+    def claim(self, number: int) -> str:
+        """The mark with which an agent starts the coordinator of this number, from 1: no other agent does."""
+        return f"{self.path}/claim-{number:04d}.json"
+
+    def address(self, number: int) -> str:
+        """Where the coordinator of this number listens."""
+        return f"{self.path}/address-{number:04d}.json"
+
+    def heartbeat(self, number: int, count: int) -> str:
+        """A heartbeat of the coordinator of this number."""
+        return f"{self.path}/heartbeat-{number:04d}-{count:08d}.json"
 
 
 class BlockName(NamedTuple):
@@ -289,6 +319,24 @@ class RunLayout:
     def drain(self, request: str) -> str:
         """A request to drain a host or an agent."""
         return f"{self.drains}/{request}.json"
+
+    @property
+    def stops(self) -> str:
+        """The folder with what users ask the driver to stop."""
+        return f"{self.path}/stops"
+
+    def stop(self, request: str) -> str:
+        """A request to stop the run or a trial."""
+        return f"{self.stops}/{request}.json"
+
+    @property
+    def coordinators(self) -> str:
+        """The folder of all calls that had their coordinators in the cluster."""
+        return f"{self.path}/coordinators"
+
+    def coordinator(self, call: str) -> CoordinatorLayout:
+        """The paths of one of these calls: twelve hexadecimal digits."""
+        return CoordinatorLayout(f"{self.coordinators}/{call}")
 
     @property
     def boards(self) -> str:

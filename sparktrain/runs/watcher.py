@@ -14,7 +14,7 @@ from sparktrain.rundir.journal.reader import JournalContents, Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
-from sparktrain.runs.history import answers, read_overview
+from sparktrain.runs.history import answers, read_overview, shows_heartbeat
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunDriver, RunView, view_of
@@ -125,7 +125,7 @@ class Observer:
             self._asked_at = now
             return True
         self._asked_at = now
-        return answers(self._driver)
+        return answers(self._driver) or shows_heartbeat(self._place.store, self._place.layout, self._driver)
 
     def _served(self, alive: bool) -> str | None:
         """The URL of the TensorBoard that the driver serves."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.store.url import open_store
-from sparktrain.submit.env_pack.pack import pack
+from sparktrain.yarn_jobs.env_pack.pack import pack
 from tests.hadoop.commands import SMALL
 
 PROGRAM = """

@@ -36,13 +36,13 @@ def forecast(call: CheckedCall, slots: int | None) -> list[str]:
     lines = [f"{spec.name}: would be {'resumed' if run.stored_run else 'made'} in {definition.where}"]
     lines.append(f"{spec.name}: space: {definition.space}: {count}")
     lines += opening(run)
-    slots_needed = gang.size * (call.concurrent or trials or 1)
+    slots_needed = gang.size * (call.slots.concurrent or trials or 1)
     members_text = f"{formatting.count(gang.size, 'member')} for each trial"
     slot_text = "" if slots is None else f"; {slots} here, so {formatting.count(slots // gang.size, 'trial')} at a time"
     lines.append(f"{spec.name}: {members_text}; {formatting.count(slots_needed, 'slot')} at most{slot_text}")
     if slots is not None and slots < gang.size:
         lines.append(f"{spec.name}: a trial needs {gang.size} slots, and there are {slots}: it would be refused")
-    limits = [limit for limit in (None if slots is None else slots // gang.size, call.concurrent) if limit]
+    limits = [limit for limit in (None if slots is None else slots // gang.size, call.slots.concurrent) if limit]
     concurrent = min(limits, default=None)
     lines += (f"{spec.name}: {line}" for line in _expected(definition, trials, concurrent))
     return [*lines, f"{spec.name}: nothing was started"]

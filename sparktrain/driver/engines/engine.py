@@ -12,6 +12,9 @@ from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
+from sparktrain.errors import SessionError
+from sparktrain.protocol.certificates import CertificateKeeper
+from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
 
 
@@ -142,6 +145,10 @@ class Engine(ABC):
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:
         """The delegation tokens by which agents use the store; None when they need none, or there are none. Blocks."""
 
+    def certificates(self, pool: str) -> CertificateKeeper:
+        """The certificates of a pool of agents."""
+        return CertificateKeeper(pool)
+
     @abstractmethod
     def address(self) -> Address:
         """The address on which the coordinator listens. Raises SessionError when there is none."""
@@ -166,6 +173,23 @@ class Engine(ABC):
 
         `held`: which of the engine's slots the pool has, by its own numbers; no other pool of this process has them.
         """
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether executors may be unable to reach this process, as with Spark Connect."""
+        return False
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether all agents are on the machine of this process, so that they see its files."""
+        return False
+
+    def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
+        """What one executor sees of a run directory, and of this process. Blocks for `timeout_s` at most.
+
+        Raises SessionError, also for an engine without executors; JoinTimeoutError where none had a free slot.
+        """
+        raise SessionError(f"{self.name} has no executors that could be asked")
 
     @abstractmethod
     def refused_s(self) -> float | None:

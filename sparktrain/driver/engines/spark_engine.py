@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import msgspec
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from sparktrain.cluster import agent_diagnosis, announced_losses, preflight, spark_facts
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
+from sparktrain.cluster.import_failures import advice
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
 from sparktrain.cluster.python_version import settle_python
@@ -22,8 +24,12 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import check_sessions
 from sparktrain.driver.engines.engine import Engine, OnBatchEnd
-from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
+from sparktrain.driver.spark_job import AgentJob, ScoutJob, refused_s, without_gpus
+from sparktrain.errors import JoinTimeoutError, SessionError
+from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
+
+NO_SLOTS = "either other jobs hold the session's slots, or it has no executors yet"
 
 
 class SparkEngine(Engine):
@@ -131,6 +137,32 @@ class SparkEngine(Engine):
     ) -> AgentJob:
         """See base class."""
         return AgentJob(self._session, ticket, slots, on_end, self._bare_profile if without_gpus else None)
+
+    @property
+    def is_remote(self) -> bool:
+        """See base class: of a Connect session only the server knows its cluster, and where this client is for it."""
+        return self._facts.connect
+
+    @property
+    def on_one_machine(self) -> bool:
+        """See base class."""
+        return self._facts.on_one_machine
+
+    def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
+        """See base class."""
+        job = ScoutJob(self._session, ticket)
+        job.start()
+        if not job.join(timeout_s):
+            lacking = job.lacking()
+            job.cancel()
+            if lacking is not None:
+                raise SessionError(advice(lacking))
+            raise JoinTimeoutError(f"no task of {self.name} has run within {timeout_s:g} s: {NO_SLOTS}")
+        if not job.reports:
+            raise SessionError(
+                f"a task on {self.name} has failed: {advice(job.missing) if job.missing is not None else job.error}"
+            )
+        return msgspec.json.decode(job.reports[0], type=ScoutReport)
 
     def refused_s(self) -> float | None:
         """See base class."""

@@ -35,7 +35,7 @@ class AttachedRun:
     """The run in the directory; None where the run is new."""
     retry_failed: bool = False
     replaces: bool = False
-    """YARN has started this driver for the same call, in place of the last owner of the run."""
+    """YARN, or an agent, has started this driver for the same call, in place of the last owner of the run."""
     tokens: TokenKeeper | None = None
     """Delegation tokens for the store, where agents need some."""
     local: bool = False
@@ -106,8 +106,9 @@ def _resumed(call: CheckedCall, stored_run: StoredRun, driver: DriverIdentity) -
     """The run that `driver` resumes. Raises as `attach`."""
     before = stored_run.plan
     rules = call.resume_rules
-    check_alone(stored_run, call.definition.where, driver)
-    replaces = stored_run.driver is not None and driver.replaces(stored_run.driver)
+    if not rules.succeeds:  # the agent that has started this driver knows that the last one is lost
+        check_alone(stored_run, call.definition.store, call.definition.layout, driver)
+    replaces = rules.succeeds or (stored_run.driver is not None and driver.replaces(stored_run.driver))
     resumed = _as_started(call, before)
     failed = len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
     # a failed function would fail once more: a retry is with the corrected code

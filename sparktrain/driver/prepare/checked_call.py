@@ -14,6 +14,7 @@ from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.config.option_rules import CoordinatorPlace
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
@@ -49,6 +50,8 @@ class ResumeRules:
     retry_failed: bool = False
     extends: bool = False
     """The call gives a run that exists more trials, or a wider space."""
+    succeeds: bool = False
+    """This driver takes the place of a lost one of the same call, which has the same rules."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,16 @@ class Observers:
             page=keywords.page,
             callbacks=callbacks_of(keywords, keywords.callbacks),
         )
+
+
+@dataclass(frozen=True)
+class CoordinatorRequest:
+    """Where a call wants its coordinator."""
+
+    place: CoordinatorPlace | None = None
+    """None where the call names no place."""
+    directory: str = ""
+    """The directory of its runs as the caller wrote it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +112,7 @@ class CheckedCall:
     """The backend of Keras in its members."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
+    coordinator: CoordinatorRequest = CoordinatorRequest()
     slots: SlotRequest = SlotRequest()
     notes: tuple[str, ...] = ()
     """What zygotes leave to trials, and what the call changes in a run that exists, for its first lines."""
@@ -200,6 +214,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         env=env,
         keras=keras,
         choice=choice,
+        coordinator=CoordinatorRequest(keywords.coordinator, keywords.dir),
         slots=SlotRequest(
             agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
             concurrent=None if search is None else search.max_concurrent_trials,

@@ -7,7 +7,13 @@ import msgspec
 from sparktrain.config.option_catalog import ExtendKeywords, ResumeKeywords
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.forwarded_env import environment
-from sparktrain.driver.prepare.checked_call import CheckedCall, Observers, ResumeRules, SlotRequest
+from sparktrain.driver.prepare.checked_call import (
+    CheckedCall,
+    CoordinatorRequest,
+    Observers,
+    ResumeRules,
+    SlotRequest,
+)
 from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.runs import plan as plans
@@ -70,6 +76,7 @@ def compose_again(
         ),
         observers=observers,
         env=env,
+        coordinator=CoordinatorRequest(keywords.coordinator, directory),
         slots=SlotRequest(
             agents=_agents(keywords),
             concurrent=keywords.max_concurrent_trials,

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
-from sparktrain.submit.command import ENVIRONMENT, PYTHON
+from sparktrain.yarn_jobs.command import ENVIRONMENT, PYTHON
 from tests.support.hadoop import java
 from tests.support.hadoop.ports import HOST
 from tests.support.hadoop.yarn import Yarn

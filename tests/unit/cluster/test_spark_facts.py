@@ -125,3 +125,12 @@ def session_whose_jvm(answers: bool | Exception) -> Any:
 )
 def test_only_a_jvm_that_does_not_answer_is_a_session_that_is_stopped(answers: bool | Exception, stopped: bool) -> None:
     assert spark_facts.is_stopped(session_whose_jvm(answers)) == stopped
+
+
+def test_the_address_of_a_connect_client_is_not_that_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_facts.driver_address, "is_ours", lambda host: host == "laptop")
+    monkeypatch.setattr(spark_facts.driver_address.socket, "getfqdn", lambda: "laptop")
+    monkeypatch.setattr(spark_facts.driver_address.socket, "gethostname", lambda: "laptop")
+    of_server = {"spark.driver.host": "10.0.0.4", "spark.driver.bindAddress": "10.0.0.4"}
+    address = Facts("spark://10.0.0.1:7077", of_server, CORES, connect=True).address
+    assert (address.bind, address.hosts) == ("laptop", ("laptop", "10.0.0.4"))

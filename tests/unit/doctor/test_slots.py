@@ -54,6 +54,17 @@ def test_an_unreachable_driver_is_reported_as_a_run_reports_it() -> None:
     assert {each.check for each in alone} == {"executors", "driver reachable", "versions", "free memory"}
 
 
+def test_a_connect_client_that_no_slot_reaches_has_its_coordinator_in_the_cluster() -> None:
+    lost = slot(problem="no answer within 5 s", ahead_s=None, shared=None, peers=())
+    finding = only(slots_findings(Roll(1, (lost,)), DRIVER, False, remote=True), "driver reachable")
+    assert reads(finding, Level.WARN, "no answer within 5 s): the coordinator of a run is in the cluster")
+    assert "pass a dir= that all hosts reach" in finding.fix
+    finding = only(slots_findings(Roll(2, (SLOT, OTHER)), DRIVER, False, remote=True), "driver reachable")
+    assert reads(finding, Level.PASS, "the coordinator of a run is in this process")
+    finding = only(slots_findings(Roll(2, (SLOT, lost)), DRIVER, False, remote=True), "driver reachable")
+    assert reads(finding, Level.FAIL, "executors cannot reach the driver")
+
+
 def test_versions_that_a_run_refuses_are_reported_as_it_reports_them() -> None:
     finding = only(found(SLOT, slot(versions={**VERSIONS, "tensorflow": "2.20.0"})), "versions")
     expected = "tensorflow is 2.21.0 on the driver and 2.20.0 on the executor (host b)"

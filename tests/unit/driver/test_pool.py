@@ -79,6 +79,9 @@ class Slots:
     def address(self) -> Address:
         return Address("127.0.0.1", ("127.0.0.1",), 0)
 
+    def certificates(self, pool: str) -> Any:
+        return type("Issued", (), {"server": None, "agent": None})
+
     def loss_reasons(self) -> None:
         return None
 
@@ -136,7 +139,6 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Job, "started", [])
     monkeypatch.setattr(FakeCoordinator, "opened", [])
     monkeypatch.setattr(pools, "Coordinator", FakeCoordinator)
-    monkeypatch.setattr(pools, "CertificateKeeper", lambda pool: type("Issued", (), {"server": None, "agent": None}))
     yield
     for pool in list(pools._OPEN):
         pool.close()

@@ -13,7 +13,7 @@ from sparktrain.driver.finish import run_end
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.attached_run import attach
-from sparktrain.driver.prepare.checked_call import CheckedCall, compose
+from sparktrain.driver.prepare.checked_call import CheckedCall, SlotRequest, compose
 from sparktrain.driver.prepare.naming import NamedRun
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import DataError, ResumeError, SpecError
@@ -79,16 +79,16 @@ def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_p
         return compose_again(run.definition.where, settled(ResumeKeywords, options))
 
     one = named(prepared(tmp_path))
-    assert (resumed(one, agents=3).agents, resumed(one).concurrent) == (3, None)
+    assert resumed(one, agents=3).slots == SlotRequest(agents=3)
     with pytest.raises(
         SpecError, match=r"^max_concurrent_trials \(2\) is for a sweep, and .* holds a run: pass agents$"
     ):
         resumed(one, max_concurrent_trials=2)
     options = SweepOptions(metric="loss", dir=str(tmp_path), backend="none", preload=[], max_concurrent_trials=4)
     call = compose(train, grid(lr=[1]), options)
-    assert call.concurrent == 4
+    assert call.slots.concurrent == 4
     many = named(call)
-    assert resumed(many, max_concurrent_trials=2).concurrent == 2
+    assert resumed(many, max_concurrent_trials=2).slots.concurrent == 2
     with pytest.raises(
         SpecError, match=r"^agents \(3\) is for a run, and .* holds a sweep: pass max_concurrent_trials$"
     ):

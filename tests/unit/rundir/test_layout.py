@@ -23,6 +23,18 @@ def test_paths() -> None:
     assert member.files == f"{member.path}/files"
 
 
+def test_the_files_of_a_coordinator_and_requests_to_stop_are_the_runs() -> None:
+    run = RunLayout("mnist")
+    folder = run.coordinator("0123456789ab")
+    assert folder.claim(1) == "mnist/coordinators/0123456789ab/claim-0001.json"
+    for path in (folder.claim(1), folder.address(12), folder.call, folder.end, run.stop("1795750877079341-53fc22f3")):
+        assert run.owns(path), path
+    for path in ("mnist/coordinators/", f"{folder.path}/", "mnist/stops/"):
+        assert run.owns(path), path
+    for path in ("mnist/coordinators/mine.txt", f"{folder.path}/notes.json", "mnist/stops/now.json"):
+        assert not run.owns(path), path
+
+
 def test_logs_are_recognized_by_their_paths() -> None:
     run = RunLayout("mnist")
     member = Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10))

@@ -11,9 +11,17 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hadoop_conf import user
 from sparktrain.store.url import open_store
-from sparktrain.submit.env_pack import interpreter, pack_archive
-from sparktrain.submit.env_pack.contents import Contents, PackEntry, contents, file_entry, files_of, is_editable, tree
-from sparktrain.submit.env_pack.packages import chosen, installed
+from sparktrain.yarn_jobs.env_pack import interpreter, pack_archive
+from sparktrain.yarn_jobs.env_pack.contents import (
+    Contents,
+    PackEntry,
+    contents,
+    file_entry,
+    files_of,
+    is_editable,
+    tree,
+)
+from sparktrain.yarn_jobs.env_pack.packages import chosen, installed
 
 STORE_TIMEOUT_S = 60.0
 """How long to wait for a store that does not answer."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparktrain.store.base import PIECE_BYTES, NewFile, Store
-from sparktrain.submit.env_pack.contents import Contents, PackEntry, bytecode
+from sparktrain.yarn_jobs.env_pack.contents import Contents, PackEntry, bytecode
 
 _TIME = 315532800
 """The time of every file, in seconds since 1970: the first that zip files can have."""

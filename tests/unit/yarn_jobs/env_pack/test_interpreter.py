@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.submit.env_pack import interpreter
-from sparktrain.submit.env_pack.interpreter import needed_libraries
+from sparktrain.yarn_jobs.env_pack import interpreter
+from sparktrain.yarn_jobs.env_pack.interpreter import needed_libraries
 
 LDD = """\
 /usr/bin/python3.11:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparktrain.submit.env_pack import pack
-from sparktrain.submit.env_pack.contents import Contents
+from sparktrain.yarn_jobs.env_pack import pack
+from sparktrain.yarn_jobs.env_pack.contents import Contents
 
 
 def test_the_result_is_one_line() -> None:

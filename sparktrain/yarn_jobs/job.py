@@ -14,7 +14,8 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.load import GangFile, ParamsFile, load_gang, load_params
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
-from sparktrain.submit.command import (
+from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
+from sparktrain.yarn_jobs.command import (
     MODE_KEY,
     Job,
     Mode,
@@ -25,7 +26,6 @@ from sparktrain.submit.command import (
     properties_in,
     shipped,
 )
-from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
 
 SERVED = "tensorflowonspark"
 """A module that the driver has from this package, and the name of its option."""

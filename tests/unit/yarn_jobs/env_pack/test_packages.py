@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.submit.env_pack.packages import Installed, chosen, installed, normal
+from sparktrain.yarn_jobs.env_pack.packages import Installed, chosen, installed, normal
 
 
 class Package:

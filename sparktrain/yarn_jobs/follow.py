@@ -23,7 +23,7 @@ from sparktrain.process_tree import die_with_parent
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.runs.watcher import Observer
-from sparktrain.submit.verdict import Verdict, verdict_of
+from sparktrain.yarn_jobs.verdict import Verdict, verdict_of
 
 SUBMIT_TIMEOUT_S = 900.0
 """How long spark-submit may upload files until the ResourceManager has the application."""

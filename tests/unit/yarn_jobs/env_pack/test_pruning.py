@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from sparktrain.store.localfs import LocalStore
-from sparktrain.submit.env_pack import pruning
+from sparktrain.yarn_jobs.env_pack import pruning
 
 DAY_S = 86400.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.submit.command import (
+from sparktrain.yarn_jobs.command import (
     Job,
     Mode,
     YarnPlacement,
@@ -17,7 +17,7 @@ from sparktrain.submit.command import (
     settings_of,
     shipped,
 )
-from sparktrain.submit.job import PROGRAMS, JobRequest, job_of, program
+from sparktrain.yarn_jobs.job import PROGRAMS, JobRequest, job_of, program
 
 PACK = "hdfs://nn/packs/one.tar.gz"
 WORDS = ("train.py:train", "--grid", "lr=0.1,0.01")

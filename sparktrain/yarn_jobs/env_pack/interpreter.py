@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sparktrain.errors import SpecError
-from sparktrain.submit.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
+from sparktrain.yarn_jobs.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
 
 LIBRARIES = "libexec"
 """The folder of the program, and of the libraries that it needs from this machine."""

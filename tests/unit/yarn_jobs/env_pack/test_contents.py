@@ -13,8 +13,8 @@ import pytest
 
 from sparktrain.errors import SpecError
 from sparktrain.store.localfs import LocalStore
-from sparktrain.submit.env_pack import pack_archive
-from sparktrain.submit.env_pack.contents import (
+from sparktrain.yarn_jobs.env_pack import pack_archive
+from sparktrain.yarn_jobs.env_pack.contents import (
     Contents,
     PackEntry,
     bytecode,

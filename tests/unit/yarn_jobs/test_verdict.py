@@ -12,7 +12,7 @@ from sparktrain.runs.view import RunDriver, RunState, RunTimes, RunView, TrialVi
 from sparktrain.state.ending import Ending
 from sparktrain.state.records import RunEnded
 from sparktrain.state.trial import TrialStatus
-from sparktrain.submit.verdict import Verdict, verdict_of
+from sparktrain.yarn_jobs.verdict import Verdict, verdict_of
 
 SUCCEEDED = Application(id="application_1_0001", state="FINISHED", final_status="SUCCEEDED")
 FAILED = Application(

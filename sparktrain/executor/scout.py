@@ -1,0 +1,53 @@
+"""The executor's side of the questions that a client asks before a run with its coordinator in the cluster."""
+
+import socket
+from contextlib import closing, suppress
+
+import msgspec
+
+from sparktrain.errors import SparktrainError
+from sparktrain.executor.spark_task import reported_versions
+from sparktrain.executor.zygote_process import scratch_root
+from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
+from sparktrain.store.hadoop.token_file import TokenFile
+from sparktrain.store.held_folders import held
+from sparktrain.store.url import open_store
+
+CONNECT_S = 2.0
+"""How long an executor tries to reach each address of the client."""
+_STORE_S = 20.0
+
+
+def scout(ticket: ScoutTicket) -> str:
+    """The report of this executor, as JSON. Blocks on the store, and on the network for some seconds at most."""
+    report = ScoutReport(
+        socket.gethostname(),
+        reported_versions(),
+        reaches_client=any(_reaches(host, ticket.port) for host in ticket.hosts),
+    )
+    if ticket.marker:
+        problem, sees_marker = _try_store(ticket)
+        report = msgspec.structs.replace(report, problem=problem, sees_marker=sees_marker)
+    return msgspec.json.encode(report).decode()
+
+
+def _try_store(ticket: ScoutTicket) -> tuple[str, bool]:
+    """Why this executor cannot write to the store, empty where it can; and whether it sees the client's file."""
+    with held("agent-held", scratch_root()) as scratch, closing(TokenFile(scratch)) as tokens:
+        if ticket.tokens:
+            tokens.keep(ticket.tokens)
+        try:
+            store = open_store(msgspec.structs.replace(ticket.store, timeout_s=_STORE_S))
+            sees_marker = store.exists(ticket.marker)
+            # Only where it is the client's directory: a probe would create a local one on the host of the executor.
+            if sees_marker:
+                store.probe()
+        except (SparktrainError, OSError, ImportError) as error:
+            return str(error) or type(error).__name__, False
+    return "", sees_marker
+
+
+def _reaches(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), CONNECT_S):
+        return True
+    return False
