@@ -7,11 +7,8 @@ import msgspec
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S
-from sparktrain.page.page_app import PageApp
-from sparktrain.page.page_feed import PageFeed
+from sparktrain.page.event_feed import EventFeed
 from sparktrain.page.page_settings import PageSettings, StopRequest
-from sparktrain.page.runs_app import RunsApp
-from sparktrain.page.runs_feed import RunsFeed
 from sparktrain.runs.listing.run_folder import RunFolder
 from sparktrain.runs.locate import RunLocation
 from sparktrain.threads import spawn
@@ -25,20 +22,28 @@ _writing = threading.Lock()
 def main() -> None:
     """Serve until the parent has closed the pipe, or is gone."""
     endpoint, settings = start_serving("sparktrain-page", PageSettings)
-    clock = SystemClock()
-    folder = RunFolder.of(settings.directory, clock, STORE_TIMEOUT_S)
-    app: App
-    feed: PageFeed | RunsFeed
-    if isinstance(folder, RunLocation):
-        feed = PageFeed(folder, clock)
-        app = PageApp(folder, feed, _send if settings.stops else None)
-    else:
-        feed = RunsFeed(folder, clock)
-        # Eight threads that read thousands of runs would hold each answer back by 40 ms at every turn of the lock.
-        sys.setswitchinterval(0.0005)
-        app = RunsApp(feed, clock)
+    folder = RunFolder.of(settings.directory, SystemClock(), STORE_TIMEOUT_S)
+    app, feed = _of_run(folder, settings) if isinstance(folder, RunLocation) else _of_folder(folder)
     spawn(lambda: feed.follow(threading.Event()), "sparktrain-page-feed")
     guarded_server(endpoint, app, "sparktrain-page", "page").serve_forever()
+
+
+def _of_run(place: RunLocation, settings: PageSettings) -> tuple[App, EventFeed]:
+    from sparktrain.page.page_app import PageApp  # each kind of page loads its own part
+    from sparktrain.page.page_feed import PageFeed
+
+    feed = PageFeed(place, SystemClock())
+    return PageApp(place, feed, _send if settings.stops else None), feed
+
+
+def _of_folder(folder: RunFolder) -> tuple[App, EventFeed]:
+    from sparktrain.page.runs_app import RunsApp
+    from sparktrain.page.runs_feed import RunsFeed
+
+    # Eight threads that read thousands of runs would hold each answer back by 40 ms at every turn of the lock.
+    sys.setswitchinterval(0.0005)
+    feed = RunsFeed(folder, SystemClock())
+    return RunsApp(feed, SystemClock()), feed
 
 
 def _send(request: StopRequest) -> None:

@@ -44,6 +44,10 @@ class EventFeed(ABC):
             return [event for event in self._events if event[0] > number]
 
     @abstractmethod
+    def follow(self, over: threading.Event) -> None:
+        """Look for changes while the page is read, until `over` is set. Blocks."""
+
+    @abstractmethod
     def _everything(self) -> bytes:
         """An event with all that there is, for a reader that has missed many. Called with the lock."""
 

@@ -13,8 +13,8 @@ from sparktrain.page.log_ranges import wanted_range, whole_text
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.page.page_request import HTML, JSON, TEXT, PageRequest, answer_events, is_number
 from sparktrain.page.page_settings import StopRequest
+from sparktrain.report.encoding import Live
 from sparktrain.report.html import STATIC, asset, served_page
-from sparktrain.report.views.report_document import Live
 from sparktrain.runs.additions.enqueued import enqueue
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, LogSelection, chosen, logs_in

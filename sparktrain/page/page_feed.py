@@ -9,9 +9,10 @@ from msgspec import Struct
 from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
 from sparktrain.page.event_feed import EventFeed
+from sparktrain.report.encoding import Live, encoded
 from sparktrain.report.reading import NO_REPORTS, read_inputs, read_reports
 from sparktrain.report.views.headline_view import Headline, headline_of
-from sparktrain.report.views.report_document import Live, ReportDocument, Views, encoded, views_of
+from sparktrain.report.views.report_document import ReportDocument, Views, views_of
 from sparktrain.report.views.trial_rows import TrialRow, trial_rows
 from sparktrain.rundir.metric_log import block_paths
 from sparktrain.runs.locate import RunLocation

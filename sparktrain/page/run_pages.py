@@ -2,14 +2,16 @@
 
 import threading
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sparktrain.clock import Clock
-from sparktrain.page.page_app import PageApp
-from sparktrain.page.page_feed import PageFeed
 from sparktrain.runs.locate import RunLocation
 from sparktrain.threads import spawn
+
+if TYPE_CHECKING:
+    from sparktrain.page.page_app import PageApp
 
 MOST_PAGES = 12
 """More are not open at a time: each has its run in memory. The one that was read least recently makes room."""
@@ -18,7 +20,7 @@ ALL_RUNS = "../../"
 
 
 class _OpenPage(Struct, frozen=True):
-    app: PageApp
+    app: "PageApp"
     over: threading.Event
 
 
@@ -31,7 +33,7 @@ class RunPages:
         self._pages: OrderedDict[str, _OpenPage] = OrderedDict()
         self._changing = threading.Lock()
 
-    def app(self, place: RunLocation) -> PageApp:
+    def app(self, place: RunLocation) -> "PageApp":
         """The page of a run. Blocks on the store the first time; raises RunDirectoryError and OSError then."""
         name = place.layout.path
         with self._changing:
@@ -39,6 +41,9 @@ class RunPages:
             if page is not None:
                 self._pages.move_to_end(name)
                 return page.app
+        from sparktrain.page.page_app import PageApp  # with the views, for which the table of runs does not wait
+        from sparktrain.page.page_feed import PageFeed
+
         feed = PageFeed(place, self._clock)  # without the lock: other pages do not wait for a large run
         page = _OpenPage(PageApp(place, feed, None, ALL_RUNS), threading.Event())
         with self._changing:

@@ -7,10 +7,8 @@ from sparktrain.errors import UserError
 from sparktrain.page.page_request import HTML, JSON, TEXT, PageRequest, answer_events
 from sparktrain.page.run_pages import RunPages
 from sparktrain.page.runs_feed import RunsFeed
+from sparktrain.report.encoding import Live, encoded
 from sparktrain.report.html import STATIC, asset, served_page
-from sparktrain.report.reading import read_details
-from sparktrain.report.views.comparison_view import MOST_RUNS
-from sparktrain.report.views.report_document import Live, encoded
 from sparktrain.webserve.token_guard import Environ, StartResponse
 
 RUNS = "runs"
@@ -66,6 +64,10 @@ class RunsApp:
 
     def _details(self, request: PageRequest) -> Iterable[bytes]:
         """What a comparison shows of the runs that the query names (`run`, repeated)."""
+        # NumPy and the views: the first answer of the page does not wait for them.
+        from sparktrain.report.reading import read_details
+        from sparktrain.report.views.comparison_view import MOST_RUNS
+
         names = request.query.get("run", [])
         if len(names) > MOST_RUNS:
             text = f"{len(names)} runs do not fit on one page: compare {MOST_RUNS} at most\n"

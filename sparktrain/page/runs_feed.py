@@ -17,7 +17,7 @@ from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import StoreError, StoreTimeoutError
 from sparktrain.page.event_feed import EventFeed
-from sparktrain.report.views.report_document import Live, encoded
+from sparktrain.report.encoding import Live, encoded
 from sparktrain.report.views.runs_document import RunsDocument
 from sparktrain.runs.listing.ended_row import ended_row
 from sparktrain.runs.listing.run_folder import FolderContents, RunFolder

@@ -7,8 +7,8 @@ from importlib.resources import files
 
 from msgspec import Struct
 
+from sparktrain.report.encoding import encoded
 from sparktrain.report.palette import as_css
-from sparktrain.report.views.report_document import encoded
 
 SCRIPTS = (
     "dom.js",

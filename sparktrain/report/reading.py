@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import JournalCorruptError, RunDirectoryError, UserError
-from sparktrain.report.views.report_document import ReportDocument, document_of, encoded
+from sparktrain.report.encoding import encoded
+from sparktrain.report.views.report_document import ReportDocument, document_of
 from sparktrain.report.views.run_detail import RunDetail, detail_of, digest_of
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.report.views.runs_document import RunDetails, RunsDocument

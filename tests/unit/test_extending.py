@@ -42,10 +42,11 @@ from sparktrain.page import page_feed
 from sparktrain.page.page_feed import PageFeed
 from sparktrain.protocol import codec, messages, pipe_messages
 from sparktrain.protocol.member_call import MemberCall
+from sparktrain.report.encoding import Live
 from sparktrain.report.html import report_html
 from sparktrain.report.reading import read_document
 from sparktrain.report.views import report_document
-from sparktrain.report.views.report_document import Live, Views, views_of
+from sparktrain.report.views.report_document import Views, views_of
 from sparktrain.report.views.run_inputs import RunInputs
 from sparktrain.report.views.trial_rows import TrialRow
 from sparktrain.runs import plan

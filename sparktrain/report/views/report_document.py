@@ -1,11 +1,10 @@
 """All views of a run as one document, which the page shows."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from sparktrain.report.encoding import Live
 from sparktrain.report.views.best_history import HistoryView, history_view
 from sparktrain.report.views.cost_view import CostView, cost_view
 from sparktrain.report.views.curves_view import Curves, curves_of
@@ -23,17 +22,6 @@ from sparktrain.report.views.trial_ranks import ranked_trials
 from sparktrain.report.views.trial_rows import TrialRow, trial_rows
 
 VERSION = 1
-
-
-class Live(Struct, frozen=True):
-    """What a reader of a served page may do."""
-
-    rights: tuple[str, ...]
-    """`stop`, or none."""
-    csrf: str
-    """The token that a request which changes something must have."""
-    all_runs: str = ""
-    """The relative address of the page of all runs of the directory; empty where there is none."""
 
 
 class Views(Struct, frozen=True, kw_only=True):
@@ -100,11 +88,6 @@ def views_of(inputs: RunInputs, rows: tuple[TrialRow, ...]) -> Views:
         front=front_view(inputs),
         environment=environment_view(inputs),
     )
-
-
-def encoded(document: Struct | Sequence[Any]) -> bytes:
-    """The JSON of a document, or of a part of it: NaN and infinity as null."""
-    return msgspec.json.encode(document)
 
 
 def _by_importance(axes: Sequence[Axis], importance: ImportanceView) -> tuple[Axis, ...]:

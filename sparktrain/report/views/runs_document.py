@@ -1,13 +1,16 @@
 """Several runs as one document, which the page of a directory of runs shows."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from sparktrain.report.views.report_document import Live
-from sparktrain.report.views.run_detail import RunDetail
+from sparktrain.report.encoding import Live
 from sparktrain.runs.listing.run_row import RunRow
+
+if TYPE_CHECKING:  # it loads NumPy, which the table of runs does not need
+    from sparktrain.report.views.run_detail import RunDetail
 
 VERSION = 1
 
@@ -31,7 +34,7 @@ class RunsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: int = 0
     """The newest change that it has."""
     live: Live | None = None
-    details: Mapping[str, RunDetail] = {}
+    details: Mapping[str, "RunDetail"] = {}
     """What a comparison shows of a run, by the name of its folder; a server sends it on demand."""
     sources: Mapping[str, str] = {}
     """The sources of training functions, by their digests."""
@@ -40,7 +43,7 @@ class RunsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RunDetails(Struct, frozen=True):
     """What a comparison shows of some runs."""
 
-    details: Mapping[str, RunDetail]
+    details: Mapping[str, "RunDetail"]
     sources: Mapping[str, str]
     problems: Mapping[str, str]
     """Of those that cannot be read."""

@@ -4,8 +4,8 @@ import json
 import math
 from pathlib import Path
 
+from sparktrain.report.encoding import encoded
 from sparktrain.report.reading import read_document
-from sparktrain.report.views.report_document import encoded
 from sparktrain.rundir.metric_log import block_paths
 from tests.unit.driver.stored import HandClock, ScriptedRun, typical
 
