@@ -236,7 +236,7 @@ def test_a_frozen_coordinator_is_succeeded_and_ends_when_it_wakes_up(tmp_path: P
         frozen.suspend()
         folder = folder_of(tmp_path)
         wait_until(lambda: folder.look().number == 2, ENDS_S, "a successor listens")
-        wait_until(lambda: len(list(tmp_path.glob("start-*-2"))) == 2, ENDS_S, "both trials start once more")
+        wait_until(lambda: len(list(tmp_path.glob("start-*-2"))) == 2, ENDS_S, "both trials restart")
         frozen.resume()
         wait_until(lambda: not Sighted([frozen.pid]).alive(), STARTS_S, "it finds that it is deposed")
         assert len(coordinators()) == 1
